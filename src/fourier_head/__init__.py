@@ -1,0 +1,1 @@
+"""The Fourier head: ordered bins, one continuous density."""
