@@ -1,0 +1,36 @@
+"""Tensors from whatever the caller has."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+Numeric: TypeAlias = Tensor | ArrayLike
+
+
+def as_tensors(*values: Numeric) -> list[Tensor]:
+    """Return real tensors of one floating dtype, float32 or wider, on the device of the first tensor among them.
+
+    Plain numbers and lists take the dtype of the tensors and arrays they come with, float64 where there is none.
+
+    Example:
+        >>> [t.dtype for t in as_tensors([0.1, 0.2], torch.ones(2, dtype=torch.bfloat16))]
+        [torch.float32, torch.float32]
+        >>> as_tensors(0.5)
+        [tensor(0.5000, dtype=torch.float64)]
+    """
+    device = next((v.device for v in values if isinstance(v, Tensor)), None)
+    out = [v if isinstance(v, Tensor) else torch.as_tensor(np.asarray(v), device=device) for v in values]
+    for tensor in out:
+        if tensor.is_complex() or tensor.dtype == torch.bool:
+            raise TypeError(f"expected real numbers, got a tensor of dtype {tensor.dtype}")
+    typed = [t for t, v in zip(out, values, strict=True) if isinstance(v, (Tensor, np.ndarray, np.generic))]
+    kinds = [t.dtype for t in typed if t.is_floating_point()] or [torch.float64]
+    dtype = torch.float32
+    for kind in kinds:
+        dtype = torch.promote_types(dtype, kind)
+    return [t.to(dtype) for t in out]

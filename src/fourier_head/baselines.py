@@ -1,0 +1,259 @@
+"""The heads that the Fourier head is measured against, behind the same interface."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fourier_head import losses
+from fourier_head.bins import Bins
+from fourier_head.domains import BinnedInterval, Domain, Interval
+from fourier_head.heads import Head
+from fourier_head.histogram import HistogramDensity
+from fourier_head.mixture import GaussianMixture
+from fourier_head.series import bin_centers
+
+Device = torch.device | str | None
+
+
+class _HistogramHead(Head):
+    """A head whose predictive density is constant within each bin."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_bins: int | None,
+        domain: Domain | Bins | None,
+        bias: bool,
+        device: Device,
+        dtype: torch.dtype | None,
+    ):
+        super().__init__(in_features, num_bins, domain)
+        if not isinstance(self.domain, Interval | BinnedInterval):
+            raise ValueError(f"domain must be an Interval or Bins for a histogram, got {self.domain!r}")
+        self.proj = nn.Linear(in_features, self.out_features, bias=bias, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.log_softmax(self.proj(x).float(), dim=-1)
+
+    def density(self, x: Tensor) -> HistogramDensity:
+        log_probs = self(x)
+        z = torch.linspace(-1, 1, self.out_features + 1, dtype=log_probs.dtype, device=log_probs.device)
+        return HistogramDensity(logits=log_probs, edges=self.domain.from_unit(z), validate_args=False)
+
+
+class LinearHead(_HistogramHead):
+    """Classify bins with a linear layer that knows nothing of their order, the usual head.
+
+    >>> LinearHead(8, 50)(torch.zeros(3, 8)).shape
+    torch.Size([3, 50])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_bins: int | None = None,
+        *,
+        domain: Domain | Bins | None = None,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__(in_features, num_bins, domain, bias, device, dtype)
+
+
+class HLGaussHead(_HistogramHead):
+    r"""Classify bins against a Gaussian histogram around the target instead of a single bin.
+
+    The target is :math:`P(bin_j) \propto \Phi((e_{j+1} - y)/\sigma) - \Phi((e_j - y)/\sigma)`, with sigma in units of
+    the bin width.
+
+    References:
+        Farebrother et al., Stop Regressing: Training Value Functions via Classification for Scalable Deep RL, 2024.
+
+    >>> head = HLGaussHead(8, 50, sigma=0.75)
+    >>> head.soft_targets(torch.tensor(20)).argmax()
+    tensor(20)
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_bins: int | None = None,
+        *,
+        sigma: float = 0.75,
+        domain: Domain | Bins | None = None,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
+        if sigma <= 0:
+            raise ValueError(f"sigma must be positive, got {sigma}")
+        super().__init__(in_features, num_bins, domain, bias, device, dtype)
+        self.sigma = sigma
+
+    def soft_targets(self, position: Tensor) -> Tensor:
+        """Return target histograms (..., num_bins) around bin positions; 2.0 is the centre of bin 2."""
+        edges = torch.arange(self.out_features + 1, device=position.device, dtype=torch.float32) - 0.5
+        steps = (edges - position.unsqueeze(-1)) / (self.sigma * math.sqrt(2))
+        # On the upper side differences of erf cancel; erfc of the nearer tail does not.
+        mass = torch.where(
+            steps[..., :-1] > 0,
+            torch.erfc(steps[..., :-1]) - torch.erfc(steps[..., 1:]),
+            torch.erfc(-steps[..., 1:]) - torch.erfc(-steps[..., :-1]),
+        )
+        return mass / mass.sum(-1, keepdim=True)
+
+    def loss(
+        self,
+        x: Tensor,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: losses.Reduction = "mean",
+    ) -> Tensor:
+        """Return the cross-entropy against Gaussian histograms around the centres of the target bins."""
+        losses.check_target(target, self.out_features, ignore_index)
+        goal = self.soft_targets(torch.where(target == ignore_index, 0, target).float())
+        goal = (1 - label_smoothing) * goal + label_smoothing / self.out_features
+        loss = -(goal * self(x)).sum(-1)
+        return losses.reduce_loss(loss, target, weight, ignore_index, reduction, self.out_features)
+
+
+class _MixtureHead(Head):
+    """A head whose predictive density is a mixture of Gaussians cut off at the ends of the interval."""
+
+    def __init__(self, in_features: int, num_bins: int | None, domain: Domain | Bins | None):
+        super().__init__(in_features, num_bins, domain)
+        if not isinstance(self.domain, Interval):
+            raise ValueError(f"domain must be an Interval for a mixture of Gaussians, got {self.domain!r}")
+
+    def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits, means and deviations of the components in z, each (..., K)."""
+        raise TypeError(f"{type(self).__name__} does not define components")
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixture = GaussianMixture(*self.components(x), low=-1.0, high=1.0, validate_args=False)
+        return mixture.bin_log_probs(self.out_features)
+
+    def density(self, x: Tensor) -> GaussianMixture:
+        logits, loc, scale = self.components(x)
+        assert isinstance(self.domain, Interval)
+        low, high = float(self.domain.low), float(self.domain.high)
+        half = (high - low) / 2
+        return GaussianMixture(logits, low + (loc + 1) * half, scale * half, low=low, high=high, validate_args=False)
+
+
+class MixtureHead(_MixtureHead):
+    """Predict a mixture of Gaussians, its density taken at the bin centres.
+
+    Args:
+        kind: "paper" has equal weights and deviations that do not depend on the input, as the paper's released
+            baseline; "full" learns weights, means and deviations from the input.
+        num_components: number of Gaussians.
+
+    >>> MixtureHead(8, 50, kind="full")(torch.zeros(3, 8)).exp().sum(-1)
+    tensor([1., 1., 1.], grad_fn=<SumBackward1>)
+    """
+
+    smallest_deviation = 1e-3
+
+    def __init__(
+        self,
+        in_features: int,
+        num_bins: int | None = None,
+        num_components: int = 2,
+        *,
+        kind: Literal["paper", "full"] = "full",
+        domain: Domain | Bins | None = None,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__(in_features, num_bins, domain)
+        if num_components < 1:
+            raise ValueError(f"num_components must be at least 1, got {num_components}")
+        if kind not in ("paper", "full"):
+            raise ValueError(f"kind must be 'paper' or 'full', got {kind!r}")
+        self.kind = kind
+        self.num_components = num_components
+        outputs = num_components if kind == "paper" else 3 * num_components
+        self.proj = nn.Linear(in_features, outputs, bias=bias, device=device, dtype=dtype)
+        if kind == "paper":
+            self.raw_scale = nn.Parameter(torch.zeros(num_components, device=device, dtype=dtype))
+
+    def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        outputs = self.proj(x).float()
+        if self.kind == "paper":
+            loc, raw = outputs, self.raw_scale.float().expand_as(outputs)
+            logits = torch.zeros_like(outputs)
+        else:
+            logits, loc, raw = outputs.chunk(3, dim=-1)
+        # Centred so that a raw output of zero is a deviation of about a fifth of the interval.
+        return logits, loc, F.softplus(raw - 0.8) + self.smallest_deviation
+
+
+class RegressionHead(_MixtureHead):
+    """Predict one number with squared error; the spread of its density is a running mean of the training residuals.
+
+    >>> RegressionHead(8, 50).density(torch.zeros(3, 8)).mean.shape
+    torch.Size([3])
+    """
+
+    residual_variance: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        num_bins: int | None = None,
+        *,
+        momentum: float = 0.01,
+        domain: Domain | Bins | None = None,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__(in_features, num_bins, domain)
+        self.momentum = momentum
+        self.proj = nn.Linear(in_features, 1, bias=bias, device=device, dtype=dtype)
+        self.register_buffer("residual_variance", torch.ones((), device=device) / 3)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Return the predicted number in z, (...)."""
+        return self.proj(x).float().squeeze(-1)
+
+    def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        loc = self.predict(x).unsqueeze(-1)
+        scale = self.residual_variance.sqrt().clamp_min(1e-3).expand_as(loc)
+        return torch.zeros_like(loc), loc, scale
+
+    def loss(
+        self,
+        x: Tensor,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: losses.Reduction = "mean",
+    ) -> Tensor:
+        """Return the squared error, in z, of the predicted number against the centre of the target bin."""
+        if label_smoothing:
+            raise ValueError(f"label_smoothing has no meaning for a regression, got {label_smoothing}")
+        losses.check_target(target, self.out_features, ignore_index)
+        kept = target != ignore_index
+        centers = bin_centers(self.out_features, device=target.device)
+        error = (self.predict(x) - centers[torch.where(kept, target, 0)]) ** 2
+        if self.training:
+            with torch.no_grad():
+                kept_count = kept.sum().clamp_min(1)
+                recent = torch.where(kept, error, 0).sum() / kept_count
+                rate = self.momentum * kept.any()
+                self.residual_variance.lerp_(recent.to(self.residual_variance.dtype), rate)
+        return losses.reduce_loss(error, target, weight, ignore_index, reduction, self.out_features)

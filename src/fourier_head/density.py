@@ -1,0 +1,347 @@
+"""FourierDensity: the predictive distribution of a Fourier head."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints, register_kl
+
+from fourier_head import inversion, series
+from fourier_head import spectrum as closed_form
+from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
+from fourier_head.scalar import ScalarDensity
+
+Shape = torch.Size | list[int] | tuple[int, ...]
+
+
+class FourierDensity(ScalarDensity):
+    r"""Represent a density by the square of a trigonometric polynomial.
+
+    .. math:: p(z) = (1 - \epsilon) \frac{|\sum_l a_l e^{-i \pi l z}|^2}{2 \|a\|^2} + \frac{\epsilon}{2}
+
+    carried from z in [-1, 1] to the values of ``domain``.
+
+    Args:
+        coefficients: real tensor (..., 2, N+1), rows alpha and beta; or (..., 1, L), real coefficients of a density
+            between reflecting walls. Any scale; all zeros mean the uniform density.
+        domain: an ``Interval`` (default [-1, 1]), ``Circle``, ``Line`` or ``BinnedInterval``.
+        floor: share of probability spread uniformly over z.
+        blur: standard deviation, in units of z, of a Gaussian blur applied to the density.
+
+    References:
+        De la Fuente et al., Fourier Basis Density Model, PCS 2024.
+
+    Example:
+        >>> d = FourierDensity(torch.tensor([[1.0, 0.5], [0.0, 0.0]]), Interval(0, 10))
+        >>> d.mean, d.cdf(torch.tensor(5.0)), d.icdf(torch.tensor(0.5))
+        (tensor(5.), tensor(0.5000), tensor(5.))
+        >>> d.quantile([0.1, 0.9])
+        tensor([2.2586, 7.7414])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "coefficients": constraints.independent(constraints.real, 2)
+    }
+
+    def __init__(
+        self,
+        coefficients: Tensor,
+        domain: Domain | None = None,
+        *,
+        floor: float = 0.0,
+        blur: float = 0.0,
+        validate_args: bool | None = None,
+    ):
+        if coefficients.dim() < 2 or coefficients.shape[-2] not in (1, 2):
+            raise ValueError(
+                f"coefficients must have shape (..., 2, N+1), or (..., 1, L) between walls, "
+                f"got {tuple(coefficients.shape)}"
+            )
+        if not 0 <= floor < 1:
+            raise ValueError(f"floor must be a share of probability in [0, 1), got {floor}")
+        if blur < 0:
+            raise ValueError(f"blur must not be negative, got {blur}")
+        if coefficients.dtype in (torch.float16, torch.bfloat16):
+            coefficients = coefficients.float()
+        self.domain: Domain = Interval() if domain is None else domain
+        batch_shape = torch.broadcast_shapes(coefficients.shape[:-2], self.domain.shape)
+        self.coefficients = coefficients.expand(*batch_shape, *coefficients.shape[-2:])
+        self.floor, self.blur = floor, blur
+        super().__init__(batch_shape, validate_args=validate_args)
+
+    # --- shape and structure
+
+    def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> FourierDensity:
+        return FourierDensity(
+            self.coefficients.expand(*batch_shape, *self.coefficients.shape[-2:]),
+            self.domain,
+            floor=self.floor,
+            blur=self.blur,
+            validate_args=self._validate_args,
+        )
+
+    def low_pass(self, scale: float) -> FourierDensity:
+        """Return the density blurred by a Gaussian of this standard deviation in z, an exact low-pass filter."""
+        blur = math.hypot(self.blur, scale)
+        return FourierDensity(self.coefficients, self.domain, floor=self.floor, blur=blur, validate_args=False)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        return self.domain.support
+
+    @property
+    def num_frequencies(self) -> int:
+        """The highest harmonic N of the density."""
+        length = self.coefficients.shape[-1]
+        return length - 1 if self.coefficients.shape[-2] == 2 else (length - 1) // 2
+
+    @functools.cached_property
+    def spectrum(self) -> Tensor:
+        """The coefficients q_k of the density, k = 1.., floor and blur included."""
+        q = closed_form.of_coefficients(self.coefficients, self.floor)
+        return closed_form.low_pass(q, self.blur) if self.blur else q
+
+    def __repr__(self) -> str:
+        return (
+            f"FourierDensity(num_frequencies={self.num_frequencies}, batch_shape={tuple(self.batch_shape)}, "
+            f"domain={self.domain!r}, floor={self.floor:g})"
+        )
+
+    def _at_points(self, function: Callable[[Tensor, Tensor], Tensor], parameter: Tensor, x: Tensor) -> Tensor:
+        """Apply ``function(parameter, points)``, points last, to x of shape (*sample, *batch) in that same shape."""
+        shape = torch.broadcast_shapes(x.shape, self.batch_shape)
+        batch = shape[len(shape) - len(self.batch_shape) :]
+        points = x.expand(shape).reshape(-1, *batch).movedim(0, -1)
+        parameter = parameter.expand(*batch, *parameter.shape[-2:])
+        return function(parameter, points).movedim(-1, 0).reshape(shape)
+
+    @property
+    def _like(self) -> Tensor:  # type: ignore[override]
+        return self.coefficients
+
+    def _cast(self, value: Tensor | float) -> Tensor:
+        return torch.as_tensor(value, dtype=self.coefficients.dtype, device=self.coefficients.device)
+
+    # --- density, distribution, quantiles
+
+    def _log_prob_of_unit(self, z: Tensor) -> Tensor:
+        if self.blur:
+            smallest = torch.finfo(z.dtype).tiny
+            return self._at_points(closed_form.density, self.spectrum, z).clamp_min(smallest).log()
+        return self._at_points(lambda a, v: series.log_density(a, v, self.floor), self.coefficients, z)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value = self._value(value)
+        inside = self.domain.contains(value)
+        safe = torch.where(inside, value, self.domain.from_unit(torch.zeros_like(value)))
+        log_prob = self._log_prob_of_unit(self.domain.to_unit(safe)) + self.domain.log_slope(safe)
+        return torch.where(inside, log_prob, torch.full_like(log_prob, -torch.inf))
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Return P(X <= value); on a circle, the probability of the arc from ``low`` to the value."""
+        return self._cdf_of_unit(self.domain.to_unit(self._value(value)))
+
+    def _icdf(self, level: Tensor) -> Tensor:
+        return self.domain.from_unit(self._at_points(inversion.icdf, self.spectrum, level))
+
+    # --- summaries
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean; on a circle, the mean direction."""
+        if isinstance(self.domain, Circle):
+            # E e^{i pi z} is the conjugate of q_1.
+            q = self.spectrum[..., :, 0] if self.spectrum.shape[-1] else self._cast(0.0).expand(*self.batch_shape, 2)
+            return self.domain.from_unit(torch.atan2(-q[..., 1], q[..., 0]) / math.pi)
+        if isinstance(self.domain, Interval):
+            return self.domain.from_unit(closed_form.mean(self.spectrum))
+        return self._moments()[0]
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance; on a circle, the circular variance 1 - |E e^{i theta}|, as torch's VonMises has it."""
+        if isinstance(self.domain, Circle):
+            if not self.spectrum.shape[-1]:
+                return torch.ones(self.batch_shape, dtype=self.spectrum.dtype, device=self.spectrum.device)
+            return 1 - torch.linalg.vector_norm(self.spectrum[..., :, 0], dim=-1)
+        if isinstance(self.domain, Interval):
+            q = self.spectrum
+            return (closed_form.second_moment(q) - closed_form.mean(q) ** 2).clamp_min(0) * self.domain.half_width**2
+        return self._moments()[1]
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Return mean and variance by quadrature, for domains whose map is not affine."""
+        z, weight, value = self._quadrature()
+        mass = weight * self._log_prob_of_unit(z).exp()
+        mean = (mass * value).sum(0)
+        return mean, (mass * (value - mean) ** 2).sum(0)
+
+    def _quadrature(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return nodes z, weights and values, each (points, *batch), fit for this domain and this many harmonics."""
+        resolution = 2 * self.coefficients.shape[-1]
+        if isinstance(self.domain, BinnedInterval):
+            z, weight = _legendre_pieces(self.domain.pieces()[0], resolution)
+            nodes, weights = self._column(z), self._column(weight)
+            return nodes, weights, self.domain.from_unit(nodes)
+        # Double exponential: x = (pi/2) sinh t is exact at the far ends, where atanh(z) would cancel.
+        t = np.linspace(-3.4, 3.4, 8 * resolution + 257)
+        x = np.pi / 2 * np.sinh(t)
+        weight = (t[1] - t[0]) * np.pi / 2 * np.cosh(t) / np.cosh(x) ** 2
+        nodes, weights, x_unit = self._column(np.tanh(x)), self._column(weight), self._column(x)
+        if isinstance(self.domain, Line):
+            return nodes, weights, self.domain.loc + self.domain.scale * x_unit
+        return nodes, weights, self.domain.from_unit(nodes)
+
+    def _column(self, array: np.ndarray) -> Tensor:
+        return (
+            self._cast(torch.from_numpy(array)).reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
+        )
+
+    def _grid(self) -> tuple[Tensor, Tensor]:
+        """Return bin centres (points, *batch) fine enough for this density, and the log-mass there."""
+        points = max(2048, 1 << (16 * self.coefficients.shape[-1] - 1).bit_length())
+        if self.blur:
+            log_mass = closed_form.log_bin_mass(self.spectrum, points)
+        else:
+            log_mass = series.log_pmf(self.coefficients, points, self.floor)
+        z = series.bin_centers(points, self.coefficients.dtype, self.coefficients.device)
+        return z.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape), log_mass.movedim(-1, 0)
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats, by the midpoint rule on a grid finer than the harmonics."""
+        z, log_mass = self._grid()
+        mass = log_mass.exp()
+        entropy = -(mass * (log_mass + math.log(len(z) / 2))).sum(0)
+        if isinstance(self.domain, Line | BinnedInterval):
+            z, weight, value = self._quadrature()
+            stretch = (weight * self._log_prob_of_unit(z).exp() * self.domain.log_slope(value)).sum(0)
+        else:
+            stretch = self.domain.log_slope(self.domain.from_unit(z[0]))
+        return entropy - stretch
+
+    @property
+    def mode(self) -> Tensor:
+        """The value of the highest density: the best grid point, refined by golden-section search."""
+        with torch.no_grad():
+            z, log_mass = self._grid()
+            height = log_mass + self.domain.log_slope(self.domain.from_unit(z))
+            best = height.argmax(0, keepdim=True)
+            middle = z.gather(0, best)[0]
+            cell = 2 / len(z)
+            low, high = middle - cell, middle + cell
+            if not isinstance(self.domain, Circle):
+                low, high = low.clamp_min(-1), high.clamp_max(1)
+            ratio = (math.sqrt(5) - 1) / 2
+            for _ in range(24 if z.dtype == torch.float32 else 40):
+                left, right = high - ratio * (high - low), low + ratio * (high - low)
+                keep_left = self._height(left) > self._height(right)
+                low, high = torch.where(keep_left, low, left), torch.where(keep_left, right, high)
+            return self.domain.from_unit((low + high) / 2)
+
+    def _height(self, z: Tensor) -> Tensor:
+        return self._log_prob_of_unit(z) + self.domain.log_slope(self.domain.from_unit(z))
+
+    def crps(self, value: Tensor) -> Tensor:
+        r"""Return the continuous ranked probability score :math:`\int (F(x) - 1\{x \ge value\})^2 dx`.
+
+        Closed form on an interval (for values outside, the distance is added) and, with the distance along the
+        circle, on a circle; quadrature through the quantile form on the line and on warped bins.
+        """
+        value = self._value(value)
+        if isinstance(self.domain, Circle):
+            z = self.domain.to_unit(value)
+            return self._at_points(closed_form.circular_crps, self.spectrum, z) * (self.domain.period / 2)
+        if isinstance(self.domain, Interval):
+            inside = self.domain.from_unit(self.domain.to_unit(value))
+            score = self._at_points(closed_form.crps, self.spectrum, self.domain.to_unit(value))
+            return score * self.domain.half_width + (value - inside).abs()
+        shape = torch.broadcast_shapes(value.shape, self.batch_shape)
+        if isinstance(self.domain, BinnedInterval):
+            return self._crps_on_bins(self.domain, value.expand(shape))
+        return self._crps_by_quadrature(value.expand(shape))
+
+    def _cdf_of_unit(self, z: Tensor) -> Tensor:
+        return self._at_points(closed_form.cdf, self.spectrum, z)
+
+    def _crps_on_bins(self, domain: BinnedInterval, value: Tensor) -> Tensor:
+        """Integrate in the stretches where the warp is straight; all that depends on the value is closed form."""
+        nodes, weight, x = self._quadrature()
+        slope = torch.exp(-domain.log_slope(x))
+        square = (weight * slope * self._cdf_of_unit(nodes) ** 2).sum(0)
+        corners, _ = domain.pieces()
+        corner = self._column(corners)
+        beyond = self._at_points(closed_form.cdf_integral_above, self.spectrum, corner)
+        stretch = torch.exp(-domain.log_slope(domain.from_unit((corner[1:] + corner[:-1]) / 2)))
+        pieces = stretch * (beyond[:-1] - beyond[1:])
+        rest = torch.cat([pieces.flip(0).cumsum(0).flip(0), torch.zeros_like(pieces[:1])])  # from each corner upwards
+        inside = domain.from_unit(domain.to_unit(value))
+        z = domain.to_unit(value)
+        piece = torch.searchsorted(self._cast(torch.from_numpy(corners)), z.contiguous(), right=True)
+        piece = piece.clamp(1, len(corners) - 1)
+        batch = value.shape[value.dim() - len(self.batch_shape) :]
+        flat = piece.reshape(-1, *batch)
+        pick = [t.expand(-1, *batch).gather(0, flat).reshape(value.shape) for t in (beyond, rest)]
+        here = torch.exp(-domain.log_slope(inside))
+        above = pick[1] + here * (self._at_points(closed_form.cdf_integral_above, self.spectrum, z) - pick[0])
+        return square - 2 * above + (domain.high - inside) + (value - inside).abs()
+
+    def _crps_by_quadrature(self, value: Tensor) -> Tensor:
+        r"""Return :math:`E|X - y| - \int F (1 - F)`, the expectation from the tail on the far side of the value.
+
+        That tail is smooth in z; where the value is so far out that z rounds to an end, it is empty.
+        """
+        nodes, weight, x = self._quadrature()
+        cdf = self._cdf_of_unit(nodes)
+        spread = (weight * torch.exp(-self.domain.log_slope(x)) * cdf * (1 - cdf)).sum(0)
+        node, weight = (
+            self._cast(torch.from_numpy(array)).reshape(-1, *(1,) * value.dim())
+            for array in _legendre(2 * self.coefficients.shape[-1] + 32)
+        )
+        z = self.domain.to_unit(value)
+        upper = z > 0
+        end = torch.where(upper, 1.0, -1.0).to(z)
+        half = (end - z).abs() / 2
+        limit = 1 - torch.finfo(z.dtype).eps
+        inner = ((z + end) / 2 + half * node).clamp(-limit, limit)
+        cdf = self._cdf_of_unit(inner)
+        stretch = torch.exp(-self.domain.log_slope(self.domain.from_unit(inner)))
+        tail = (weight * half * stretch * torch.where(upper, 1 - cdf, cdf)).sum(0)
+        return torch.where(upper, value - self.mean, self.mean - value) + 2 * tail - spread
+
+
+def _legendre_pieces(corners: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return Gauss-Legendre nodes and weights on pieces of [-1, 1], enough for this many harmonics over the whole."""
+    nodes, weights = [], []
+    for low, high in itertools.pairwise(corners):
+        x, w = _legendre(8 + math.ceil(resolution * (high - low)))
+        nodes.append(low + (x + 1) * (high - low) / 2)
+        weights.append(w * (high - low) / 2)
+    return np.concatenate(nodes), np.concatenate(weights)
+
+
+@functools.lru_cache(maxsize=64)
+def _legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.polynomial.legendre.leggauss(count)
+
+
+@register_kl(FourierDensity, Distribution)
+def _kl_fourier_any(p: FourierDensity, q: Distribution) -> Tensor:
+    """Integrate p log(p/q) by the midpoint rule in the unit variable of p."""
+    z, log_mass = p._grid()
+    value = p.domain.from_unit(z)
+    log_p = log_mass + math.log(len(z) / 2) + p.domain.log_slope(value)
+    inside = q.support.check(value)  # type: ignore[union-attr]
+    log_q = q.log_prob(torch.where(inside, value, q.mean) if not bool(inside.all()) else value)
+    return (log_mass.exp() * (log_p - torch.where(inside, log_q, -torch.inf))).sum(0)
+
+
+@register_kl(FourierDensity, FourierDensity)
+def _kl_fourier_fourier(p: FourierDensity, q: FourierDensity) -> Tensor:
+    return _kl_fourier_any(p, q)

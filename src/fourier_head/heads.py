@@ -1,0 +1,269 @@
+"""Heads: layers that turn features into a distribution over ordered bins. The Fourier head and what all heads share."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from fourier_head import losses
+from fourier_head.bins import Bins
+from fourier_head.density import FourierDensity
+from fourier_head.domains import BinnedInterval, Domain, Interval
+from fourier_head.layout import Layout, Regularizer
+from fourier_head.series import bin_centers
+
+
+def as_domain(domain: Domain | Bins | None) -> Domain:
+    """Return the domain of values: [-1, 1] unless one is given; bins span an interval."""
+    if domain is None:
+        return Interval()
+    return BinnedInterval(domain) if isinstance(domain, Bins) else domain
+
+
+class Head(nn.Module):
+    """What every head offers: log-probabilities of bins, a loss on bin ids, and a predictive density of values.
+
+    Args:
+        in_features: size of the features.
+        num_bins: number of ordered bins.
+        domain: the values that the bins cover, [-1, 1] unless given; ``Bins`` of any kind will do.
+    """
+
+    proj: nn.Linear
+
+    def __init__(self, in_features: int, num_bins: int | None, domain: Domain | Bins | None = None):
+        super().__init__()
+        if in_features < 1:
+            raise ValueError(f"in_features must be at least 1, got {in_features}")
+        if isinstance(domain, Bins):
+            if num_bins is not None and num_bins != domain.num_bins:
+                raise ValueError(f"num_bins is {num_bins} but domain has {domain.num_bins} bins")
+            num_bins = domain.num_bins
+        self.in_features = in_features
+        self.num_bins = num_bins
+        self.domain = as_domain(domain)
+
+    @property
+    def out_features(self) -> int:
+        """Size of the output: the bins and, where a head has them, atoms."""
+        if self.num_bins is None:
+            raise ValueError("this head has no bins: pass num_bins to predict or train on them")
+        return self.num_bins
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return normalised log-probabilities of the bins, (..., num_bins)."""
+        raise TypeError(f"{type(self).__name__} does not define forward")
+
+    def density(self, x: Tensor) -> Distribution:
+        """Return the predictive distribution of values, one per row of ``x``."""
+        raise TypeError(f"{type(self).__name__} does not define density")
+
+    def loss(
+        self,
+        x: Tensor,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: losses.Reduction = "mean",
+    ) -> Tensor:
+        """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``."""
+        losses.check_target(target, self.out_features, ignore_index)
+        return losses.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
+
+    def nll(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+        """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
+        return losses.over_values(lambda safe: -self.density(x).log_prob(safe), value, self.domain, reduction)
+
+    def crps(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+        """Return the continuous ranked probability score of values; missing values (NaN) do not count."""
+        return losses.over_values(lambda safe: self.density(x).crps(safe), value, self.domain, reduction)  # type: ignore[attr-defined]
+
+
+class FourierHead(Head):
+    r"""Learn a continuous density as a Fourier series and return its values on ordered bins.
+
+    .. math:: y_j = \frac{|A(b_j)|^2}{m \|a\|^2}, \qquad A(z) = \sum_{l=0}^{N} (\alpha_l + i \beta_l) e^{-i \pi l z}
+
+    with bin centres :math:`b_j = -1 + (2j + 1)/m` and alpha, beta from one linear layer ``proj``, whose output starts
+    with :math:`[\alpha_0 .. \alpha_N, \beta_0 .. \beta_N]`. With ``floor=0`` this is Algorithm 1 of the paper.
+
+    Args:
+        in_features: size of the features.
+        num_bins: number of ordered bins; may be left out where only the density is wanted.
+        num_frequencies: the highest harmonic N.
+        floor: share of probability spread uniformly, which bounds the loss where A vanishes. The released code adds
+            1e-5 to every bin: ``floor=released_floor(num_bins)``.
+        bin_mass: "midpoint" takes the density at bin centres (the paper), "exact" its integral over each bin.
+        boundary: "periodic" makes the first and last bin neighbours (the paper), "reflect" does not.
+        packets: number K of wave packets added to the free coefficients; 0 is the paper's head.
+        num_atoms: special classes beside the continuum (padding, end of sequence, ...); they have the first ids.
+        gamma: strength of the regulariser that ``loss``, ``nll`` and ``crps`` add in training mode.
+        regularizer: "roughness", the integral of p'^2, or "paper", the unnormalised form printed there.
+        init_scale: He-initialised weights and biases are divided by this.
+        domain: the values that the bins cover: ``Interval``, ``Circle``, ``Line``, or ``Bins`` of any kind.
+        bias, device, dtype: as for ``nn.Linear``.
+
+    References:
+        Gillman et al., Fourier Head: Helping Large Language Models Learn Complex Probability Distributions, ICLR 2025.
+
+    Example:
+        >>> head = FourierHead(in_features=16, num_bins=100, num_frequencies=8)
+        >>> x, target = torch.randn(4, 16), torch.tensor([3, 50, 51, 99])
+        >>> head(x).exp().sum(-1)
+        tensor([1.0000, 1.0000, 1.0000, 1.0000], grad_fn=<SumBackward1>)
+        >>> torch.allclose(head.loss(x, target), torch.nn.functional.cross_entropy(head(x), target))
+        True
+        >>> head.density(x).quantile([0.1, 0.5, 0.9]).shape
+        torch.Size([3, 4])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_bins: int | None = None,
+        num_frequencies: int = 16,
+        *,
+        floor: float = 1e-4,
+        bin_mass: Literal["midpoint", "exact"] = "midpoint",
+        boundary: Literal["periodic", "reflect"] = "periodic",
+        packets: int = 0,
+        num_atoms: int = 0,
+        gamma: float = 0.0,
+        regularizer: Regularizer = "roughness",
+        init_scale: float = 1000.0,
+        domain: Domain | Bins | None = None,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__(in_features, num_bins, domain)
+        if regularizer not in ("roughness", "paper"):
+            raise ValueError(f"regularizer must be 'roughness' or 'paper', got {regularizer!r}")
+        if gamma < 0:
+            raise ValueError(f"gamma must not be negative, got {gamma}")
+        if init_scale <= 0:
+            raise ValueError(f"init_scale must be positive, got {init_scale}")
+        self.layout = Layout(self.num_bins, num_frequencies, floor, bin_mass, boundary, packets, num_atoms)
+        self.num_frequencies = num_frequencies
+        self.gamma = gamma
+        self.regularizer = regularizer
+        self.init_scale = init_scale
+        self.blur = 0.0
+        """Standard deviation, in z, of a low-pass blur of what ``forward`` and ``density`` predict; never of losses."""
+        self.proj = nn.Linear(in_features, self.layout.out_features, bias=bias, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    @property
+    def out_features(self) -> int:
+        return self.layout.num_classes
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw He-initialised weights and biases and divide them, as the paper does; spread packets over the range."""
+        self.proj.reset_parameters()
+        self.proj.weight.div_(self.init_scale)
+        if self.proj.bias is None:
+            return
+        self.proj.bias.div_(self.init_scale)
+        layout = self.layout
+        if layout.packets:
+            # Packets that start at one place stay together for long.
+            first = layout.num_coefficients
+            self.proj.bias[first : first + layout.packets] += bin_centers(layout.packets).to(self.proj.bias)
+        if layout.num_atoms and layout.num_bins is not None:
+            # An atom starts as likely as one bin.
+            self.proj.bias[-layout.num_atoms :] -= math.log(layout.num_bins)
+
+    def coefficients(self, x: Tensor) -> Tensor:
+        """Return the coefficients a of the density, (..., 2, N+1), or (..., 1, 2N+2) between walls."""
+        return self.layout.coefficients(self.proj(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return normalised log-probabilities, (..., num_atoms + num_bins)."""
+        return self.layout.log_pmf(self.proj(x), self.blur)
+
+    def density(self, x: Tensor) -> FourierDensity:
+        """Return the continuous density over the values of ``domain``; atoms are not part of it."""
+        return self._density_of(self.proj(x), self.blur)
+
+    def _density_of(self, outputs: Tensor, blur: float = 0.0) -> FourierDensity:
+        a = self.layout.coefficients(outputs)
+        return FourierDensity(a, self.domain, floor=self.layout.floor, blur=blur, validate_args=False)
+
+    def atom_log_probs(self, x: Tensor) -> Tensor:
+        """Return log-probabilities (..., 1 + num_atoms): of the continuum, then of each atom."""
+        return self.layout.atom_logs(self.proj(x))
+
+    def loss(
+        self,
+        x: Tensor,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: losses.Reduction = "mean",
+    ) -> Tensor:
+        """Return the cross-entropy of bin ids in O(N) per token, plus the regulariser in training mode."""
+        return losses.cross_entropy(
+            x,
+            self.proj.weight,
+            self.proj.bias,
+            target,
+            self.layout,
+            class_weight=weight,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            reduction=reduction,
+            gamma=self.gamma if self.training else 0.0,
+            regularizer=self.regularizer,
+        )
+
+    def nll(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+        """Return the negative log-likelihood of continuous values, in O(N) per value; NaN values do not count.
+
+        Values outside the domain are taken at its nearest end. The regulariser is added in training mode.
+        """
+        outputs = self.proj(x)
+        density = self._density_of(outputs)
+        loss = losses.over_values(lambda safe: -density.log_prob(safe), value, self.domain, reduction)
+        return loss + self._regularization(outputs, value, reduction)
+
+    def crps(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+        """Return the closed-form continuous ranked probability score of values; NaN values do not count."""
+        outputs = self.proj(x)
+        loss = losses.over_values(self._density_of(outputs).crps, value, self.domain, reduction)
+        return loss + self._regularization(outputs, value, reduction)
+
+    def _regularization(self, outputs: Tensor, value: Tensor, reduction: losses.Reduction) -> Tensor | float:
+        if not self.gamma or not self.training:
+            return 0.0
+        penalty = self.layout.penalty(outputs, self.regularizer)
+        return self.gamma * losses.reduce_weighted(penalty, (~torch.isnan(value)).to(penalty.dtype), reduction)
+
+    def penalty(self, x: Tensor) -> Tensor:
+        """Return the regulariser per row of ``x``, without its strength gamma."""
+        return self.layout.penalty(self.proj(x), self.regularizer)
+
+    def extra_repr(self) -> str:
+        layout = self.layout
+        return (
+            f"in_features={self.in_features}, num_bins={self.num_bins}, num_frequencies={self.num_frequencies}, "
+            f"floor={layout.floor:g}, bin_mass={layout.bin_mass}, boundary={layout.boundary}, "
+            f"packets={layout.packets}, num_atoms={layout.num_atoms}, gamma={self.gamma:g}, domain={self.domain!r}"
+        )
+
+
+def released_floor(num_bins: int) -> float:
+    """Return the floor that equals the 1e-5 which the paper's released code adds to every bin.
+
+    >>> round(released_floor(4096), 4)
+    0.0393
+    """
+    return 1e-5 * num_bins / (1 + 1e-5 * num_bins)

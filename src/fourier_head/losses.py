@@ -1,0 +1,156 @@
+"""Losses of a projected density, in O(N) per token; the place where an implementation is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from fourier_head.domains import Domain
+from fourier_head.layout import Layout, Regularizer
+
+Reduction = Literal["none", "mean", "sum"]
+
+# Label smoothing needs every bin of every token; this many values at a time.
+SMOOTHING_CHUNK = 1 << 22
+
+
+def check_target(target: Tensor, num_classes: int, ignore_index: int) -> None:
+    """Raise a clear error for ids outside the classes, where that needs no synchronisation with a device."""
+    if target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+        raise TypeError(f"target must hold integer bin ids, got dtype {target.dtype}; encode values with Bins first")
+    if (
+        target.device.type != "cpu"
+        or torch.compiler.is_compiling()
+        or torch._C._functorch.is_functorch_wrapped_tensor(target)
+    ):
+        return
+    wrong = (target != ignore_index) & ((target < 0) | (target >= num_classes))
+    if bool(wrong.any()):
+        raise ValueError(
+            f"target must hold bin ids from 0 to {num_classes - 1} or ignore_index={ignore_index}, "
+            f"got {int(target[wrong][0])}"
+        )
+
+
+def reduce_loss(
+    loss: Tensor, target: Tensor, class_weight: Tensor | None, ignore_index: int, reduction: Reduction, num_classes: int
+) -> Tensor:
+    """Reduce losses per token as ``F.cross_entropy`` does; a mean over no tokens is zero instead of NaN."""
+    kept = target != ignore_index
+    safe = torch.where(kept, target, 0)
+    if class_weight is not None:
+        scale = class_weight.to(loss.dtype).index_select(0, safe.flatten()).view_as(safe) * kept
+    else:
+        # Indexing a stride-0 view costs no memory and lets torch itself reject ids outside the classes on any device.
+        scale = loss.new_ones(1).expand(num_classes).index_select(0, safe.flatten()).view_as(safe) * kept
+    return reduce_weighted(loss, scale, reduction)
+
+
+def reduce_weighted(loss: Tensor, scale: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce losses with one weight per token."""
+    loss = torch.where(scale != 0, loss, 0) * scale
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "mean":
+        total = scale.sum()
+        return loss.sum() / torch.where(total == 0, torch.ones_like(total), total)
+    raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+
+
+def cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    layout: Layout,
+    *,
+    class_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "mean",
+    gamma: float = 0.0,
+    regularizer: Regularizer = "roughness",
+) -> Tensor:
+    """Return the cross-entropy of bin ids under the density that ``x`` projects to, plus gamma times its regulariser.
+
+    Equals ``F.cross_entropy`` of all log-probabilities without computing them: memory does not depend on the number
+    of bins. Label smoothing does need them all; they are made in chunks and made again in the backward pass.
+    """
+    if target.shape != x.shape[:-1]:
+        raise ValueError(
+            f"target must have the shape {tuple(x.shape[:-1])} of x without features, got {tuple(target.shape)}"
+        )
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+    check_target(target, layout.num_classes, ignore_index)
+    target = target.long()
+    outputs = torch.nn.functional.linear(x, weight, bias)
+    safe = torch.where(target == ignore_index, 0, target)
+    nll = -layout.log_mass(outputs, safe)
+    loss = reduce_loss(nll, target, class_weight, ignore_index, reduction, layout.num_classes)
+    kept = (target != ignore_index).to(nll.dtype)
+    if label_smoothing:
+        smooth = _all_bin_loss(outputs, layout, class_weight)
+        if reduction == "mean" and class_weight is not None:
+            # F.cross_entropy divides this part, too, by the weights of the targets.
+            total = (class_weight.to(smooth.dtype)[safe] * kept).sum()
+            smooth = (smooth * kept).sum() / torch.where(total == 0, torch.ones_like(total), total)
+        else:
+            smooth = reduce_weighted(smooth, kept, reduction)
+        loss = (1 - label_smoothing) * loss + label_smoothing / layout.num_classes * smooth
+    if gamma:
+        loss = loss + gamma * reduce_weighted(layout.penalty(outputs, regularizer), kept, reduction)
+    return loss
+
+
+def _all_bin_loss(outputs: Tensor, layout: Layout, class_weight: Tensor | None) -> Tensor:
+    """Return the sum over classes of -log y_c (weighted) per token, without keeping tokens x bins for the backward."""
+
+    def of_chunk(chunk: Tensor) -> Tensor:
+        logs = layout.log_pmf(chunk)
+        return -(logs if class_weight is None else logs * class_weight.to(logs.dtype)).sum(-1)
+
+    flat = outputs.reshape(-1, outputs.shape[-1])
+    size = max(1, SMOOTHING_CHUNK // layout.num_classes)
+    parts = [checkpoint(of_chunk, chunk, use_reentrant=False) for chunk in flat.split(size)]
+    return torch.cat(parts).view(outputs.shape[:-1])
+
+
+def dense_cross_entropy(
+    log_probs: Tensor,
+    target: Tensor,
+    class_weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: Reduction,
+) -> Tensor:
+    """Return ``F.cross_entropy`` of (..., classes) log-probabilities, with zero for the mean over no tokens."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+    loss = torch.nn.functional.cross_entropy(
+        log_probs.flatten(0, -2).float() if log_probs.dim() > 1 else log_probs[None].float(),
+        target.reshape(-1).long(),
+        weight=class_weight,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        reduction=reduction,
+    )
+    if reduction == "none":
+        return loss.view(target.shape)
+    return torch.where((target == ignore_index).all(), torch.zeros_like(loss), loss) if reduction == "mean" else loss
+
+
+def over_values(score: Callable[[Tensor], Tensor], value: Tensor, domain: Domain, reduction: Reduction) -> Tensor:
+    """Reduce a score of continuous values; missing ones do not count and those outside are moved to the nearest end."""
+    missing = torch.isnan(value)
+    middle = domain.from_unit(torch.zeros_like(value))
+    safe = torch.where(missing, middle, value)
+    safe = torch.where(domain.contains(safe), safe, domain.from_unit(domain.to_unit(safe)))
+    losses = score(safe)
+    return reduce_weighted(losses, (~missing).to(losses.dtype), reduction)

@@ -1,0 +1,277 @@
+r"""Evaluate the Fourier density from its coefficients; `spectrum.py` beside it has the closed forms.
+
+Together the two files hold every formula of the library, as pure functions of real tensors.
+
+The density is the square of a trigonometric polynomial. With complex coefficients
+:math:`a_l = \alpha_l + i \beta_l`,
+
+.. math:: p(z) = \frac{|A(z)|^2}{2 \|a\|^2}, \qquad A(z) = \sum_{l=0}^{N} a_l e^{-i \pi l z}, \qquad z \in [-1, 1],
+
+which equals the series :math:`\frac12 + \mathrm{Re} \sum_k q_k e^{i \pi k z}` of the paper with
+:math:`q_k = c_k / c_0` the normalised autocorrelation of :math:`a`.
+
+Conventions of this module
+    ``a`` has shape (..., 2, L): rows alpha and beta, a density on the circle ("periodic"); or (..., 1, L): real
+    coefficients, a density between reflecting walls ("reflect"), :math:`p(z) = \tilde p((z + 1) / 2)` with
+    :math:`\tilde p` even, so that the two ends are not neighbours.
+    ``z`` has shape (..., V): V points per density, leading dimensions broadcast with those of ``a``.
+
+Complex dtypes never leave a function; half precision is computed in float32, also under autocast.
+
+References:
+    Gillman et al., Fourier Head: Helping Large Language Models Learn Complex Probability Distributions, ICLR 2025.
+    De la Fuente et al., Fourier Basis Density Model, PCS 2024.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Phases = Callable[[Tensor], tuple[Tensor, Tensor]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Up to this many entries of a basis (harmonics x points) a matrix product beats an FFT on a CPU.
+GEMM_LIMIT = 1 << 15
+
+
+def full_precision(function: F) -> F:
+    """Run a function of tensors with autocast off and half precision widened to float32."""
+
+    @functools.wraps(function)
+    def wrapped(a: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if a.dtype in (torch.float16, torch.bfloat16):
+            a = a.float()
+        if a.device.type != "meta" and torch.is_autocast_enabled(a.device.type):
+            with torch.autocast(a.device.type, enabled=False):
+                return function(a, *args, **kwargs)
+        return function(a, *args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
+
+
+# --- phases ---------------------------------------------------------------------------------------------------------
+
+
+def phases_at(z: Tensor, walls: bool) -> Phases:
+    """Return the function giving cos and sin of pi k z (pi k (z+1)/2 between walls) for integers k, (..., K, V)."""
+    position = (z + 1) / 2 if walls else z
+
+    def phases(k: Tensor) -> tuple[Tensor, Tensor]:
+        k = k.to(z.dtype).unsqueeze(-1)
+        here = position.unsqueeze(-2)
+        if z.dtype == torch.float32:
+            # k * z loses the last bits of a large phase. Split z: k * coarse is exact, so is its remainder.
+            coarse = (here.detach() * 4096).round() / 4096
+            turns = torch.remainder(k * coarse, 2) + k * (here - coarse)
+        else:
+            turns = k * here
+        return torch.cos(math.pi * turns), torch.sin(math.pi * turns)
+
+    return phases
+
+
+def phases_at_bins(index: Tensor, num_bins: int, walls: bool, dtype: torch.dtype) -> Phases:
+    """Return the function giving cos and sin at the centres of the bins ``index``, with phases exact in integers."""
+    numerator, denominator = (2 * index + 1, 2 * num_bins) if walls else (2 * index + 1 - num_bins, num_bins)
+
+    def phases(k: Tensor) -> tuple[Tensor, Tensor]:
+        turns = torch.remainder(k.unsqueeze(-1) * numerator.unsqueeze(-2), 2 * denominator)
+        turns = torch.where(turns > denominator, turns - 2 * denominator, turns)
+        angle = turns.to(dtype) * (math.pi / denominator)
+        return torch.cos(angle), torch.sin(angle)
+
+    return phases
+
+
+def bin_centers(num_bins: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
+    """Return the centres -1 + (2j + 1) / m of m equal bins of [-1, 1]."""
+    return (2 * torch.arange(num_bins, dtype=dtype, device=device) + (1 - num_bins)) / num_bins
+
+
+# --- the square -----------------------------------------------------------------------------------------------------
+
+
+def normalize(a: Tensor) -> Tensor:
+    """Scale coefficients to a largest entry of one; zeros stay zeros.
+
+    The density does not depend on the scale of ``a``, so the scale is a constant for the gradient too.
+    """
+    smallest = 1e-30 if a.dtype == torch.float32 else 1e-150
+    largest = torch.finfo(a.dtype).max / 1e4
+    a = a.clamp(-largest, largest)
+    scale = a.detach().abs().amax(dim=(-2, -1), keepdim=True).clamp_min(smallest)
+    return a / scale
+
+
+def guard(dtype: torch.dtype) -> float:
+    """Return the number added to numerator and denominator of the density."""
+    # Far below the resolution of |A|^2 for a normalised a; makes a = 0 uniform and keeps the logarithm finite.
+    return 1e-12 if dtype == torch.float32 else 1e-28
+
+
+def energy(a: Tensor) -> Tensor:
+    r"""Return :math:`\|a\|^2`, shape (...)."""
+    return (a * a).sum(dim=(-2, -1))
+
+
+def _blocks(length: int) -> tuple[int, int]:
+    """Split ``length`` harmonics into (blocks, block size) with little padding; one block when it is short."""
+    if length <= 32:
+        return 1, length
+    root = math.isqrt(length)
+    size = min(
+        range(max(2, root - root // 3), root + root // 2 + 1), key=lambda b: (-(-length // b) * b, abs(b - root))
+    )
+    return -(-length // size), size
+
+
+def amplitude(a: Tensor, phases: Phases) -> tuple[Tensor, Tensor]:
+    r"""Return the real and imaginary part of :math:`A` at V points, each (..., V).
+
+    Harmonics are taken in blocks, :math:`e^{-i\pi(Bq + r)z} = e^{-i\pi Bqz} e^{-i\pi rz}`: about :math:`2\sqrt N`
+    cosines per point instead of N, and no basis of size tokens x N.
+    """
+    blocks, size = _blocks(a.shape[-1])
+    rows = a.shape[-2]
+    index = torch.arange(size, device=a.device)
+    cos, sin = phases(index)
+    points = cos.shape[-1]
+    if blocks == 1:
+        product = a @ torch.cat([cos, sin], dim=-1).to(a.dtype)
+        with_cos, with_sin = product[..., :points], product[..., points:]
+        if rows == 1:
+            return with_cos[..., 0, :], -with_sin[..., 0, :]
+        return with_cos[..., 0, :] + with_sin[..., 1, :], with_cos[..., 1, :] - with_sin[..., 0, :]
+    padded = torch.nn.functional.pad(a, (0, blocks * size - a.shape[-1]))
+    padded = padded.unflatten(-1, (blocks, size)).flatten(-3, -2)  # (..., rows * blocks, size)
+    product = padded @ torch.cat([cos, sin], dim=-1).to(a.dtype)
+    product = product.unflatten(-2, (rows, blocks))
+    with_cos, with_sin = product[..., :points], product[..., points:]
+    if rows == 1:
+        re, im = with_cos[..., 0, :, :], -with_sin[..., 0, :, :]
+    else:
+        re = with_cos[..., 0, :, :] + with_sin[..., 1, :, :]
+        im = with_cos[..., 1, :, :] - with_sin[..., 0, :, :]
+    cos, sin = phases(size * torch.arange(blocks, device=a.device))
+    cos, sin = cos.to(a.dtype), sin.to(a.dtype)
+    return (re * cos + im * sin).sum(-2), (im * cos - re * sin).sum(-2)
+
+
+def _relative_density(a: Tensor, re: Tensor, im: Tensor, floor: float | Tensor) -> Tensor:
+    """Return p relative to the uniform density, floor mixed in; one where a = 0."""
+    total = energy(a).unsqueeze(-1)
+    tiny = guard(a.dtype)
+    return ((1 - floor) * (re * re + im * im) + floor * total + tiny) / (total + tiny)
+
+
+@full_precision
+def log_density(a: Tensor, z: Tensor, floor: float = 0.0) -> Tensor:
+    r"""Return :math:`\log((1 - \epsilon) p(z) + \epsilon / 2)` at points (..., V) of [-1, 1].
+
+    >>> log_density(torch.tensor([[1.0, 0.5], [0.0, 0.0]]), torch.tensor([0.0, 1.0])).exp()
+    tensor([0.9000, 0.1000])
+    """
+    a = normalize(a)
+    re, im = amplitude(a, phases_at(z.to(a.dtype), a.shape[-2] == 1))
+    return torch.log(_relative_density(a, re, im, floor)) - math.log(2)
+
+
+# --- bins -----------------------------------------------------------------------------------------------------------
+
+
+def fold(a: Tensor, num_bins: int) -> Tensor:
+    """Fold harmonics that the bin centres cannot tell apart (l and l + m) onto one.
+
+    Afterwards at most m harmonics are left, all values at the centres are the same, and they sum to m times the
+    energy: the exact normaliser for any N.
+    """
+    modulus = 2 * num_bins if a.shape[-2] == 1 else num_bins
+    length = a.shape[-1]
+    if length <= modulus:
+        return a
+    turns = -(-length // modulus)
+    a = torch.nn.functional.pad(a, (0, turns * modulus - length)).unflatten(-1, (turns, modulus))
+    if modulus % 2 == 0:
+        sign = 1 - 2 * (torch.arange(turns, device=a.device) % 2).to(a.dtype)
+        a = a * sign.unsqueeze(-1)
+    return a.sum(-2)
+
+
+@full_precision
+def log_bin_mass(a: Tensor, index: Tensor, num_bins: int, floor: float = 0.0) -> Tensor:
+    r"""Return the log-probability of one bin per density, :math:`\log(|A(b_t)|^2 / (m \|a\|^2))`, in O(N).
+
+    >>> a = torch.tensor([[1.0, 0.5], [0.0, 0.0]])
+    >>> sum(log_bin_mass(a, torch.tensor(t), 4).exp() for t in range(4))
+    tensor(1.)
+    """
+    a = normalize(fold(a, num_bins))
+    phases = phases_at_bins(index.unsqueeze(-1), num_bins, a.shape[-2] == 1, a.dtype)
+    re, im = amplitude(a, phases)
+    return torch.log(_relative_density(a, re, im, floor)).squeeze(-1) - math.log(num_bins)
+
+
+@full_precision
+def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0) -> Tensor:
+    """Return the log-probabilities of all bins, (..., m): one matrix product or one FFT."""
+    a = normalize(fold(a, num_bins))
+    re, im = _amplitude_at_all_bins(a, num_bins)
+    return torch.log(_relative_density(a, re, im, floor)) - math.log(num_bins)
+
+
+def prefer_gemm(length: int, points: int) -> bool:
+    """Say whether to take a matrix product rather than an FFT; exporters have no complex numbers."""
+    return length * points <= GEMM_LIMIT or torch.compiler.is_exporting()
+
+
+def _amplitude_at_all_bins(a: Tensor, num_bins: int) -> tuple[Tensor, Tensor]:
+    walls = a.shape[-2] == 1
+    if prefer_gemm(a.shape[-1], num_bins):
+        return amplitude(a, phases_at_bins(torch.arange(num_bins, device=a.device), num_bins, walls, a.dtype))
+    # At b_j = -1 + (2j+1)/m the phase splits into a twiddle of the harmonic and a plain DFT over j.
+    length = a.shape[-1]
+    index = torch.arange(length, device=a.device)
+    points = 2 * num_bins if walls else num_bins
+    cos, sin = phases_at_bins(torch.zeros(1, dtype=torch.long, device=a.device), points, False, a.dtype)(index)
+    cos, sin = cos[:, 0], sin[:, 0]
+    if walls:
+        re, im = a[..., 0, :] * cos, -a[..., 0, :] * sin
+    else:
+        re, im = a[..., 0, :] * cos + a[..., 1, :] * sin, a[..., 1, :] * cos - a[..., 0, :] * sin
+    values = torch.fft.fft(torch.complex(re, im), n=points)
+    if walls:
+        values = values[..., num_bins:]
+    return values.real, values.imag
+
+
+# --- wave packets ---------------------------------------------------------------------------------------------------
+
+
+@full_precision
+def packets(parameters: Tensor, length: int, walls: bool) -> Tensor:
+    r"""Return the coefficients of K Gaussian wave packets, (..., 2, L) or (..., 1, L) between walls.
+
+    .. math:: \sum_j (g_j + i h_j) e^{-(l w_j)^2 / 2} e^{i \pi l \mu_j}, \qquad w = softplus(.), \; g = 1 + (.)
+
+    ``parameters`` has shape (..., 4, K): raw mu, w, g, h. A packet moves a peak by one number, mu, where the free
+    coefficients would have to turn every phase.
+    """
+    mu, width, g, h = parameters.unbind(-2)
+    width = torch.nn.functional.softplus(width)
+    g = 1 + g
+    index = torch.arange(length, device=parameters.device)
+    if walls:
+        width = width / 2
+    envelope = torch.exp(-((index.to(mu.dtype)[:, None] * width.unsqueeze(-2)) ** 2) / 2)
+    cos, sin = phases_at(mu, walls)(index)  # (..., L, K)
+    re = (envelope * (g.unsqueeze(-2) * cos - h.unsqueeze(-2) * sin)).sum(-1)
+    if walls:
+        return re.unsqueeze(-2)
+    im = (envelope * (g.unsqueeze(-2) * sin + h.unsqueeze(-2) * cos)).sum(-1)
+    return torch.stack([re, im], dim=-2)

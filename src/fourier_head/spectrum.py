@@ -1,0 +1,254 @@
+r"""Closed forms of the Fourier density in terms of its spectrum.
+
+.. math:: p(z) = \frac12 + \mathrm{Re} \sum_{k=1}^{K} q_k e^{i \pi k z}, \qquad q_k = c_k / c_0
+
+``q`` has shape (..., 2, K), real and imaginary parts; or (..., 1, K), the real coefficients of a density between
+reflecting walls, :math:`p(z) = \frac12 + \sum q_k \cos(\pi k (z + 1) / 2)`. Other conventions as in `series.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fourier_head.series import (
+    Phases,
+    amplitude,
+    energy,
+    full_precision,
+    guard,
+    normalize,
+    phases_at,
+    phases_at_bins,
+    prefer_gemm,
+)
+
+
+@full_precision
+def autocorrelation(a: Tensor) -> Tensor:
+    r"""Return :math:`c_k = \sum_l a_l \bar a_{l+k}` for k = 0..N, shape (..., 2, N+1) or (..., 1, L)."""
+    length, rows = a.shape[-1], a.shape[-2]
+    if prefer_gemm(length, 2 * length):
+        # |A|^2 is a trigonometric polynomial: 2N+1 samples determine it.
+        points = 2 * length - 1
+        phases = phases_at_bins(torch.arange(points, device=a.device), points, False, a.dtype)
+        re, im = amplitude(a, phases)
+        cos, sin = phases(torch.arange(length, device=a.device))
+        power = (re * re + im * im) / points
+        c_re, c_im = power @ cos.mT, -(power @ sin.mT)
+    else:
+        re, im = (a[..., 0, :], a[..., 1, :]) if rows == 2 else (a[..., 0, :], torch.zeros_like(a[..., 0, :]))
+        values = torch.view_as_real(torch.fft.fft(torch.complex(re, im), n=_fast_length(2 * length - 1)))
+        c = torch.fft.rfft((values * values).sum(-1), norm="forward")[..., :length]
+        c_re, c_im = c.real, c.imag
+    return torch.stack([c_re, c_im], dim=-2) if rows == 2 else c_re.unsqueeze(-2)
+
+
+def _fast_length(length: int) -> int:
+    """Return the smallest 2^i 3^j 5^k >= length, a size FFTs are quick at."""
+    best = 1 << (length - 1).bit_length()
+    for five in (1, 5, 25):
+        for three in (1, 3, 9):
+            odd = five * three
+            best = min(best, odd << max(0, (-(-length // odd) - 1).bit_length()))
+    return best
+
+
+@full_precision
+def of_coefficients(a: Tensor, floor: float | Tensor = 0.0) -> Tensor:
+    """Return q_k = c_k / c_0 for k = 1..N with the floor mixed in; zeros (the uniform density) where a = 0."""
+    a = normalize(a)
+    c = autocorrelation(a)
+    return (1 - floor) * c[..., 1:] / (energy(a) + guard(a.dtype))[..., None, None]
+
+
+def _harmonics(q: Tensor) -> Tensor:
+    return torch.arange(1, q.shape[-1] + 1, device=q.device)
+
+
+def _signs(q: Tensor) -> Tensor:
+    """Return (-1)^k."""
+    return 1 - 2 * (_harmonics(q) % 2).to(q.dtype)
+
+
+def _frequency(q: Tensor) -> Tensor:
+    """Return the angular frequency of each harmonic in z: pi k on the circle, pi k / 2 between walls."""
+    return _harmonics(q).to(q.dtype) * (math.pi if q.shape[-2] == 2 else math.pi / 2)
+
+
+@full_precision
+def low_pass(q: Tensor, scale: float | Tensor) -> Tensor:
+    r"""Blur by a wrapped (reflected) Gaussian of standard deviation ``scale``: :math:`q_k e^{-(\pi k s)^2 / 2}`."""
+    return q * torch.exp(-((_frequency(q) * scale) ** 2) / 2)
+
+
+@full_precision
+def bin_average(q: Tensor, num_bins: int) -> Tensor:
+    """Average over a bin width: the value of the result at a bin centre is the mean density of that bin."""
+    return q * torch.sinc(_frequency(q) / (math.pi * num_bins))
+
+
+def _series_value(q: Tensor, phases: Phases) -> Tensor:
+    """Return Re sum q_k e^{i pi k z} (sum q_k cos between walls) at V points."""
+    # A of the conjugate coefficients, with an empty constant term, has this as its real part.
+    b = torch.nn.functional.pad(q, (1, 0))
+    if q.shape[-2] == 2:
+        b = b * torch.tensor([[1.0], [-1.0]], dtype=q.dtype, device=q.device)
+    return amplitude(b, phases)[0]
+
+
+@full_precision
+def density(q: Tensor, z: Tensor) -> Tensor:
+    """Return the density 1/2 + Re sum q_k e^{i pi k z}, negative rounding removed."""
+    return (0.5 + _series_value(q, phases_at(z.to(q.dtype), q.shape[-2] == 1))).clamp_min(0)
+
+
+@full_precision
+def log_bin_mass(q: Tensor, num_bins: int, index: Tensor | None = None) -> Tensor:
+    """Return log-masses at bin centres of a spectrum: of the bins ``index`` (..., V), or of all bins."""
+    walls = q.shape[-2] == 1
+    if index is None:
+        index = torch.arange(num_bins, device=q.device)
+    value = 1 + 2 * _series_value(q, phases_at_bins(index, num_bins, walls, q.dtype))
+    return torch.log(value.clamp_min(guard(q.dtype))) - math.log(num_bins)
+
+
+@full_precision
+def cdf(q: Tensor, z: Tensor) -> Tensor:
+    r"""Return :math:`F(z) = (z+1)/2 + \mathrm{Re} \sum q_k (e^{i \pi k z} - (-1)^k) / (i \pi k)` at points (..., V)."""
+    z = z.to(q.dtype)
+    return ((z + 1) / 2 + _antiderivative(q, z)).clamp(0, 1)
+
+
+@full_precision
+def cdf_and_density(q: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cdf and the density at points (..., V), sharing their cosines."""
+    z = z.to(q.dtype)
+    s = q / _frequency(q)
+    walls = q.shape[-2] == 1
+    if walls:
+        re, im = amplitude(
+            torch.nn.functional.pad(torch.stack([q, s], dim=-3), (1, 0)), phases_at(z.unsqueeze(-2), True)
+        )
+        wave, integral = re[..., 0, :], -im[..., 1, :]
+    else:
+        rotated = torch.stack([s[..., 1, :], -s[..., 0, :]], dim=-2)
+        both = _series_value(torch.stack([q, rotated], dim=-3), phases_at(z.unsqueeze(-2), False))
+        start = (s[..., 1, :] * _signs(q)).sum(-1, keepdim=True)
+        wave, integral = both[..., 0, :], both[..., 1, :] - start
+    return ((z + 1) / 2 + integral).clamp(0, 1), (0.5 + wave).clamp_min(0)
+
+
+def _antiderivative(q: Tensor, z: Tensor) -> Tensor:
+    s = q / _frequency(q)
+    phases = phases_at(z, q.shape[-2] == 1)
+    if q.shape[-2] == 1:
+        # Im A of real coefficients is minus the sine series.
+        return -amplitude(torch.nn.functional.pad(s, (1, 0)), phases)[1]
+    start = (s[..., 1, :] * _signs(q)).sum(-1, keepdim=True)
+    # Re[(q/i pi k) e^{i pi k z}] = (q_re sin + q_im cos) / pi k.
+    rotated = torch.stack([s[..., 1, :], -s[..., 0, :]], dim=-2)
+    return _series_value(rotated, phases) - start
+
+
+@full_precision
+def cdf_grid(q: Tensor, points: int) -> Tensor:
+    """Return the cdf at -1 + 2j/points, j = 0..points, as (..., points + 1), nondecreasing from 0 to 1."""
+    z = torch.linspace(-1, 1, points + 1, dtype=q.dtype, device=q.device)
+    walls = q.shape[-2] == 1
+    if prefer_gemm(q.shape[-1], points):
+        values = cdf(q, z)
+    else:
+        # e^{i pi k z_j} = (-1)^k e^{2 pi i k j / points}: one real inverse FFT (twice as long between walls).
+        s = q / _frequency(q)
+        if walls:
+            waves = torch.complex(torch.zeros_like(s[..., 0, :]), -s[..., 0, :])
+        else:
+            waves = torch.complex(_signs(q) * s[..., 1, :], -_signs(q) * s[..., 0, :])
+        waves = torch.nn.functional.pad(waves, (1, 0))
+        wave = torch.fft.irfft(waves, n=2 * points if walls else points, norm="forward") / 2
+        if not walls:
+            wave = wave - wave[..., :1]
+        wave = torch.cat([wave[..., :points], wave[..., points : points + 1] if walls else wave[..., :1]], dim=-1)
+        values = ((z + 1) / 2 + wave).clamp(0, 1)
+    values = torch.cat([torch.zeros_like(values[..., :1]), values[..., 1:-1], torch.ones_like(values[..., :1])], dim=-1)
+    return torch.cummax(values, dim=-1).values
+
+
+# --- closed forms ---------------------------------------------------------------------------------------------------
+
+
+@full_precision
+def mean(q: Tensor) -> Tensor:
+    r"""Return :math:`\sum 2 (-1)^k \mathrm{Im}(q_k) / (\pi k)`, or its counterpart between walls."""
+    w = _frequency(q)
+    if q.shape[-2] == 1:
+        return (q[..., 0, :] * (_signs(q) - 1) / w**2).sum(-1)
+    return (2 * _signs(q) * q[..., 1, :] / w).sum(-1)
+
+
+@full_precision
+def second_moment(q: Tensor) -> Tensor:
+    r"""Return :math:`1/3 + \sum 4 (-1)^k \mathrm{Re}(q_k) / (\pi k)^2`, or its counterpart between walls."""
+    w = _frequency(q)
+    weight = 2 * (_signs(q) + 1) if q.shape[-2] == 1 else 4 * _signs(q)
+    return 1 / 3 + (q[..., 0, :] * weight / w**2).sum(-1)
+
+
+@full_precision
+def roughness(q: Tensor) -> Tensor:
+    r"""Return :math:`\int p'^2 = \pi^2 \sum k^2 |q_k|^2`, the total squared variation of the density."""
+    return ((_frequency(q) * q) ** 2).sum(dim=(-2, -1))
+
+
+@full_precision
+def paper_penalty(a: Tensor, num_bins: int) -> Tensor:
+    r"""Return :math:`\frac{2 \pi^2}{m} \sum k^2 |c_k|^2` of the unnormalised coefficients, as printed in the paper."""
+    c = autocorrelation(a)[..., 1:]
+    return (2 / num_bins) * ((_frequency(c) * c) ** 2).sum(dim=(-2, -1))
+
+
+@full_precision
+def cdf_integral_above(q: Tensor, y: Tensor) -> Tensor:
+    r"""Return :math:`\int_y^1 F(z) dz` in closed form at points (..., V)."""
+    y = y.to(q.dtype)
+    w = _frequency(q)
+    twice = q / w**2
+    walls = q.shape[-2] == 1
+    ends = -(_signs(q) * twice[..., 0, :]).sum(-1, keepdim=True)
+    above = 1 - (y + 1) ** 2 / 4 + ends + _series_value(twice, phases_at(y, walls))
+    if walls:
+        return above
+    return above - (_signs(q) * q[..., 1, :] / w).sum(-1, keepdim=True) * (1 - y)
+
+
+@full_precision
+def crps(q: Tensor, y: Tensor) -> Tensor:
+    r"""Return :math:`\int (F(z) - 1\{z \ge y\})^2 dz` on [-1, 1] in closed form, at outcomes (..., V)."""
+    y = y.to(q.dtype)
+    w = _frequency(q)
+    s = q / w
+    ends = -(_signs(q) * s[..., 0, :] / w).sum(-1, keepdim=True)
+    square = 2 / 3 + 2 * ends + (s * s).sum(dim=(-2, -1)).unsqueeze(-1)
+    if q.shape[-2] == 2:
+        g = (_signs(q) * s[..., 1, :]).sum(-1, keepdim=True)
+        square = square + 2 * (g * g - g)
+    return square - 2 * cdf_integral_above(q, y) + (1 - y)
+
+
+@full_precision
+def circular_crps(q: Tensor, y: Tensor) -> Tensor:
+    r"""Return the CRPS with the distance along a circle of length 2, :math:`E\,d(Z, y) - \frac12 E\,d(Z, Z')`.
+
+    The distance has the series :math:`\frac12 - \frac{4}{\pi^2} \sum_{k\ odd} \cos(\pi k z) / k^2`, so both
+    expectations are sums over the spectrum.
+
+    References:
+        Grimit et al., The continuous ranked probability score for circular variables, QJRMS 2006.
+    """
+    odd = (1 - _signs(q)) / 2
+    weight = 4 * odd / _frequency(q) ** 2
+    spread = (weight * (q * q).sum(-2)).sum(-1, keepdim=True)
+    return 0.25 - _series_value(q * weight, phases_at(y.to(q.dtype), False)) + spread / 2

@@ -1,0 +1,195 @@
+"""FourierDensity keeps the contract of densities on every domain, for flat, wild and peaked coefficients."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.distributions import Normal, Uniform, kl_divergence
+
+from fourier_head import BinnedInterval, Bins, Circle, FourierDensity, Interval, Line
+from tests.density_contract import NAMES, Contract
+
+
+def _coefficients(rows, length, batch=(), seed=0, decay=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    a = torch.randn(*batch, rows, length, generator=generator, dtype=torch.float64)
+    return a * torch.exp(-decay * torch.arange(length, dtype=torch.float64))
+
+
+def _peak(length, centre=0.3, width=0.02):
+    """Coefficients of one narrow peak: a Gaussian envelope turned to ``centre``."""
+    index = torch.arange(length, dtype=torch.float64)
+    envelope = torch.exp(-((index - length / 2) ** 2) * (math.pi * width) ** 2)
+    return torch.stack([envelope * torch.cos(math.pi * index * centre), envelope * torch.sin(math.pi * index * centre)])
+
+
+MIXED = Bins.mixed(24, -15.0, 15.0, dense=(-1.0, 10.0), sparse_share=0.25)
+DENSITIES = {
+    "interval": Contract(lambda a: FourierDensity(a, Interval(-3, 7)), [_coefficients(2, 13)], low=-3, high=7),
+    "batch with floor": Contract(lambda a: FourierDensity(a, floor=0.05), [_coefficients(2, 9, batch=(2, 3))]),
+    "no frequencies": Contract(lambda a: FourierDensity(a, Interval(0, 5)), [_coefficients(2, 1)], low=0, high=5),
+    "many frequencies": Contract(lambda a: FourierDensity(a), [_coefficients(2, 129, decay=0.02)], samples=20_000),
+    "peak": Contract(lambda a: FourierDensity(a, floor=1e-4), [_peak(100)]),
+    "walls": Contract(lambda a: FourierDensity(a, Interval(-3, 7)), [_coefficients(1, 14)], low=-3, high=7),
+    "blurred": Contract(lambda a: FourierDensity(a, floor=1e-3, blur=0.05), [_coefficients(2, 13)]),
+    "circle": Contract(
+        lambda a: FourierDensity(a, Circle(24.0, low=-5.0)), [_coefficients(2, 7)], support="circle", low=-5, high=19
+    ),
+    "line": Contract(
+        lambda a: FourierDensity(a, Line(1.0, 2.0)),
+        [_coefficients(2, 9, decay=0.1)],
+        support="line",
+        low=-29.0,
+        high=31.0,
+        panels=torch.linspace(-29, 31, 1201, dtype=torch.float64),
+    ),
+    "mixed bins": Contract(
+        lambda a: FourierDensity(a, BinnedInterval(MIXED), floor=1e-3),
+        [_coefficients(2, 9, batch=(2,))],
+        low=-15.0,
+        high=15.0,
+        panels=torch.as_tensor(MIXED.edges, dtype=torch.float64),
+        smooth=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("check", NAMES)
+@pytest.mark.parametrize("name", DENSITIES)
+def test_contract(name, check):
+    getattr(DENSITIES[name], f"check_{check}")()
+
+
+def test_batched_domain():
+    low, high = torch.tensor([0.0, -5.0]), torch.tensor([1.0, 5.0])
+    d = FourierDensity(torch.randn(2, 4), Interval(low, high))
+    assert d.batch_shape == (2,)
+    torch.testing.assert_close(d.quantile([0.0, 1.0]), torch.stack([low, high]))
+    alone = FourierDensity(d.coefficients[1], Interval(-5.0, 5.0))
+    value = torch.tensor([0.5, 2.0])
+    torch.testing.assert_close(d.log_prob(value)[1], alone.log_prob(value[1]))
+    torch.testing.assert_close(d.crps(value)[1], alone.crps(value[1]))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_zero_coefficients_are_uniform(rows):
+    a = torch.zeros(rows, 6, requires_grad=True)
+    d = FourierDensity(a, Interval(0, 4))
+    x = torch.tensor([0.0, 1.0, 4.0])
+    torch.testing.assert_close(d.log_prob(x), torch.full((3,), -math.log(4)))
+    torch.testing.assert_close(d.cdf(x), x / 4)
+    torch.testing.assert_close(d.quantile([0.25, 0.5]), torch.tensor([1.0, 2.0]))
+    for value in (d.log_prob(x).sum(), d.rsample((5,)).sum(), d.entropy(), d.crps(x).sum(), d.mean, d.variance):
+        assert torch.autograd.grad(value, a, retain_graph=True)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-10, 1e10, 1e30])
+def test_scale_of_coefficients_does_not_matter(scale):
+    a = _coefficients(2, 20).float()
+    x = torch.linspace(-1, 1, 50)
+    torch.testing.assert_close(FourierDensity(a * scale).log_prob(x), FourierDensity(a).log_prob(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(FourierDensity(a * scale).cdf(x), FourierDensity(a).cdf(x), rtol=1e-5, atol=1e-6)
+
+
+def test_walls_do_not_join_the_ends():
+    half = FourierDensity(torch.tensor([[1.0, 0.9, 0.7, 0.3]]))
+    assert half.prob(torch.tensor(-1.0)) > 20 * half.prob(torch.tensor(1.0))
+    full = FourierDensity(torch.randn(2, 5))
+    torch.testing.assert_close(full.prob(torch.tensor(-1.0)), full.prob(torch.tensor(1.0)))
+
+
+def test_low_pass_is_a_gaussian_blur():
+    d = FourierDensity(_coefficients(2, 8), floor=0.01)
+    step = torch.linspace(-1, 1, 4001, dtype=torch.float64)[:-1]
+    kernel = sum(torch.exp(-((step + 2 * k) ** 2) / (2 * 0.1**2)) for k in (-1, 0, 1))
+    spectrum = torch.fft.fft(d.prob(step)) * torch.fft.fft(torch.fft.ifftshift(kernel / kernel.sum()))
+    torch.testing.assert_close(d.low_pass(0.1).prob(step), torch.fft.ifft(spectrum).real, rtol=1e-6, atol=1e-8)
+
+
+def test_kl_divergence_equals_quadrature_and_knows_other_distributions():
+    p, q = (FourierDensity(_coefficients(2, 8, seed=s), Interval(0, 2), floor=1e-3) for s in (1, 2))
+    x = torch.linspace(0, 2, 200_001, dtype=torch.float64)
+    middle = (x[1:] + x[:-1]) / 2
+    for other in (q, Normal(torch.tensor(1.0).double(), torch.tensor(1.0).double()), Uniform(x[0] - 1, x[-1])):
+        expected = (p.prob(middle) * (p.log_prob(middle) - other.log_prob(middle))).sum() * 1e-5
+        torch.testing.assert_close(kl_divergence(p, other), expected, rtol=1e-6, atol=1e-7)
+    assert kl_divergence(p, p).abs() < 1e-12
+    assert kl_divergence(p, Uniform(x[0] + 0.5, x[-1])) == math.inf
+
+
+def test_half_precision_is_computed_in_float32():
+    a = torch.randn(2, 9)
+    x = torch.linspace(-1, 1, 9)
+    d = FourierDensity(a.bfloat16())
+    assert d.log_prob(x).dtype == torch.float32
+    torch.testing.assert_close(d.log_prob(x), FourierDensity(a.bfloat16().float()).log_prob(x))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: FourierDensity(torch.zeros(3, 5)), "coefficients must have shape"),
+        (lambda: FourierDensity(torch.zeros(2, 5), floor=1.0), "floor must be a share"),
+        (lambda: FourierDensity(torch.zeros(2, 5), blur=-1.0), "blur must not be negative"),
+        (lambda: FourierDensity(torch.full((2, 5), math.nan)), "coefficients"),
+        (lambda: Interval(1.0, 1.0), "low must be less than high"),
+        (lambda: Circle(0.0), "period must be positive"),
+        (lambda: Line(scale=-1.0), "scale must be positive"),
+        (lambda: FourierDensity(torch.zeros(2, 5), validate_args=True).log_prob(torch.tensor(math.nan)), "NaN"),
+        (lambda: FourierDensity(torch.zeros(2, 5), validate_args=True).icdf(torch.tensor(1.5)), "levels must lie"),
+    ],
+)
+def test_bad_input(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    frequencies=st.integers(1, 256),
+    decay=st.floats(0, 0.5),
+    seed=st.integers(0, 10_000),
+    rows=st.sampled_from([1, 2]),
+    floor=st.sampled_from([0.0, 1e-4, 0.1]),
+)
+def test_properties(frequencies, decay, seed, rows, floor):
+    """Any coefficients: a non-negative density whose cdf rises from 0 to 1 and is undone by ordered quantiles."""
+    length = frequencies + 1 if rows == 2 else 2 * frequencies + 2
+    d = FourierDensity(_coefficients(rows, length, seed=seed, decay=decay), floor=floor)
+    z = torch.linspace(-1, 1, 8 * length + 1, dtype=torch.float64)
+    p = d.prob(z)
+    assert (p >= 0).all()
+    # The trapezoidal rule is exact for a trigonometric polynomial on more than N points.
+    weight = torch.full_like(z, z[1] - z[0])
+    weight[0] = weight[-1] = weight[0] / 2
+    assert abs((p * weight).sum() - 1) < 1e-9
+    cdf = d.cdf(z)
+    assert (cdf.diff() >= -1e-12).all()
+    assert cdf[0].abs() < 1e-12
+    assert abs(cdf[-1] - 1) < 1e-12
+    levels = torch.linspace(0, 1, 41, dtype=torch.float64)
+    x = d.quantile(levels)
+    assert (x.diff() >= 0).all()
+    torch.testing.assert_close(d.cdf(x), levels, rtol=0, atol=1e-9)
+    assert -1 <= d.mean <= 1
+    assert 0 <= d.variance <= 1
+    assert d.prob(d.mode) >= p.max() - 1e-9
+    crps = d.crps(z)
+    assert (crps >= -1e-12).all()
+    assert (crps <= 2 + 1e-12).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(frequencies=st.integers(8, 256), centre=st.floats(-1, 1), seed=st.integers(0, 100))
+def test_peaked_densities(frequencies, centre, seed):
+    """Narrow peaks keep their place: mode, median and the quantiles sit where the peak was put."""
+    width = 2.0 / frequencies
+    d = FourierDensity(_peak(frequencies + 1, centre, width).float(), Circle(2.0, low=-1.0), floor=1e-6)
+    distance = (d.mode - centre + 1) % 2 - 1
+    assert distance.abs() < 0.05 * width + 1e-4
+    assert d.prob(d.mode) * width > 0.2
+    sample = d.sample((500,), generator=torch.Generator().manual_seed(seed))
+    away = (((sample - centre + 1) % 2) - 1).abs()
+    assert (away < 10 * width).float().mean() > 0.97
