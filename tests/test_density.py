@@ -89,7 +89,9 @@ def test_zero_coefficients_are_uniform(rows):
 def test_scale_of_coefficients_does_not_matter(scale):
     a = _coefficients(2, 20).float()
     x = torch.linspace(-1, 1, 50)
-    torch.testing.assert_close(FourierDensity(a * scale).log_prob(x), FourierDensity(a).log_prob(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        FourierDensity(a * scale).log_prob(x), FourierDensity(a).log_prob(x), rtol=1e-4, atol=1e-4
+    )
     torch.testing.assert_close(FourierDensity(a * scale).cdf(x), FourierDensity(a).cdf(x), rtol=1e-5, atol=1e-6)
 
 

@@ -74,6 +74,7 @@ class FourierDensity(ScalarDensity):
         batch_shape = torch.broadcast_shapes(coefficients.shape[:-2], self.domain.shape)
         self.coefficients = coefficients.expand(*batch_shape, *coefficients.shape[-2:])
         self.floor, self.blur = floor, blur
+        self._spectrum: Tensor | None = None
         super().__init__(batch_shape, validate_args=validate_args)
 
     # --- shape and structure
@@ -102,11 +103,13 @@ class FourierDensity(ScalarDensity):
         length = self.coefficients.shape[-1]
         return length - 1 if self.coefficients.shape[-2] == 2 else (length - 1) // 2
 
-    @functools.cached_property
+    @property
     def spectrum(self) -> Tensor:
-        """The coefficients q_k of the density, k = 1.., floor and blur included."""
-        q = closed_form.of_coefficients(self.coefficients, self.floor)
-        return closed_form.low_pass(q, self.blur) if self.blur else q
+        """The coefficients q_k of the density, k = 1.., floor and blur included; computed once."""
+        if self._spectrum is None:
+            q = closed_form.of_coefficients(self.coefficients, self.floor)
+            self._spectrum = closed_form.low_pass(q, self.blur) if self.blur else q
+        return self._spectrum
 
     def __repr__(self) -> str:
         return (

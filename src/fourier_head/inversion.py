@@ -14,7 +14,11 @@ def _solve(q: Tensor, u: Tensor) -> Tensor:
     cells = 1 << max(6, (8 * q.shape[-1] - 1).bit_length())
     grid = spectrum.cdf_grid(q, cells)
     grid = grid.expand(*u.shape[:-1], grid.shape[-1]).contiguous()
-    cell = torch.searchsorted(grid, u.contiguous(), right=False).clamp(1, cells) - 1
+    if torch.compiler.is_exporting():  # ONNX has no binary search
+        place = (grid.unsqueeze(-2) < u.unsqueeze(-1)).sum(-1)
+    else:
+        place = torch.searchsorted(grid, u.contiguous())
+    cell = place.clamp(1, cells) - 1
     lower, upper = grid.gather(-1, cell), grid.gather(-1, cell + 1)
     low = -1 + 2 * cell.to(u.dtype) / cells
     high = low + 2 / cells

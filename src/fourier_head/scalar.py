@@ -9,6 +9,15 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 
+def running_maximum(x: Tensor) -> Tensor:
+    """Return the largest entry so far along the first dimension."""
+    if not torch.compiler.is_exporting():
+        return x.cummax(0).values if len(x) else x
+    # ONNX has no cumulative maximum.
+    earlier = torch.ones(len(x), len(x), dtype=torch.bool, device=x.device).tril()
+    return torch.where(earlier.reshape(*earlier.shape, *(1,) * (x.dim() - 1)), x, -torch.inf).amax(1)
+
+
 class ScalarDensity(Distribution):
     """Share what follows from ``icdf`` among densities of one real number.
 
@@ -46,7 +55,7 @@ class ScalarDensity(Distribution):
         sorted_level, order = level.reshape(-1).sort()
         points = self.icdf(sorted_level.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape))
         # Rounding may swap two quantiles that are equal but for the last bit.
-        points = points.cummax(0).values if len(points) else points
+        points = running_maximum(points)
         return points[order.argsort()].reshape(level.shape + self.batch_shape)
 
     def rsample(

@@ -174,7 +174,8 @@ def cdf_grid(q: Tensor, points: int) -> Tensor:
         wave = torch.cat([wave[..., :points], wave[..., points : points + 1] if walls else wave[..., :1]], dim=-1)
         values = ((z + 1) / 2 + wave).clamp(0, 1)
     values = torch.cat([torch.zeros_like(values[..., :1]), values[..., 1:-1], torch.ones_like(values[..., :1])], dim=-1)
-    return torch.cummax(values, dim=-1).values
+    # Rounding may make neighbours fall; a count of the entries below a level does not mind, a binary search does.
+    return values if torch.compiler.is_exporting() else torch.cummax(values, dim=-1).values
 
 
 # --- closed forms ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,215 @@
+"""The head survives the ways people ship and train models: compile, export, ONNX, meta device, vmap, DDP."""
+
+import copy
+import socket
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from fourier_head import FourierHead
+
+OPTIONS = [
+    {},
+    {"packets": 2},
+    {"bin_mass": "exact"},
+    {"boundary": "reflect"},
+    {"num_atoms": 2, "gamma": 1e-3},
+]
+
+
+def _head(**options):
+    return FourierHead(16, 50, 12, init_scale=1.0, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_compile_fullgraph(options):
+    head = _head(**options)
+    x, target = torch.randn(6, 16), torch.randint(50, (6,))
+    forward = torch.compile(head, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(forward(x), head(x))
+
+    def step(x, target):
+        return head.loss(x, target)
+
+    loss = torch.compile(step, fullgraph=True, backend="aot_eager")(x, target)
+    torch.testing.assert_close(loss, head.loss(x, target))
+    got = torch.autograd.grad(loss, list(head.parameters()))
+    for a, b in zip(got, torch.autograd.grad(head.loss(x, target), list(head.parameters())), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_inductor_compiles_loss_logits_and_large_heads():
+    head = FourierHead(16, 300, 130, init_scale=1.0)
+    x, target, value = torch.randn(6, 16), torch.randint(300, (6,)), torch.rand(6)
+
+    def everything(x, target, value):
+        return head(x), head.loss(x, target), head.nll(x, value), head.crps(x, value)
+
+    compiled = torch.compile(everything, fullgraph=True)(x, target, value)
+    for a, b in zip(compiled, everything(x, target, value), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+class Quantiles(nn.Module):
+    def __init__(self, head, levels):
+        super().__init__()
+        self.head = head
+        self.levels = levels
+
+    def forward(self, x):
+        return self.head.density(x).quantile(self.levels)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_export(options):
+    head = _head(**options).eval()
+    x = torch.randn(6, 16)
+    batch = torch.export.Dim("batch", min=2, max=1024)
+    program = torch.export.export(head, (x,), dynamic_shapes={"x": {0: batch}})
+    other = torch.randn(9, 16)
+    torch.testing.assert_close(program.module()(other), head(other))
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "reflect"])
+def test_export_of_quantiles(boundary):
+    quantiles = Quantiles(_head(boundary=boundary).eval(), [0.1, 0.5, 0.9])
+    x, other = torch.randn(6, 16), torch.randn(9, 16)
+    batch = torch.export.Dim("batch", min=2, max=1024)
+    program = torch.export.export(quantiles, (x,), dynamic_shapes={"x": {0: batch}})
+    torch.testing.assert_close(program.module()(other), quantiles(other), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("what", ["logits", "quantiles", "logits with walls and packets"])
+def test_onnx(what, tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    head = (_head(packets=2, boundary="reflect") if "walls" in what else _head()).eval()
+    module = Quantiles(head, [0.1, 0.5, 0.9]) if what == "quantiles" else head
+    x, other = torch.randn(6, 16), torch.randn(9, 16)
+    path = str(tmp_path / "model.onnx")
+    batch = torch.export.Dim("batch", min=2, max=1024)
+    torch.onnx.export(module, (x,), path, dynamo=True, dynamic_shapes={"x": {0: batch}}, verbose=False)
+    session = runtime.InferenceSession(path)
+    (got,) = session.run(None, {session.get_inputs()[0].name: other.numpy()})
+    torch.testing.assert_close(torch.from_numpy(got), module(other).detach(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_meta_device(options):
+    trained = _head(**options)
+    with torch.device("meta"):
+        head = _head(**options)
+    assert head.proj.weight.is_meta
+    assert head(torch.empty(3, 16, device="meta")).shape == (3, head.out_features)
+    head.load_state_dict(trained.state_dict(), assign=True)
+    x = torch.randn(3, 16)
+    torch.testing.assert_close(head(x), trained(x))
+    with torch.device("meta"):
+        empty = _head(**options)
+    empty = empty.to_empty(device="cpu")
+    empty.reset_parameters()
+    assert empty(x).isfinite().all()
+
+
+def test_vmap_gives_per_sample_gradients():
+    head = _head(packets=1)
+    parameters = {k: v.detach() for k, v in head.named_parameters()}
+    x, target = torch.randn(5, 16), torch.randint(50, (5,))
+
+    class Loss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = head
+
+        def forward(self, x, target):
+            return self.head.loss(x, target)
+
+    module = Loss()
+
+    def one(parameters, x, target):
+        named = {f"head.{k}": v for k, v in parameters.items()}
+        return torch.func.functional_call(module, named, (x[None], target[None]))
+
+    got = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0, 0))(parameters, x, target)
+    for i in range(5):
+        want = torch.autograd.grad(head.loss(x[i : i + 1], target[i : i + 1]), list(head.parameters()))
+        for name, gradient in zip(parameters, want, strict=True):
+            torch.testing.assert_close(got[name][i], gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_vmap_over_stacked_heads():
+    heads = [_head() for _ in range(3)]
+    parameters, buffers = torch.func.stack_module_state(heads)
+    base = copy.deepcopy(heads[0]).to("meta")
+    x = torch.randn(4, 16)
+    got = torch.func.vmap(lambda p, b: torch.func.functional_call(base, (p, b), (x,)))(parameters, buffers)
+    torch.testing.assert_close(got, torch.stack([h(x) for h in heads]))
+
+
+def test_activation_checkpointing():
+    head = _head()
+    x, target = torch.randn(6, 16, requires_grad=True), torch.randint(50, (6,))
+    plain = torch.autograd.grad(head.loss(x, target), [x, head.proj.weight])
+    loss = torch.utils.checkpoint.checkpoint(head.loss, x, target, use_reentrant=False)
+    for a, b in zip(torch.autograd.grad(loss, [x, head.proj.weight]), plain, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+class Model(nn.Module):
+    """DDP wants the loss to come out of forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 16)
+        self.head = FourierHead(16, 50, 12, init_scale=1.0, gamma=1e-3)
+
+    def forward(self, x, target):
+        return self.head.loss(torch.tanh(self.body(x)), target)
+
+
+def _ddp_worker(rank, port, queue):
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(Model())
+    data = torch.Generator().manual_seed(1)
+    x, target = torch.randn(8, 4, generator=data), torch.randint(50, (8,), generator=data)
+    share = slice(4 * rank, 4 * rank + 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(x[share], target[share]).backward()
+    optimizer.step()
+    if rank == 0:
+        queue.put({k: v.detach().numpy() for k, v in model.module.named_parameters()})
+    torch.distributed.destroy_process_group()
+
+
+def test_two_process_ddp_step_equals_one_process():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    workers = [context.Process(target=_ddp_worker, args=(rank, port, queue)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    result = queue.get(timeout=120)
+    for worker in workers:
+        worker.join(timeout=60)
+    torch.manual_seed(0)
+    model = Model()
+    data = torch.Generator().manual_seed(1)
+    x, target = torch.randn(8, 4, generator=data), torch.randint(50, (8,), generator=data)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(x, target).backward()
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(torch.from_numpy(result[name]), parameter.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_logits_work_in_any_cross_entropy_and_sampler():
+    head = _head()
+    x = torch.randn(3, 16)
+    logs = head(x)
+    torch.testing.assert_close(F.softmax(logs, dim=-1), logs.exp())
+    assert torch.distributions.Categorical(logits=logs).sample((7,)).shape == (7, 3)
