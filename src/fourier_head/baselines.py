@@ -129,6 +129,9 @@ class HLGaussHead(_HistogramHead):
 class _MixtureHead(Head):
     """A head whose predictive density is a mixture of Gaussians cut off at the ends of the interval."""
 
+    floor = 2e-5
+    """Share of probability spread over all bins: the released baseline adds 1e-5 to its density."""
+
     def __init__(self, in_features: int, num_bins: int | None, domain: Domain | Bins | None):
         super().__init__(in_features, num_bins, domain)
         if not isinstance(self.domain, Interval):
@@ -140,7 +143,8 @@ class _MixtureHead(Head):
 
     def forward(self, x: Tensor) -> Tensor:
         mixture = GaussianMixture(*self.components(x), low=-1.0, high=1.0, validate_args=False)
-        return mixture.bin_log_probs(self.out_features)
+        log_probs = mixture.bin_log_probs(self.out_features) + math.log1p(-self.floor)
+        return torch.logaddexp(log_probs, torch.full_like(log_probs, math.log(self.floor / self.out_features)))
 
     def density(self, x: Tensor) -> GaussianMixture:
         logits, loc, scale = self.components(x)
@@ -154,8 +158,9 @@ class MixtureHead(_MixtureHead):
     """Predict a mixture of Gaussians, its density taken at the bin centres.
 
     Args:
-        kind: "paper" has equal weights and deviations that do not depend on the input, as the paper's released
-            baseline; "full" learns weights, means and deviations from the input.
+        kind: "paper" has equal weights, means through tanh and deviations that do not depend on the input and start
+            at one bin width, as the paper's released baseline; "full" learns weights, means and deviations from the
+            input.
         num_components: number of Gaussians.
 
     >>> MixtureHead(8, 50, kind="full")(torch.zeros(3, 8)).exp().sum(-1)
@@ -186,16 +191,16 @@ class MixtureHead(_MixtureHead):
         outputs = num_components if kind == "paper" else 3 * num_components
         self.proj = nn.Linear(in_features, outputs, bias=bias, device=device, dtype=dtype)
         if kind == "paper":
-            self.raw_scale = nn.Parameter(torch.zeros(num_components, device=device, dtype=dtype))
+            one_bin = math.log(math.expm1(2 / (self.num_bins or 50)))  # the inverse of softplus
+            self.raw_scale = nn.Parameter(torch.full((num_components,), one_bin, device=device, dtype=dtype))
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         outputs = self.proj(x).float()
         if self.kind == "paper":
-            loc, raw = outputs, self.raw_scale.float().expand_as(outputs)
-            logits = torch.zeros_like(outputs)
-        else:
-            logits, loc, raw = outputs.chunk(3, dim=-1)
-        # Centred so that a raw output of zero is a deviation of about a fifth of the interval.
+            scale = F.softplus(self.raw_scale.float()).clamp_min(self.smallest_deviation).expand_as(outputs)
+            return torch.zeros_like(outputs), torch.tanh(outputs), scale
+        logits, loc, raw = outputs.chunk(3, dim=-1)
+        # Shifted so that a raw output of zero is a deviation of about a fifth of the interval.
         return logits, loc, F.softplus(raw - 0.8) + self.smallest_deviation
 
 

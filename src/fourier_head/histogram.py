@@ -10,92 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-
-class ScalarDensity(Distribution):
-    """Share what follows from ``icdf`` among densities of one real number.
-
-    A subclass sets ``_like``, a tensor whose dtype and device are those of the results, and writes ``_icdf``, the
-    quantile function of levels already known to be good. Values outside the support have density zero and are no error;
-    with ``validate_args`` NaN values and levels outside [0, 1] are.
-    """
-
-    has_rsample = True
-    _like: Tensor
-
-    def _icdf(self, level: Tensor) -> Tensor:
-        raise TypeError(f"{type(self).__name__} must define _icdf")
-
-    def _value(self, value: Tensor | float) -> Tensor:
-        value = torch.as_tensor(value, dtype=self._like.dtype, device=self._like.device)
-        if self._validate_args and bool(value.isnan().any()):
-            raise ValueError("value must be a number, got NaN.")
-        return value
-
-    def prob(self, value: Tensor | float) -> Tensor:
-        """Return the density at ``value``."""
-        return self.log_prob(value).exp()  # type: ignore[arg-type]
-
-    def icdf(self, value: Tensor | float) -> Tensor:
-        """Return the quantiles of levels that broadcast with the batch; differentiable."""
-        level = torch.as_tensor(value, dtype=self._like.dtype, device=self._like.device)
-        if self._validate_args and not bool(((level >= 0) & (level <= 1)).all()):
-            raise ValueError("levels must lie in [0, 1], got some outside.")
-        return self._icdf(level)
-
-    def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
-        """Return quantiles at any levels, shape (*levels.shape, *batch_shape); they never cross."""
-        level = torch.as_tensor(levels, dtype=self._like.dtype, device=self._like.device)
-        sorted_level, order = level.reshape(-1).sort()
-        points = self.icdf(sorted_level.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape))
-        # Rounding may swap two quantiles that are equal but for the last bit.
-        points = points.cummax(0).values if len(points) else points
-        return points[order.argsort()].reshape(level.shape + self.batch_shape)
-
-    def rsample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Draw samples whose gradients flow to the parameters."""
-        shape = self._extended_shape(torch.Size(sample_shape))
-        return self._icdf(torch.rand(shape, dtype=self._like.dtype, device=self._like.device, generator=generator))
-
-    def sample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Draw samples without gradients."""
-        with torch.no_grad():
-            return self.rsample(sample_shape, generator)
-
-
-class Rows:
-    """Lay out values of shape (*sample, *batch) as a matrix (batch, sample) beside tables (batch, entries).
-
-    Looking up entries then needs neither copies of a table per sample nor a gradient of that size.
-    """
-
-    def __init__(self, value: Tensor, batch_shape: torch.Size) -> None:
-        self.shape = torch.broadcast_shapes(value.shape, batch_shape)
-        self.batch = self.shape[len(self.shape) - len(batch_shape) :]
-        samples = math.prod(self.shape[: len(self.shape) - len(batch_shape)])
-        self.value = value.expand(self.shape).reshape(samples, math.prod(self.batch)).t().contiguous()
-
-    def table(self, table: Tensor) -> Tensor:
-        """Bring a table (*batch, entries) to (batch, entries); one row for all stays as it is."""
-        if table.dim() == 1:
-            return table
-        return table.expand(*self.batch, table.shape[-1]).reshape(self.value.shape[0], table.shape[-1])
-
-    def find(self, table: Tensor, right: bool) -> Tensor:
-        """Find each value between the inner entries of a sorted table: an index from 0 to entries - 2."""
-        return torch.searchsorted(self.table(table.detach())[..., 1:-1].contiguous(), self.value.detach(), right=right)
-
-    def take(self, table: Tensor, index: Tensor) -> Tensor:
-        """Look up table entries (batch, sample)."""
-        rows = self.table(table)
-        return rows[index] if rows.dim() == 1 else rows.gather(1, index)
-
-    def back(self, rows: Tensor) -> Tensor:
-        """Bring a result (batch, sample) to the shape of values."""
-        return rows.t().reshape(self.shape)
+from fourier_head.scalar import Rows, ScalarDensity
 
 
 class HistogramDensity(ScalarDensity):
@@ -212,7 +127,7 @@ class HistogramDensity(ScalarDensity):
 
     def _inside(self, value: Tensor) -> tuple[Tensor, Tensor]:
         low, high = self.edges[..., 0], self.edges[..., -1]
-        return (value >= low) & (value <= high), torch.minimum(torch.maximum(value, low), high)
+        return (value >= low) & (value <= high), value.clamp(low, high)
 
     # --- density, distribution, quantiles
 

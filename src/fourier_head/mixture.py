@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from fourier_head.histogram import Rows, ScalarDensity
+from fourier_head.scalar import Rows, ScalarDensity
 
-# Gauss-Legendre nodes and weights on [0, 1]: 6 of them integrate a Gaussian over one deviation to 1e-12.
-_LEGENDRE = np.polynomial.legendre.leggauss(6)
-_NODES, _WEIGHTS = ((_LEGENDRE[0] + 1) / 2).tolist(), (_LEGENDRE[1] / 2).tolist()
-# Where to cut the line around a component, in deviations; beyond 9 lie 2e-19 of a Gaussian. A component that is cut
-# far out in its tail falls off like an exponential, which takes 40 to vanish.
-_GAUSSIAN_CUTS = (*range(-9, 10),)
-_TAIL_CUTS = (12, 16, 22, 30, 40)
+# Gauss-Legendre nodes and weights on [0, 1], and the integrals from 0 to each node of what interpolates the nodes.
+_X, _W = ((np.polynomial.legendre.leggauss(8)[i] + 1 - i) / 2 for i in (0, 1))
+_PARTS = ((_X[:, None] ** np.arange(1, 9) / np.arange(1, 9)) @ np.linalg.inv(_X[:, None] ** np.arange(8))).tolist()
+_NODES, _WEIGHTS = _X.tolist(), _W.tolist()
+_SHORT = [((x + 1) / 2, w / 2) for x, w in np.stack(np.polynomial.legendre.leggauss(5), 1).tolist()]
+# Where to cut the line around a component. Inside, in deviations: beyond 9 lie 2e-19 of a Gaussian. One whose location
+# is outside falls off from the limit, at worst like an exponential, in units of its decay.
+_CUTS = (-9.0, -6.0, -4.5, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.5, 6.0, 9.0)
+_TAIL_CUTS = (0.0, 0.7, 1.5, 2.5, 4.0, 5.5, 7.5, 10.0, 14.0, 19.0, 25.0, 32.0, 40.0)
 # Squares of this still fit into float32.
 _HUGE = 1e18
 
@@ -48,8 +50,7 @@ class GaussianMixture(ScalarDensity):
         low, high: limits, both or neither; numbers or tensors of the batch shape, taken as constants.
 
     References:
-        Grimit et al., The continuous ranked probability score for circular variables and its application to
-        mesoscale forecast ensemble verification, QJRMS 2006 (the CRPS of a mixture).
+        Grimit et al., The CRPS for circular variables and its application to mesoscale forecasts, QJRMS 2006.
 
     Example:
         >>> d = GaussianMixture(torch.zeros(2), torch.tensor([-0.5, 0.5]), torch.tensor([0.1, 0.2]), low=-1.0, high=1.0)
@@ -74,10 +75,9 @@ class GaussianMixture(ScalarDensity):
         high: float | Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        if not (isinstance(logits, Tensor) and isinstance(loc, Tensor) and isinstance(scale, Tensor)):
-            raise TypeError("logits, loc and scale must be tensors, got something else.")
-        if min(logits.dim(), loc.dim(), scale.dim()) < 1:
-            raise ValueError("logits, loc and scale must have shape (..., K), got one without dimensions.")
+        for name, given in (("logits", logits), ("loc", loc), ("scale", scale)):
+            if not isinstance(given, Tensor) or given.dim() < 1:
+                raise ValueError(f"{name} must be a tensor of shape (..., K), got {given!r:.60}.")
         if (low is None) != (high is None):
             raise ValueError(f"low and high must be given both or neither, got low={low} and high={high}.")
         dtype = torch.promote_types(torch.promote_types(logits.dtype, loc.dtype), scale.dtype)
@@ -89,8 +89,7 @@ class GaussianMixture(ScalarDensity):
             if not (isinstance(low, Tensor) or isinstance(high, Tensor) or -math.inf < low < high < math.inf):
                 raise ValueError(f"low must be less than high, both finite, got low={low} and high={high}.")
             a, b = (
-                x.detach().to(dtype) if isinstance(x, Tensor) else torch.full((), x, dtype=dtype, device=loc.device)
-                for x in (low, high)
+                x.detach().to(dtype) if isinstance(x, Tensor) else loc.new_full((), x, dtype=dtype) for x in (low, high)
             )
             validate = Distribution._validate_args if validate_args is None else validate_args
             if validate and not bool((a.isfinite() & b.isfinite() & (a < b)).all()):
@@ -99,7 +98,6 @@ class GaussianMixture(ScalarDensity):
             self.limits = a.expand(batch_shape), b.expand(batch_shape)
         self.logits = logits.to(dtype).expand(*logits.shape[:-1], count).log_softmax(-1).expand(*batch_shape, count)
         self.loc, self.scale = loc.to(dtype).expand(*batch_shape, count), scale.to(dtype).expand(*batch_shape, count)
-        # torch cannot check the parameters of an empty batch.
         super().__init__(batch_shape, validate_args=validate_args if self.logits.numel() else False)
 
     def expand(self, batch_shape: Sequence[int] | torch.Size, _instance: Distribution | None = None) -> GaussianMixture:
@@ -122,14 +120,12 @@ class GaussianMixture(ScalarDensity):
     def _like(self) -> Tensor:  # type: ignore[override]
         return self.logits
 
-    # --- the components
-
     def _frame(self) -> _Frame:
         if self.limits is None:
             zero = torch.zeros_like(self.loc)
             return _Frame(self.logits, self.loc, zero, zero + math.log(2 * math.pi) / 2, None)
         low, high = (x[..., None] for x in self.limits)
-        near = torch.minimum(torch.maximum(self.loc, low), high)
+        near = self.loc.clamp(low, high)
         tail = ((near - self.loc) / self.scale).clamp(-_HUGE, _HUGE)
         start, end = (_tail_integral((x - near) / self.scale, tail.abs()) for x in (low, high))
         mass = (end - start).clamp_min(torch.finfo(self.loc.dtype).tiny)
@@ -145,13 +141,13 @@ class GaussianMixture(ScalarDensity):
     def _cdf_at(self, frame: _Frame, x: Tensor) -> Tensor:
         d = (x[..., None] - frame.near) / self.scale
         if frame.start is None:
-            parts = torch.special.ndtr(d)
+            parts = torch.erfc(-d * math.sqrt(0.5)) / 2
         else:
             parts = (_tail_integral(d, frame.tail.abs()) - frame.start) / frame.log_norm.exp()
         return (frame.log_weight.exp() * parts).sum(-1).clamp(0, 1)
 
     def _clamp(self, value: Tensor) -> Tensor:
-        return value if self.limits is None else value.maximum(self.limits[0]).minimum(self.limits[1])
+        return value if self.limits is None else value.clamp(*self.limits)
 
     # --- density, distribution, quantiles
 
@@ -173,7 +169,8 @@ class GaussianMixture(ScalarDensity):
         frame = self._frame()
         level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
         safe = torch.where((level > 0) & (level < 1), level, 0.5)
-        x = self._solve(safe.detach())
+        with torch.no_grad():
+            x = self._solve(safe)
         if torch.is_grad_enabled():
             # F(x; theta) = u gives dx/du = 1 / p and dx/dtheta = -(dF/dtheta) / p.
             with torch.no_grad():
@@ -190,7 +187,6 @@ class GaussianMixture(ScalarDensity):
             return self.loc.amax(-1) - self.loc.amin(-1) + self.scale.amax(-1)
         return self.limits[1] - self.limits[0]
 
-    @torch.no_grad()
     def _solve(self, level: Tensor) -> Tensor:
         """Return x with F(x) = u: Newton steps kept in a bracket, bisection where they do not halve the step."""
         # In float64 the short stretches of _tail_integral need no care, and its long form is several times cheaper.
@@ -208,7 +204,7 @@ class GaussianMixture(ScalarDensity):
             d = (x[..., None] - frame.near) / scale
             fade = torch.exp(-d.abs() * (d.abs() / 2 + tail))
             if frame.start is None:
-                parts = torch.special.ndtr(d)
+                parts = torch.erfc(-d * math.sqrt(0.5)) / 2
             else:
                 parts = (d.sign() * _long_integral(d.abs(), tail, fade) - frame.start) / norm
             error = (weight * parts).sum(-1) - u
@@ -222,35 +218,38 @@ class GaussianMixture(ScalarDensity):
     # --- summaries
 
     def _panels(self, frame: _Frame) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the ends of panels (P + 1, *batch) that resolve the density, and nodes and weights (6, P, *batch)."""
+        """Return the ends of panels (P + 1, *batch) that resolve the density, and nodes and weights (8, P, *batch)."""
         with torch.no_grad():
-            cuts = _GAUSSIAN_CUTS
-            if self.limits is not None:
-                cuts = (*(-c for c in reversed(_TAIL_CUTS)), *cuts, *_TAIL_CUTS)
-            offset = self.loc.new_tensor(cuts)[:, None] / frame.tail.abs().clamp_min(1)[..., None, :]
-            ends = (frame.near[..., None, :] + offset * self.scale[..., None, :]).flatten(-2).movedim(-1, 0)
+            tail, near = frame.tail[..., None, :], frame.near[..., None, :]
+            # Never nearer than the spacing of numbers: the ends must lie on both sides of a peak.
+            unit = (self.scale[..., None, :] / tail.abs().clamp_min(1)).maximum(
+                torch.finfo(near.dtype).eps * near.abs()
+            )
+            inward = self.loc.new_tensor(_TAIL_CUTS)[:, None] * tail.sign()
+            offset = torch.where(tail == 0, self.loc.new_tensor(_CUTS)[:, None], inward)
+            ends = (near + offset * unit).flatten(-2).movedim(-1, 0)
             if self.limits is not None:
                 ends = torch.cat([self._clamp(ends), torch.stack(self.limits)])
             ends = ends.sort(0).values
         return ends, *_nodes(ends[:-1], ends[1:])
 
     def _expect(self, f: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """Return E f(X, log p(X)), the weights made to sum to 1: in float32 few numbers may lie under a narrow peak."""
+        """Return E f(X, p(X)), the weights made to sum to 1: in float32 few numbers may lie under a narrow peak."""
         frame = self._frame()
         _, x, weight = self._panels(frame)
-        log_p = self._log_terms(frame, x).logsumexp(-1)
-        mass = weight * log_p.exp()
+        density = self._log_terms(frame, x).exp().sum(-1)
+        mass = weight * density
         # Under the narrowest of all lies no node; a crumb at its top takes their place.
         top = frame.near.gather(-1, frame.log_weight.argmax(-1, keepdim=True))[..., 0]
-        crumb = torch.finfo(x.dtype).tiny * f(top, self._log_terms(frame, top).logsumexp(-1))
-        return ((mass * f(x, log_p)).sum((0, 1)) + crumb) / (mass.sum((0, 1)) + torch.finfo(x.dtype).tiny)
+        crumb = torch.finfo(x.dtype).tiny ** 0.5
+        rest = crumb * f(top, self._log_terms(frame, top).exp().sum(-1))
+        return ((mass * f(x, density)).sum((0, 1)) + rest) / (mass.sum((0, 1)) + crumb)
 
     @property
     def mean(self) -> Tensor:
         """The mean; of a cut mixture by quadrature, which unlike its closed form never cancels."""
         if self.limits is None:
             return (self.logits.exp() * self.loc).sum(-1)
-        # Counted from the lower limit: a mean far from zero keeps its digits.
         low = self.limits[0]
         return self._clamp(low + self._expect(lambda x, _: x - low))
 
@@ -293,8 +292,8 @@ class GaussianMixture(ScalarDensity):
         return slope, (share * ((pull - slope[..., None]) ** 2 - 1 / self.scale**2)).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the differential entropy in nats, by Gauss-Legendre quadrature on panels of one deviation."""
-        return self._expect(lambda _, log_p: -log_p)
+        """Return the differential entropy in nats, by Gauss-Legendre quadrature on panels around the components."""
+        return self._expect(lambda x, p: -p.clamp_min(torch.finfo(x.dtype).tiny).log())
 
     def crps(self, value: Tensor | float) -> Tensor:
         r"""Return the continuous ranked probability score.
@@ -305,21 +304,22 @@ class GaussianMixture(ScalarDensity):
             - \frac12 \sum_{k, l} w_k w_l A(\mu_k - \mu_l, \sqrt{\sigma_k^2 + \sigma_l^2}).
 
         Between limits :math:`\int_{low}^y F^2 dx + \int_y^{high} (1 - F)^2 dx` by Gauss-Legendre quadrature on
-        panels of at most one deviation: whole panels are summed once, the one that holds y is split there.
+        panels of a few deviations around the components; the one that holds y is split there.
         """
         value = self._value(value)
         weight = self.logits.exp()
         if self.limits is None:
             loc, square = self.loc, self.scale**2
-            spread = _absolute_mean(
-                loc[..., None] - loc[..., None, :], (square[..., None] + square[..., None, :]).sqrt()
-            )
+            deviation = (square[..., None] + square[..., None, :]).sqrt()
+            spread = _absolute_mean(loc[..., None] - loc[..., None, :], deviation)
             pairs = weight[..., None] * weight[..., None, :] * spread
             return (weight * _absolute_mean(value[..., None] - loc, self.scale)).sum(-1) - pairs.sum((-2, -1)) / 2
         frame, near = self._frame(), self._clamp(value)
         ends, x, w = self._panels(frame)
-        cdf = self._cdf_at(frame, x)
-        zero = torch.zeros_like(ends[:1])
+        # The cdf at the nodes is that at the left end of the panel and the integral of the density's interpolant.
+        step = torch.tensordot(x.new_tensor(_PARTS), self._log_terms(frame, x).exp().sum(-1), 1)
+        cdf, zero = self._cdf_at(frame, ends), torch.zeros_like(ends[:1])
+        cdf = (cdf[:-1] + step * ends.diff(dim=0)).clamp(cdf[:-1], cdf[1:])
         before = torch.cat([zero, (w * cdf**2).sum(0).cumsum(0)]).movedim(0, -1)
         after = torch.cat([(w * (1 - cdf) ** 2).sum(0).flip(0).cumsum(0).flip(0), zero]).movedim(0, -1)
         rows, table = Rows(near, self.batch_shape), ends.movedim(0, -1)
@@ -362,8 +362,7 @@ class GaussianMixture(ScalarDensity):
         return (log_p + edges.diff().log()).log_softmax(-1)
 
     def __repr__(self) -> str:
-        limits = "" if self.limits is None else ", cut to an interval"
-        return f"GaussianMixture(components={self.loc.shape[-1]}, batch_shape={tuple(self.batch_shape)}{limits})"
+        return f"GaussianMixture(components={self.loc.shape[-1]}, batch_shape={tuple(self.batch_shape)})"
 
 
 def _tail_integral(s: Tensor, c: Tensor) -> Tensor:
@@ -375,20 +374,19 @@ def _tail_integral(s: Tensor, c: Tensor) -> Tensor:
     size = s.abs().clamp_max(_HUGE)
     fade = torch.exp(-size * (size / 2 + c))
     short = torch.zeros_like(fade)
-    for x, w in zip(_NODES, _WEIGHTS, strict=True):
+    for x, w in _SHORT:
         short = short + w * torch.exp(-size * x * (size * x / 2 + c))
     # The sign goes with s itself on short stretches, so that the derivative at 0 is right.
-    return torch.where(size * c.clamp_min(1) < 1, s * short, s.sign() * _long_integral(size, c, fade))
+    return torch.where(size * c.clamp_min(1) < 0.5, s * short, s.sign() * _long_integral(size, c, fade))
 
 
 def _long_integral(size: Tensor, c: Tensor, fade: Tensor) -> Tensor:
-    root = math.sqrt(0.5)
-    ends = torch.special.erfcx(c * root) - torch.special.erfcx((c + size) * root) * fade
-    return math.sqrt(math.pi / 2) * ends
+    ends = torch.special.erfcx(c * math.sqrt(0.5)), torch.special.erfcx((c + size) * math.sqrt(0.5)) * fade
+    return math.sqrt(math.pi / 2) * (ends[0] - ends[1])
 
 
 def _nodes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Return quadrature nodes and weights (6, ...) between limits (...)."""
+    """Return quadrature nodes and weights (8, ...) between limits (...)."""
     shape = (-1, *(1,) * low.dim())
     x, w = low.new_tensor(_NODES).reshape(shape), low.new_tensor(_WEIGHTS).reshape(shape)
     return low + (high - low) * x, (high - low) * w

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -71,3 +72,35 @@ class ScalarDensity(Distribution):
         """Draw samples without gradients."""
         with torch.no_grad():
             return self.rsample(sample_shape, generator)
+
+
+class Rows:
+    """Lay out values of shape (*sample, *batch) as a matrix (batch, sample) beside tables (batch, entries).
+
+    Looking up entries then needs neither copies of a table per sample nor a gradient of that size.
+    """
+
+    def __init__(self, value: Tensor, batch_shape: torch.Size) -> None:
+        self.shape = torch.broadcast_shapes(value.shape, batch_shape)
+        self.batch = self.shape[len(self.shape) - len(batch_shape) :]
+        samples = math.prod(self.shape[: len(self.shape) - len(batch_shape)])
+        self.value = value.expand(self.shape).reshape(samples, math.prod(self.batch)).t().contiguous()
+
+    def table(self, table: Tensor) -> Tensor:
+        """Bring a table (*batch, entries) to (batch, entries); one row for all stays as it is."""
+        if table.dim() == 1:
+            return table
+        return table.expand(*self.batch, table.shape[-1]).reshape(self.value.shape[0], table.shape[-1])
+
+    def find(self, table: Tensor, right: bool) -> Tensor:
+        """Find each value between the inner entries of a sorted table: an index from 0 to entries - 2."""
+        return torch.searchsorted(self.table(table.detach())[..., 1:-1].contiguous(), self.value.detach(), right=right)
+
+    def take(self, table: Tensor, index: Tensor) -> Tensor:
+        """Look up table entries (batch, sample)."""
+        rows = self.table(table)
+        return rows[index] if rows.dim() == 1 else rows.gather(1, index)
+
+    def back(self, rows: Tensor) -> Tensor:
+        """Bring a result (batch, sample) to the shape of values."""
+        return rows.t().reshape(self.shape)

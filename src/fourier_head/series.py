@@ -28,12 +28,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-Phases = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+class Phases(Protocol):
+    """Give cos and sin of pi k z for k = 0, step, .., step (count - 1), each (..., count, V)."""
+
+    def __call__(self, count: int, step: int = 1) -> tuple[Tensor, Tensor]: ...
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Up to this many entries of a basis (harmonics x points) a matrix product beats an FFT on a CPU.
@@ -59,30 +65,38 @@ def full_precision(function: F) -> F:
 
 
 def phases_at(z: Tensor, walls: bool) -> Phases:
-    """Return the function giving cos and sin of pi k z (pi k (z+1)/2 between walls) for integers k, (..., K, V)."""
-    position = (z + 1) / 2 if walls else z
+    """Return the phases of the points ``z``: of pi k z, or of pi k (z+1)/2 between walls."""
+    position = ((z + 1) / 2 if walls else z).unsqueeze(-2)
 
-    def phases(k: Tensor) -> tuple[Tensor, Tensor]:
-        k = k.to(z.dtype).unsqueeze(-1)
-        here = position.unsqueeze(-2)
+    def phases(count: int, step: int = 1) -> tuple[Tensor, Tensor]:
+        k = step * torch.arange(count, dtype=z.dtype, device=z.device).unsqueeze(-1)
         if z.dtype == torch.float32:
             # k * z loses the last bits of a large phase. Split z: k * coarse is exact, so is its remainder.
-            coarse = (here.detach() * 4096).round() / 4096
-            turns = torch.remainder(k * coarse, 2) + k * (here - coarse)
+            coarse = (position.detach() * 4096).round() / 4096
+            turns = k * coarse
+            turns = (turns - 2 * (turns / 2).round()) + k * (position - coarse)
         else:
-            turns = k * here
+            turns = k * position
         return torch.cos(math.pi * turns), torch.sin(math.pi * turns)
 
     return phases
 
 
 def phases_at_bins(index: Tensor, num_bins: int, walls: bool, dtype: torch.dtype) -> Phases:
-    """Return the function giving cos and sin at the centres of the bins ``index``, with phases exact in integers."""
+    """Return the phases of the centres of the bins ``index``, exact in integers before the cosine is taken."""
     numerator, denominator = (2 * index + 1, 2 * num_bins) if walls else (2 * index + 1 - num_bins, num_bins)
+    numerator = numerator.unsqueeze(-2)
 
-    def phases(k: Tensor) -> tuple[Tensor, Tensor]:
-        turns = torch.remainder(k.unsqueeze(-1) * numerator.unsqueeze(-2), 2 * denominator)
-        turns = torch.where(turns > denominator, turns - 2 * denominator, turns)
+    def phases(count: int, step: int = 1) -> tuple[Tensor, Tensor]:
+        # The product harmonic x numerator must be exact; floats, where they are, divide far faster than integers.
+        exact = torch.float32 if 2 * denominator * step * count < 1 << 24 else torch.int64
+        k = step * torch.arange(count, dtype=exact, device=index.device).unsqueeze(-1)
+        turns = k * numerator.to(exact)
+        if exact == torch.float32:
+            turns = turns - 2 * denominator * (turns / (2 * denominator)).round()
+        else:
+            turns = torch.remainder(turns, 2 * denominator)
+            turns = torch.where(turns > denominator, turns - 2 * denominator, turns)
         angle = turns.to(dtype) * (math.pi / denominator)
         return torch.cos(angle), torch.sin(angle)
 
@@ -120,46 +134,46 @@ def energy(a: Tensor) -> Tensor:
     return (a * a).sum(dim=(-2, -1))
 
 
-def _blocks(length: int) -> tuple[int, int]:
-    """Split ``length`` harmonics into (blocks, block size) with little padding; one block when it is short."""
-    if length <= 32:
+def _blocks(length: int, longest: int) -> tuple[int, int]:
+    """Split ``length`` harmonics into (blocks, block size) with little padding; one block up to ``longest``."""
+    if length <= longest:
         return 1, length
     root = math.isqrt(length)
-    size = min(
-        range(max(2, root - root // 3), root + root // 2 + 1), key=lambda b: (-(-length // b) * b, abs(b - root))
-    )
+    sizes = range(max(2, root - root // 3), root + root // 2 + 1)
+    size = min(sizes, key=lambda b: (-(-length // b) * b, abs(b - root)))
     return -(-length // size), size
 
 
 def amplitude(a: Tensor, phases: Phases) -> tuple[Tensor, Tensor]:
     r"""Return the real and imaginary part of :math:`A` at V points, each (..., V).
 
-    Harmonics are taken in blocks, :math:`e^{-i\pi(Bq + r)z} = e^{-i\pi Bqz} e^{-i\pi rz}`: about :math:`2\sqrt N`
-    cosines per point instead of N, and no basis of size tokens x N.
+    Many harmonics are taken in blocks, :math:`e^{-i\pi(Bq + r)z} = e^{-i\pi Bqz} e^{-i\pi rz}`: about
+    :math:`2\sqrt N` cosines per point instead of N, and no basis of size tokens x N.
     """
-    blocks, size = _blocks(a.shape[-1])
-    rows = a.shape[-2]
-    index = torch.arange(size, device=a.device)
-    cos, sin = phases(index)
-    points = cos.shape[-1]
-    if blocks == 1:
-        product = a @ torch.cat([cos, sin], dim=-1).to(a.dtype)
-        with_cos, with_sin = product[..., :points], product[..., points:]
-        if rows == 1:
-            return with_cos[..., 0, :], -with_sin[..., 0, :]
-        return with_cos[..., 0, :] + with_sin[..., 1, :], with_cos[..., 1, :] - with_sin[..., 0, :]
-    padded = torch.nn.functional.pad(a, (0, blocks * size - a.shape[-1]))
-    padded = padded.unflatten(-1, (blocks, size)).flatten(-3, -2)  # (..., rows * blocks, size)
-    product = padded @ torch.cat([cos, sin], dim=-1).to(a.dtype)
-    product = product.unflatten(-2, (rows, blocks))
-    with_cos, with_sin = product[..., :points], product[..., points:]
+    rows, length = a.shape[-2:]
+    # One point per density, as in a loss, is a sum of products: thousands of tiny matrix products would be slower.
+    single = phases(1)[0].shape[-1] == 1
+    blocks, size = _blocks(length, 256 if single else 32)
+    cos, sin = phases(size)
+    if blocks > 1:
+        a = torch.nn.functional.pad(a, (0, blocks * size - length)).unflatten(-1, (blocks, size))
+    else:
+        a = a.unsqueeze(-2)
+    # a is (..., rows, blocks, size), cos and sin are (..., size, V)
+    if single:
+        cos, sin = cos.mT.unsqueeze(-2), sin.mT.unsqueeze(-2)  # (..., 1, 1, size)
+        with_cos, with_sin = (a * cos).sum(-1, keepdim=True), (a * sin).sum(-1, keepdim=True)
+    else:
+        product = (a.flatten(-3, -2) @ torch.cat([cos, sin], dim=-1)).unflatten(-2, (rows, blocks))
+        with_cos, with_sin = product.chunk(2, dim=-1)
     if rows == 1:
         re, im = with_cos[..., 0, :, :], -with_sin[..., 0, :, :]
     else:
         re = with_cos[..., 0, :, :] + with_sin[..., 1, :, :]
         im = with_cos[..., 1, :, :] - with_sin[..., 0, :, :]
-    cos, sin = phases(size * torch.arange(blocks, device=a.device))
-    cos, sin = cos.to(a.dtype), sin.to(a.dtype)
+    if blocks == 1:
+        return re.squeeze(-2), im.squeeze(-2)
+    cos, sin = phases(blocks, size)
     return (re * cos + im * sin).sum(-2), (im * cos - re * sin).sum(-2)
 
 
@@ -236,9 +250,8 @@ def _amplitude_at_all_bins(a: Tensor, num_bins: int) -> tuple[Tensor, Tensor]:
         return amplitude(a, phases_at_bins(torch.arange(num_bins, device=a.device), num_bins, walls, a.dtype))
     # At b_j = -1 + (2j+1)/m the phase splits into a twiddle of the harmonic and a plain DFT over j.
     length = a.shape[-1]
-    index = torch.arange(length, device=a.device)
     points = 2 * num_bins if walls else num_bins
-    cos, sin = phases_at_bins(torch.zeros(1, dtype=torch.long, device=a.device), points, False, a.dtype)(index)
+    cos, sin = phases_at_bins(torch.zeros(1, dtype=torch.long, device=a.device), points, False, a.dtype)(length)
     cos, sin = cos[:, 0], sin[:, 0]
     if walls:
         re, im = a[..., 0, :] * cos, -a[..., 0, :] * sin
@@ -269,7 +282,7 @@ def packets(parameters: Tensor, length: int, walls: bool) -> Tensor:
     if walls:
         width = width / 2
     envelope = torch.exp(-((index.to(mu.dtype)[:, None] * width.unsqueeze(-2)) ** 2) / 2)
-    cos, sin = phases_at(mu, walls)(index)  # (..., L, K)
+    cos, sin = phases_at(mu, walls)(length)  # (..., L, K)
     re = (envelope * (g.unsqueeze(-2) * cos - h.unsqueeze(-2) * sin)).sum(-1)
     if walls:
         return re.unsqueeze(-2)

@@ -35,7 +35,7 @@ def autocorrelation(a: Tensor) -> Tensor:
         points = 2 * length - 1
         phases = phases_at_bins(torch.arange(points, device=a.device), points, False, a.dtype)
         re, im = amplitude(a, phases)
-        cos, sin = phases(torch.arange(length, device=a.device))
+        cos, sin = phases(length)
         power = (re * re + im * im) / points
         c_re, c_im = power @ cos.mT, -(power @ sin.mT)
     else:
