@@ -28,12 +28,15 @@ def _peak(length, centre=0.3, width=0.02):
 MIXED = Bins.mixed(24, -15.0, 15.0, dense=(-1.0, 10.0), sparse_share=0.25)
 DENSITIES = {
     "interval": Contract(lambda a: FourierDensity(a, Interval(-3, 7)), [_coefficients(2, 13)], low=-3, high=7),
-    "batch with floor": Contract(lambda a: FourierDensity(a, floor=0.05), [_coefficients(2, 9, batch=(2, 3))]),
+    "batch with floor": Contract(lambda a: FourierDensity(a, floor=0.05), [_coefficients(2, 9, batch=(2, 3))], samples=20_000),
     "no frequencies": Contract(lambda a: FourierDensity(a, Interval(0, 5)), [_coefficients(2, 1)], low=0, high=5),
     "many frequencies": Contract(lambda a: FourierDensity(a), [_coefficients(2, 129, decay=0.02)], samples=20_000),
     "peak": Contract(lambda a: FourierDensity(a, floor=1e-4), [_peak(100)]),
     "walls": Contract(lambda a: FourierDensity(a, Interval(-3, 7)), [_coefficients(1, 14)], low=-3, high=7),
     "blurred": Contract(lambda a: FourierDensity(a, floor=1e-3, blur=0.05), [_coefficients(2, 13)]),
+    "sum of squares": Contract(
+        lambda a: FourierDensity(a, floor=1e-3, squares=True), [_coefficients(2, 9, batch=(2, 3))], samples=20_000
+    ),
     "circle": Contract(
         lambda a: FourierDensity(a, Circle(24.0, low=-5.0)), [_coefficients(2, 7)], support="circle", low=-5, high=19
     ),

@@ -34,6 +34,7 @@ class FourierDensity(ScalarDensity):
         domain: an ``Interval`` (default [-1, 1]), ``Circle``, ``Line`` or ``BinnedInterval``.
         floor: share of probability spread uniformly over z.
         blur: standard deviation, in units of z, of a Gaussian blur applied to the density.
+        squares: whether coefficients have one more dimension, (..., R, 2, N+1), and the density is a sum of R squares.
 
     References:
         De la Fuente et al., Fourier Basis Density Model, PCS 2024.
@@ -57,9 +58,10 @@ class FourierDensity(ScalarDensity):
         *,
         floor: float = 0.0,
         blur: float = 0.0,
+        squares: bool = False,
         validate_args: bool | None = None,
     ):
-        if coefficients.dim() < 2 or coefficients.shape[-2] not in (1, 2):
+        if coefficients.dim() < 2 + squares or coefficients.shape[-2] not in (1, 2):
             raise ValueError(
                 f"coefficients must have shape (..., 2, N+1), or (..., 1, L) between walls, "
                 f"got {tuple(coefficients.shape)}"
@@ -71,8 +73,10 @@ class FourierDensity(ScalarDensity):
         if coefficients.dtype in (torch.float16, torch.bfloat16):
             coefficients = coefficients.float()
         self.domain: Domain = Interval() if domain is None else domain
-        batch_shape = torch.broadcast_shapes(coefficients.shape[:-2], self.domain.shape)
-        self.coefficients = coefficients.expand(*batch_shape, *coefficients.shape[-2:])
+        self.squares = squares
+        own = coefficients.dim() - 2 - squares
+        batch_shape = torch.broadcast_shapes(coefficients.shape[:own], self.domain.shape)
+        self.coefficients = coefficients.expand(*batch_shape, *coefficients.shape[own:])
         self.floor, self.blur = floor, blur
         self._spectrum: Tensor | None = None
         super().__init__(batch_shape, validate_args=validate_args)
@@ -81,17 +85,20 @@ class FourierDensity(ScalarDensity):
 
     def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> FourierDensity:
         return FourierDensity(
-            self.coefficients.expand(*batch_shape, *self.coefficients.shape[-2:]),
+            self.coefficients.expand(*batch_shape, *self.coefficients.shape[len(self.batch_shape) :]),
             self.domain,
             floor=self.floor,
             blur=self.blur,
+            squares=self.squares,
             validate_args=self._validate_args,
         )
 
     def low_pass(self, scale: float) -> FourierDensity:
         """Return the density blurred by a Gaussian of this standard deviation in z, an exact low-pass filter."""
         blur = math.hypot(self.blur, scale)
-        return FourierDensity(self.coefficients, self.domain, floor=self.floor, blur=blur, validate_args=False)
+        return FourierDensity(
+            self.coefficients, self.domain, floor=self.floor, blur=blur, squares=self.squares, validate_args=False
+        )
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
@@ -107,7 +114,7 @@ class FourierDensity(ScalarDensity):
     def spectrum(self) -> Tensor:
         """The coefficients q_k of the density, k = 1.., floor and blur included; computed once."""
         if self._spectrum is None:
-            q = closed_form.of_coefficients(self.coefficients, self.floor)
+            q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
             self._spectrum = closed_form.low_pass(q, self.blur) if self.blur else q
         return self._spectrum
 
@@ -122,7 +129,7 @@ class FourierDensity(ScalarDensity):
         shape = torch.broadcast_shapes(x.shape, self.batch_shape)
         batch = shape[len(shape) - len(self.batch_shape) :]
         points = x.expand(shape).reshape(-1, *batch).movedim(0, -1)
-        parameter = parameter.expand(*batch, *parameter.shape[-2:])
+        parameter = parameter.expand(*batch, *parameter.shape[len(self.batch_shape) :])
         return function(parameter, points).movedim(-1, 0).reshape(shape)
 
     @property
@@ -138,7 +145,7 @@ class FourierDensity(ScalarDensity):
         if self.blur:
             smallest = torch.finfo(z.dtype).tiny
             return self._at_points(closed_form.density, self.spectrum, z).clamp_min(smallest).log()
-        return self._at_points(lambda a, v: series.log_density(a, v, self.floor), self.coefficients, z)
+        return self._at_points(lambda a, v: series.log_density(a, v, self.floor, self.squares), self.coefficients, z)
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
@@ -213,7 +220,7 @@ class FourierDensity(ScalarDensity):
         if self.blur:
             log_mass = closed_form.log_bin_mass(self.spectrum, points)
         else:
-            log_mass = series.log_pmf(self.coefficients, points, self.floor)
+            log_mass = series.log_pmf(self.coefficients, points, self.floor, self.squares)
         z = series.bin_centers(points, self.coefficients.dtype, self.coefficients.device)
         return z.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape), log_mass.movedim(-1, 0)
 

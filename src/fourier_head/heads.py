@@ -101,7 +101,7 @@ class FourierHead(Head):
             1e-5 to every bin: ``floor=released_floor(num_bins)``.
         bin_mass: "midpoint" takes the density at bin centres (the paper), "exact" its integral over each bin.
         boundary: "periodic" makes the first and last bin neighbours (the paper), "reflect" does not.
-        packets: number K of wave packets added to the free coefficients; 0 is the paper's head.
+        packets: number K of wave packets mixed with the free coefficients; 0 is the paper's head.
         num_atoms: special classes beside the continuum (padding, end of sequence, ...); they have the first ids.
         gamma: strength of the regulariser that ``loss``, ``nll`` and ``crps`` add in training mode.
         regularizer: "roughness", the integral of p'^2, or "paper", the unnormalised form printed there.
@@ -181,7 +181,7 @@ class FourierHead(Head):
             self.proj.bias[-layout.num_atoms :] -= math.log(layout.num_bins)
 
     def coefficients(self, x: Tensor) -> Tensor:
-        """Return the coefficients a of the density, (..., 2, N+1), or (..., 1, 2N+2) between walls."""
+        """Return the coefficients of the density's squares, (..., 1 + K, 2, N+1), or (..., 1 + K, 1, 2N+2)."""
         return self.layout.coefficients(self.proj(x))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ class FourierHead(Head):
 
     def _density_of(self, outputs: Tensor, blur: float = 0.0) -> FourierDensity:
         a = self.layout.coefficients(outputs)
-        return FourierDensity(a, self.domain, floor=self.layout.floor, blur=blur, validate_args=False)
+        return FourierDensity(a, self.domain, floor=self.layout.floor, blur=blur, squares=True, validate_args=False)
 
     def atom_log_probs(self, x: Tensor) -> Tensor:
         """Return log-probabilities (..., 1 + num_atoms): of the continuum, then of each atom."""

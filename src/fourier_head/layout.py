@@ -17,7 +17,8 @@ Regularizer = Literal["roughness", "paper"]
 class Layout:
     """Describe the outputs of a Fourier head's projection.
 
-    In order: alpha_0..alpha_N, beta_0..beta_N; four rows of K packet parameters (mu, width, g, h); one logit per atom.
+    In order: alpha_0..alpha_N, beta_0..beta_N; four rows of K packet parameters (mu, width, logit of the weight,
+    tilt), the weight of the free coefficients having logit zero; one logit per atom.
     Between reflecting walls the first 2 (N+1) outputs are the real coefficients of half waves, which resolve as much
     as N full ones.
 
@@ -72,13 +73,22 @@ class Layout:
         return self.num_bins
 
     def coefficients(self, outputs: Tensor) -> Tensor:
-        """Return the density's coefficients, (..., 2, N+1) or (..., 1, 2N+2), packets added in."""
-        rows = 1 if self.walls else 2
-        a = outputs[..., : self.num_coefficients].unflatten(-1, (rows, -1))
-        if self.packets:
-            parameters = outputs[..., self.num_coefficients : self.num_coefficients + 4 * self.packets]
-            a = a + series.packets(parameters.unflatten(-1, (4, self.packets)), a.shape[-1], self.walls)
-        return a
+        """Return the coefficients of the density as squares (..., 1 + K, 2, N+1) or (..., 1 + K, 1, 2N+2).
+
+        The first square is that of the free coefficients, the others are packets; each comes with its weight.
+        """
+        free = outputs[..., : self.num_coefficients].unflatten(-1, (1 if self.walls else 2, -1))
+        if not self.packets:
+            return free.unsqueeze(-3)
+        parameters = outputs[..., self.num_coefficients : self.num_coefficients + 4 * self.packets]
+        # Beyond this lies nothing new: mu has gone round the circle, one wave is left of the packet, or none of it.
+        parameters = parameters.float().clamp(-30, 30)
+        mu, width, logit, tilt = parameters.unflatten(-1, (4, self.packets)).unbind(-2)
+        weight = torch.softmax(torch.nn.functional.pad(logit, (1, 0)), dim=-1)
+        shape = torch.stack([mu, torch.nn.functional.softplus(width), tilt], dim=-2)
+        bumps = series.packets(shape, free.shape[-1], self.walls)
+        squares = torch.cat([series.unit_energy(free).unsqueeze(-3), bumps], dim=-3)
+        return squares * weight.sqrt()[..., None, None]
 
     def atom_logs(self, outputs: Tensor) -> Tensor:
         """Return log-probabilities (..., 1 + num_atoms): of the continuum first, then of each atom."""
@@ -91,10 +101,10 @@ class Layout:
         a = self.coefficients(outputs)
         place = (index - self.num_atoms).clamp_min(0) if self.num_atoms else index
         if self.bin_mass == "exact":
-            q = spectrum.bin_average(spectrum.of_coefficients(a, self.floor), bins)
+            q = spectrum.bin_average(spectrum.of_coefficients(a, self.floor, squares=True), bins)
             log_mass = spectrum.log_bin_mass(q, bins, place.unsqueeze(-1)).squeeze(-1)
         else:
-            log_mass = series.log_bin_mass(a, place, bins, self.floor)
+            log_mass = series.log_bin_mass(a, place, bins, self.floor, squares=True)
         if not self.num_atoms:
             return log_mass
         logs = self.atom_logs(outputs)
@@ -107,14 +117,14 @@ class Layout:
         bins = self.require_bins()
         a = self.coefficients(outputs)
         if self.bin_mass == "exact" or blur:
-            q = spectrum.of_coefficients(a, self.floor)
+            q = spectrum.of_coefficients(a, self.floor, squares=True)
             if blur:
                 q = spectrum.low_pass(q, blur)
             if self.bin_mass == "exact":
                 q = spectrum.bin_average(q, bins)
             log_pmf = torch.log_softmax(spectrum.log_bin_mass(q, bins), dim=-1)
         else:
-            log_pmf = series.log_pmf(a, bins, self.floor)
+            log_pmf = series.log_pmf(a, bins, self.floor, squares=True)
         if not self.num_atoms:
             return log_pmf
         logs = self.atom_logs(outputs)
@@ -124,5 +134,5 @@ class Layout:
         """Return the regulariser per token: the roughness of the density, or the unnormalised form of the paper."""
         a = self.coefficients(outputs)
         if regularizer == "paper":
-            return spectrum.paper_penalty(a, self.require_bins())
-        return spectrum.roughness(spectrum.of_coefficients(a, self.floor))
+            return spectrum.paper_penalty(a, self.require_bins(), squares=True)
+        return spectrum.roughness(spectrum.of_coefficients(a, self.floor, squares=True))

@@ -14,7 +14,9 @@ Conventions of this module
     ``a`` has shape (..., 2, L): rows alpha and beta, a density on the circle ("periodic"); or (..., 1, L): real
     coefficients, a density between reflecting walls ("reflect"), :math:`p(z) = \tilde p((z + 1) / 2)` with
     :math:`\tilde p` even, so that the two ends are not neighbours.
-    ``z`` has shape (..., V): V points per density, leading dimensions broadcast with those of ``a``.
+    With ``squares=True`` there is one more dimension, (..., R, 2, L) or (..., R, 1, L), and the density is a sum of R
+    squares, :math:`\\sum_r |A_r(z)|^2 / (2 \\sum_r \\|a_r\\|^2)`: a mixture of densities of the same kind.
+    ``z`` has shape (..., V): V points per density, leading dimensions broadcast with those of the density.
 
 Complex dtypes never leave a function; half precision is computed in float32, also under autocast.
 
@@ -111,15 +113,17 @@ def bin_centers(num_bins: int, dtype: torch.dtype = torch.float32, device: torch
 # --- the square -----------------------------------------------------------------------------------------------------
 
 
-def normalize(a: Tensor) -> Tensor:
-    """Scale coefficients to a largest entry of one; zeros stay zeros.
+def normalize(a: Tensor, squares: bool) -> Tensor:
+    """Scale coefficients to a largest entry of one, as (..., R, rows, L); zeros stay zeros.
 
     The density does not depend on the scale of ``a``, so the scale is a constant for the gradient too.
     """
+    if not squares:
+        a = a.unsqueeze(-3)
     smallest = 1e-30 if a.dtype == torch.float32 else 1e-150
     largest = torch.finfo(a.dtype).max / 1e4
     a = a.clamp(-largest, largest)
-    scale = a.detach().abs().amax(dim=(-2, -1), keepdim=True).clamp_min(smallest)
+    scale = a.detach().abs().amax(dim=(-3, -2, -1), keepdim=True).clamp_min(smallest)
     return a / scale
 
 
@@ -130,8 +134,8 @@ def guard(dtype: torch.dtype) -> float:
 
 
 def energy(a: Tensor) -> Tensor:
-    r"""Return :math:`\|a\|^2`, shape (...)."""
-    return (a * a).sum(dim=(-2, -1))
+    r"""Return :math:`\sum_r \|a_r\|^2` of (..., R, rows, L), shape (...)."""
+    return (a * a).sum(dim=(-3, -2, -1))
 
 
 def _blocks(length: int, longest: int) -> tuple[int, int]:
@@ -181,18 +185,18 @@ def _relative_density(a: Tensor, re: Tensor, im: Tensor, floor: float | Tensor) 
     """Return p relative to the uniform density, floor mixed in; one where a = 0."""
     total = energy(a).unsqueeze(-1)
     tiny = guard(a.dtype)
-    return ((1 - floor) * (re * re + im * im) + floor * total + tiny) / (total + tiny)
+    return ((1 - floor) * (re * re + im * im).sum(-2) + floor * total + tiny) / (total + tiny)
 
 
 @full_precision
-def log_density(a: Tensor, z: Tensor, floor: float = 0.0) -> Tensor:
+def log_density(a: Tensor, z: Tensor, floor: float = 0.0, squares: bool = False) -> Tensor:
     r"""Return :math:`\log((1 - \epsilon) p(z) + \epsilon / 2)` at points (..., V) of [-1, 1].
 
     >>> log_density(torch.tensor([[1.0, 0.5], [0.0, 0.0]]), torch.tensor([0.0, 1.0])).exp()
     tensor([0.9000, 0.1000])
     """
-    a = normalize(a)
-    re, im = amplitude(a, phases_at(z.to(a.dtype), a.shape[-2] == 1))
+    a = normalize(a, squares)
+    re, im = amplitude(a, phases_at(z.to(a.dtype).unsqueeze(-2), a.shape[-2] == 1))
     return torch.log(_relative_density(a, re, im, floor)) - math.log(2)
 
 
@@ -218,23 +222,23 @@ def fold(a: Tensor, num_bins: int) -> Tensor:
 
 
 @full_precision
-def log_bin_mass(a: Tensor, index: Tensor, num_bins: int, floor: float = 0.0) -> Tensor:
+def log_bin_mass(a: Tensor, index: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False) -> Tensor:
     r"""Return the log-probability of one bin per density, :math:`\log(|A(b_t)|^2 / (m \|a\|^2))`, in O(N).
 
     >>> a = torch.tensor([[1.0, 0.5], [0.0, 0.0]])
     >>> sum(log_bin_mass(a, torch.tensor(t), 4).exp() for t in range(4))
     tensor(1.)
     """
-    a = normalize(fold(a, num_bins))
-    phases = phases_at_bins(index.unsqueeze(-1), num_bins, a.shape[-2] == 1, a.dtype)
+    a = normalize(fold(a, num_bins), squares)
+    phases = phases_at_bins(index[..., None, None], num_bins, a.shape[-2] == 1, a.dtype)
     re, im = amplitude(a, phases)
     return torch.log(_relative_density(a, re, im, floor)).squeeze(-1) - math.log(num_bins)
 
 
 @full_precision
-def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0) -> Tensor:
+def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False) -> Tensor:
     """Return the log-probabilities of all bins, (..., m): one matrix product or one FFT."""
-    a = normalize(fold(a, num_bins))
+    a = normalize(fold(a, num_bins), squares)
     re, im = _amplitude_at_all_bins(a, num_bins)
     return torch.log(_relative_density(a, re, im, floor)) - math.log(num_bins)
 
@@ -267,24 +271,33 @@ def _amplitude_at_all_bins(a: Tensor, num_bins: int) -> tuple[Tensor, Tensor]:
 
 
 @full_precision
+def unit_energy(a: Tensor) -> Tensor:
+    """Scale coefficients (..., rows, L) to energy one; zeros become the uniform density, alpha_0 = 1."""
+    a = normalize(a, squares=False)
+    total = energy(a)[..., None, None]
+    uniform = torch.zeros_like(a[..., 0, :, :])
+    uniform[..., 0, 0] = 1
+    return torch.where(total > 0, a.squeeze(-3) / torch.where(total > 0, total, 1).sqrt(), uniform)
+
+
+@full_precision
 def packets(parameters: Tensor, length: int, walls: bool) -> Tensor:
-    r"""Return the coefficients of K Gaussian wave packets, (..., 2, L) or (..., 1, L) between walls.
+    r"""Return the coefficients of K wave packets of energy one, (..., K, 2, L), or (..., K, 1, L) between walls.
 
-    .. math:: \sum_j (g_j + i h_j) e^{-(l w_j)^2 / 2} e^{i \pi l \mu_j}, \qquad w = softplus(.), \; g = 1 + (.)
+    .. math:: a_l = (1 + i h u_l) e^{-u_l^2 / 2} e^{i \pi l \mu}, \qquad u_l = (l - N/2) w
 
-    ``parameters`` has shape (..., 4, K): raw mu, w, g, h. A packet moves a peak by one number, mu, where the free
-    coefficients would have to turn every phase.
+    is a Gaussian bump of standard deviation :math:`w / (\pi \sqrt 2)` at mu; h tilts it. ``parameters`` has shape
+    (..., 3, K): mu, w and h. Moving a peak takes one number, where free coefficients must turn every phase.
     """
-    mu, width, g, h = parameters.unbind(-2)
-    width = torch.nn.functional.softplus(width)
-    g = 1 + g
-    index = torch.arange(length, device=parameters.device)
+    mu, width, tilt = parameters.unsqueeze(-2).unbind(-3)  # each (..., 1, K)
+    index = torch.arange(length, dtype=mu.dtype, device=mu.device).unsqueeze(-1) - (length - 1) / 2
+    u = index * (width / 2 if walls else width)
+    envelope = torch.exp(-u * u / 2)
     if walls:
-        width = width / 2
-    envelope = torch.exp(-((index.to(mu.dtype)[:, None] * width.unsqueeze(-2)) ** 2) / 2)
-    cos, sin = phases_at(mu, walls)(length)  # (..., L, K)
-    re = (envelope * (g.unsqueeze(-2) * cos - h.unsqueeze(-2) * sin)).sum(-1)
-    if walls:
-        return re.unsqueeze(-2)
-    im = (envelope * (g.unsqueeze(-2) * sin + h.unsqueeze(-2) * cos)).sum(-1)
-    return torch.stack([re, im], dim=-2)
+        # Real coefficients: the bump and its mirror image beyond the wall.
+        angle = math.pi * index * (mu + 1) / 2
+        a = (envelope * (torch.cos(angle) + tilt * u * torch.sin(angle))).unsqueeze(-3)
+    else:
+        cos, sin = phases_at(mu.squeeze(-2), walls)(length)
+        a = torch.stack([envelope * (cos - tilt * u * sin), envelope * (sin + tilt * u * cos)], dim=-3)
+    return unit_energy(a.movedim(-1, -3))

@@ -57,10 +57,10 @@ def _fast_length(length: int) -> int:
 
 
 @full_precision
-def of_coefficients(a: Tensor, floor: float | Tensor = 0.0) -> Tensor:
+def of_coefficients(a: Tensor, floor: float | Tensor = 0.0, squares: bool = False) -> Tensor:
     """Return q_k = c_k / c_0 for k = 1..N with the floor mixed in; zeros (the uniform density) where a = 0."""
-    a = normalize(a)
-    c = autocorrelation(a)
+    a = normalize(a, squares)
+    c = autocorrelation(a).sum(-3)
     return (1 - floor) * c[..., 1:] / (energy(a) + guard(a.dtype))[..., None, None]
 
 
@@ -205,9 +205,10 @@ def roughness(q: Tensor) -> Tensor:
 
 
 @full_precision
-def paper_penalty(a: Tensor, num_bins: int) -> Tensor:
+def paper_penalty(a: Tensor, num_bins: int, squares: bool = False) -> Tensor:
     r"""Return :math:`\frac{2 \pi^2}{m} \sum k^2 |c_k|^2` of the unnormalised coefficients, as printed in the paper."""
     c = autocorrelation(a)[..., 1:]
+    c = c.sum(-3) if squares else c
     return (2 / num_bins) * ((_frequency(c) * c) ** 2).sum(dim=(-2, -1))
 
 
