@@ -1,0 +1,124 @@
+"""Compare heads on the same data with the same body: the job behind ``fourier-head compare``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fourier_head.compare.settings import Settings
+
+if TYPE_CHECKING:
+    from fourier_head.compare.data import Prepared
+    from fourier_head.compare.results import Result
+    from fourier_head.compare.training import Trained
+
+__all__ = ["Settings", "compare"]
+
+Say = Callable[[str], None]
+
+
+def compare(
+    settings: Settings, progress: Callable[[str, int, int, float], None] | None = None, say: Say | None = None
+) -> Result:
+    """Train every head of ``settings`` on its data and write the folder of results, figures and page.
+
+    Args:
+        settings: what to do.
+        progress: called after each epoch with head, epochs done, epochs in all and the last validation score.
+        say: called with each line worth telling.
+
+    The folder appears whole at the end; nothing is left of a comparison that fails or is interrupted.
+    """
+    # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
+    from fourier_head.compare import figures, page
+    from fourier_head.compare.data import bimodal, prepare, read_table
+    from fourier_head.compare.examples import draw_examples
+    from fourier_head.compare.folder import RESULTS, replacing
+    from fourier_head.compare.results import TOOL, Result
+    from fourier_head.compare.training import Schedule, score_truth, small_matrices, train
+    from fourier_head.report.style import as_inline_svg
+
+    start = time.perf_counter()
+    say = say or (lambda text: None)
+    with replacing(settings.folder, TOOL) as folder:
+        if settings.data is None or settings.target is None:
+            table = bimodal(seed=settings.seed)
+        else:
+            table = read_table(settings.data, settings.target)
+        data = prepare(table, settings.bins, settings.seed)
+        schedule = Schedule.plan(len(data.train), settings)
+        say(
+            f"{table.name}: {len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, "
+            f"{len(data.test)} to test; {data.num_features} inputs, {settings.bins} bins of {table.target_name} "
+            f"from {data.bins.low:.4g} to {data.bins.high:.4g}."
+        )
+        frequencies, reason = choose_frequencies(settings, data)
+        say(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'}: {reason}")
+        notes = (*data.notes, *frequency_notes(settings, frequencies))
+        for note in notes:
+            say(note)
+        runs: dict[str, list[Trained]] = {name: [] for name in settings.heads}
+        with small_matrices():
+            for name in settings.heads:
+                for i in range(settings.seeds):
+
+                    def report(head: str, epoch: int, epochs: int, score: float, done: int = i) -> None:
+                        if progress is not None:
+                            progress(head, done * epochs + epoch, settings.seeds * epochs, score)
+
+                    runs[name].append(train(name, data, settings, frequencies, settings.seed + i, schedule, report))
+            result = Result(settings, data, schedule, frequencies, reason, runs, score_truth(data), notes)
+            examples = draw_examples(data, result.first)
+        drawings = {
+            "densities": (
+                lambda wide: figures.densities(examples, result.names, table.target_name, wide),
+                "Predicted densities of each head for three inputs",
+            ),
+            "calibration": (lambda wide: figures.calibration(result.first, wide), "PIT histograms and coverage"),
+            "validation": (lambda wide: figures.validation(result.first, wide), "Validation likelihood by epoch"),
+        }
+        pictures = {}
+        for name, (draw, words) in drawings.items():
+            wide = draw(True)
+            wide.savefig(folder / f"{name}.png", dpi=180)
+            pictures[name] = tuple(
+                as_inline_svg(figure, f"{name}-{kind}", words)
+                for figure, kind in ((wide, "wide"), (draw(False), "narrow"))
+            )
+        result.seconds = time.perf_counter() - start
+        (folder / "index.html").write_text(page.build(result, pictures), encoding="utf-8")
+        files = [*(f.name for f in folder.iterdir()), RESULTS]
+        text = json.dumps(result.as_dict(files), indent=1, allow_nan=False, ensure_ascii=False)
+        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+    return result
+
+
+def choose_frequencies(settings: Settings, data: Prepared) -> tuple[int, str]:
+    """Return the number of frequencies and the reason: as asked, or from the spectrum of the data."""
+    from fourier_head.frequencies import suggest_frequencies
+
+    if settings.frequencies is not None:
+        return settings.frequencies, "As asked."
+    if settings.bins < 3:
+        return 1, "Two bins leave no room for more."
+    part = data.train
+    suggestion = suggest_frequencies(
+        part.value,
+        features=part.x if part.x.std(0).any() else None,
+        domain=(data.bins.low, data.bins.high),
+        num_bins=settings.bins,
+        seed=settings.seed,
+    )
+    return suggestion.num_frequencies, suggestion.reason
+
+
+def frequency_notes(settings: Settings, frequencies: int) -> list[str]:
+    """Say so where there are more frequencies than the bins can teach."""
+    if 2 * frequencies < settings.bins or not any(name.startswith("fourier") for name in settings.heads):
+        return []
+    return [
+        f"{frequencies} of {settings.bins} is more frequencies than half the bins: between the centres of the bins the "
+        "Fourier densities are free, which the likelihood may show."
+    ]

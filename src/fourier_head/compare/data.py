@@ -1,0 +1,256 @@
+"""The data of a comparison: a built-in set whose truth is known, or the user's own table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fourier_head.bins import Bins
+from fourier_head.compare.encoding import Encoder
+from fourier_head.errors import UserError, did_you_mean
+from fourier_head.mixture import GaussianMixture
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_ROWS = 30
+CSV_SUFFIXES = (".csv", ".tsv", ".txt")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zip")
+# "?" is how the UCI repository writes a missing value; pandas knows the other spellings.
+MISSING = ["?"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features, one finite target per row, what was left out and why, and where it is known the truth."""
+
+    name: str
+    target_name: str
+    features: pd.DataFrame
+    target: np.ndarray
+    notes: tuple[str, ...] = ()
+    truth: Truth | None = None
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The two centres of each row's true density, an even mixture of Gaussians of one deviation."""
+
+    centers: np.ndarray
+    deviation: float
+
+    def density(self, rows: np.ndarray, middle: float, half: float) -> GaussianMixture:
+        """Return the true densities of some rows in z = (value - middle) / half, cut to [-1, 1]."""
+        loc = torch.from_numpy((self.centers[rows] - middle) / half)
+        scale = torch.full_like(loc, self.deviation / half)
+        return GaussianMixture(torch.zeros_like(loc), loc, scale, low=-1.0, high=1.0, validate_args=False)
+
+
+def bimodal(rows: int = 5000, seed: int = 0, deviation: float = 0.1) -> Table:
+    r"""Draw z from two Gaussians centred at the inputs x and y, the paper's GMM-2.
+
+    .. math:: p(z \mid x, y) = \tfrac12 N(z; x, \sigma^2) + \tfrac12 N(z; y, \sigma^2), \quad x, y \sim U(-0.8, 0.8)
+
+    The expected value, (x + y) / 2, is where z is least likely: only a head that knows two peaks can do well.
+
+    >>> table = bimodal(rows=100)
+    >>> list(table.features), table.target.shape
+    (['x', 'y'], (100,))
+    """
+    import pandas as pd
+
+    random = np.random.default_rng(seed)
+    centers = random.uniform(-0.8, 0.8, (rows, 2))
+    chosen = np.take_along_axis(centers, random.integers(0, 2, (rows, 1)), 1)[:, 0]
+    target = chosen + deviation * random.standard_normal(rows)
+    features = pd.DataFrame({"x": centers[:, 0], "y": centers[:, 1]})
+    return Table("bimodal", "z", features, target, truth=Truth(centers, deviation))
+
+
+# --- reading files
+
+
+def read_table(path: Path, target: str) -> Table:
+    """Read a CSV or parquet file; rows without a target are left out and counted."""
+    frame = _read(path)
+    frame.columns = [str(name).strip() for name in frame.columns]
+    if target not in frame.columns:
+        raise UserError(f"{path.name} has no column {target!r}; {did_you_mean(target, frame.columns)}")
+    if list(frame.columns).count(target) > 1:
+        raise UserError(f"{path.name} has several columns named {target!r}, so --target is not clear.")
+    if len(frame) == 0:
+        raise UserError(f"{path.name} is empty: it has columns but no rows.")
+    frame = frame.loc[:, ~frame.columns.duplicated()]
+    values = _numbers(frame[target], path.name)
+    known = np.isfinite(values)
+    if not known.any():
+        raise UserError(f"the target {target!r} of {path.name} must hold numbers, got none: every row is missing.")
+    notes = []
+    if not known.all():
+        gone = int((~known).sum())
+        notes.append(f"{gone} of {len(values)} rows are left out: their target {target!r} is missing or infinite.")
+    values, frame = values[known], frame[known].reset_index(drop=True).drop(columns=target)
+    if values.min() == values.max():
+        raise UserError(f"the target {target!r} of {path.name} must vary, got {values[0]:g} in every row.")
+    if len(values) < LEAST_ROWS:
+        raise UserError(f"{path.name} must have at least {LEAST_ROWS} rows with a target, got {len(values)}.")
+    return Table(path.name, target, frame, values, tuple(notes))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow
+
+    suffixes = [s.lower() for s in path.suffixes]
+    kind = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in PACKED_SUFFIXES else (suffixes or [""])[-1]
+    if kind not in CSV_SUFFIXES + PARQUET_SUFFIXES:
+        raise UserError(
+            f"{path.name} must end in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}, got {kind or 'nothing'}."
+        )
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, but a CSV or parquet file was expected.")
+    try:
+        if path.stat().st_size == 0:
+            raise UserError(f"{path.name} is empty.")
+        if kind in PARQUET_SUFFIXES:
+            return pd.read_parquet(path)
+        # The first line decides: pandas' own guess reads the whole file with its slow parser.
+        head = pd.read_csv(path, sep="\0", nrows=1, header=None, encoding="utf-8-sig", dtype=str).iloc[0, 0]
+        separator = max(",;\t|", key=lambda mark: str(head).count(mark))
+        return pd.read_csv(
+            path, sep=separator, na_values=MISSING, encoding="utf-8-sig", skipinitialspace=True, low_memory=False
+        )
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}.") from None
+    except pd.errors.EmptyDataError:
+        raise UserError(f"{path.name} is empty.") from None
+    except (OSError, UnicodeError, ValueError, pyarrow.ArrowException) as error:
+        # Also pandas' ParserError, a ValueError.
+        reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
+        raise UserError(f"{path} cannot be read as {kind[1:]}: {reason[:200].rstrip('.')}.") from None
+
+
+def _numbers(column: pd.Series, where: str) -> np.ndarray:
+    """Return a target as float64, NaN where it is missing."""
+    import pandas as pd
+
+    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
+    if kind in "mMc":
+        raise UserError(f"the target {column.name!r} of {where} must hold numbers, got {column.dtype}.")
+    values = pd.to_numeric(column, errors="coerce")
+    wrong = values.isna() & column.notna()
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        found = str(column.iloc[row])[:40]
+        raise UserError(f"the target {column.name!r} of {where} must hold numbers, got {found!r} in row {row + 1}.")
+    return values.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+# --- parts to train, choose and test on
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows: their numbers in the table, features, values, z (outside [-1, 1] where the bins end) and bin ids."""
+
+    rows: np.ndarray
+    x: Tensor
+    value: Tensor
+    z: Tensor
+    ids: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table cut into parts and brought to scale; features and bins are fitted on the training part alone."""
+
+    table: Table
+    bins: Bins
+    train: Part
+    validation: Part
+    test: Part
+    notes: tuple[str, ...]
+
+    @property
+    def middle(self) -> float:
+        return (self.bins.low + self.bins.high) / 2
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval: values are middle + half z."""
+        return (self.bins.high - self.bins.low) / 2
+
+    @property
+    def num_features(self) -> int:
+        return self.train.x.shape[-1]
+
+    def truth(self, part: Part) -> GaussianMixture | None:
+        """Return the true densities of a part's rows in z, where they are known."""
+        return None if self.table.truth is None else self.table.truth.density(part.rows, self.middle, self.half)
+
+
+def prepare(table: Table, num_bins: int, seed: int, margin: float = 0.05) -> Prepared:
+    """Keep a fifth of the rows to test, 15 % of the others to choose the epoch, and fit features and bins without test.
+
+    The bins span the range of the training values and a margin on either side, so that few test values lie outside.
+    """
+    order = np.random.default_rng(seed).permutation(len(table.target))
+    tested = max(1, len(order) // 5)
+    chosen = max(1, round(0.15 * (len(order) - tested)))
+    known = order[tested:]
+    if np.ptp(table.target[known]) == 0:
+        raise UserError(f"the target {table.target_name!r} must vary, got one value in every row to train on.")
+    encoder = Encoder().fit(table.features.iloc[known])
+    bins = Bins.fit(table.target[known], num_bins, margin=margin)
+    features = encoder.transform(table.features)
+    notes = [*table.notes, *encoder.notes]
+    if not features.shape[1]:
+        notes.append("There are no features: every head learns the density of the target as a whole.")
+        features = np.zeros((len(order), 1), dtype=np.float32)
+    outside = bins.clip_rate(table.target[order[:tested]])
+    if outside:
+        notes.append(
+            f"{outside:.1%} of the test values lie outside the bins; for the likelihood they count as the nearest end."
+        )
+    notes += _shape_notes(table.target[known], bins)
+
+    def part(rows: np.ndarray) -> Part:
+        value = table.target[rows]
+        z = (value - (bins.low + bins.high) / 2) / ((bins.high - bins.low) / 2)
+        return Part(
+            rows,
+            torch.from_numpy(features[rows]),
+            torch.from_numpy(value),
+            torch.from_numpy(z.astype(np.float32)),
+            bins.encode(value),
+        )
+
+    train, validation = known[chosen:], known[:chosen]
+    return Prepared(table, bins, part(train), part(validation), part(order[:tested]), tuple(notes))
+
+
+def _shape_notes(values: np.ndarray, bins: Bins) -> list[str]:
+    """Say where equal bins and a continuous density fit a target badly."""
+    distinct = len(np.unique(values))
+    if distinct <= max(2, min(bins.num_bins, len(values) // 10)):
+        return [
+            f"The target takes only {distinct} values: the likelihood of a density then rewards narrow spikes, so "
+            "compare CRPS."
+        ]
+    counts = np.bincount(bins.encode(values).numpy(), minlength=bins.num_bins)
+    crowded = int(np.searchsorted(np.cumsum(np.sort(counts)[::-1]), 0.9 * len(values))) + 1
+    if crowded <= bins.num_bins / 10:
+        return [
+            f"90 % of the target's values share {crowded} of {bins.num_bins} bins: more bins or its logarithm may do "
+            "better."
+        ]
+    return []

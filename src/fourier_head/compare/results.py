@@ -1,0 +1,255 @@
+"""What came of a comparison: one row per head, which of them is best, and the file that says so."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fourier_head.compare.data import Prepared
+from fourier_head.compare.settings import Settings
+from fourier_head.compare.training import Schedule, Scores, Trained
+from fourier_head.metrics import central_coverage, pit_histogram
+from fourier_head.report.style import HEADS
+from fourier_head.version import __version__
+
+TOOL = "fourier-head compare"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score for the table: lower is better for all of them."""
+
+    key: str
+    label: str
+    field: str
+    meaning: str
+
+
+METRICS = (
+    Metric("nll", "NLL", "nll", "Negative log-likelihood of the test values under the continuous density, in nats."),
+    Metric(
+        "crps", "CRPS", "crps", "Distance between predicted distribution and observed value, in units of the target."
+    ),
+    Metric("kl", "KL", "kl", "Kullback-Leibler divergence from the true probabilities of the bins, in nats."),
+    Metric("smoothness", "Smoothness", "smoothness", "What a Gaussian blur removes from the bins; flat ones have 0."),
+    Metric("mse", "MSE", "squared_error", "Mean squared error of the mean of the density, in squared units."),
+)
+OTHER_COLUMNS = (
+    ("parameters", "Parameters", "Numbers learned, in the body and the head together."),
+    ("seconds", "Seconds", "Time to train on one processor core, validation included."),
+)
+
+
+@dataclass
+class Result:
+    """Everything the table, the figures and the page are made from; ``runs`` holds one training per seed."""
+
+    settings: Settings
+    data: Prepared
+    schedule: Schedule
+    frequencies: int
+    reason: str
+    runs: dict[str, list[Trained]]
+    truth: Scores | None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.runs)
+
+    @property
+    def first(self) -> list[Trained]:
+        """The trainings with the first seed, which figures show."""
+        return [runs[0] for runs in self.runs.values()]
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics that could be measured: KL only where the truth is known."""
+        return tuple(m for m in METRICS if m.key != "kl" or self.truth is not None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat row per head: means over seeds, and deviations where there are several."""
+        rows = []
+        for name, runs in self.runs.items():
+            summaries = [run.scores.summary() for run in runs]
+            total, head = runs[0].parameters
+            fourier = name.startswith("fourier")
+            row: dict[str, Any] = {
+                "dataset": self.data.table.name,
+                "head": name,
+                "frequencies": self.frequencies if fourier else None,
+                "packets": self.settings.packets if name == "fourier-packets" else 0 if fourier else None,
+                "components": self.settings.components if name == "gmm" else None,
+                "bins": self.settings.bins,
+                "seeds": len(runs),
+            }
+            for key in summaries[0]:
+                values = [s[key] for s in summaries if s[key] is not None]
+                row[key] = _number(np.mean(values)) if values else None  # type: ignore[arg-type]
+                row[f"{key}_std"] = _number(np.std(values, ddof=1)) if len(values) > 1 else None  # type: ignore[arg-type]
+            row |= {
+                "parameters": total,
+                "head_parameters": head,
+                "seconds": _number(np.mean([run.seconds for run in runs])),
+                "best_epoch": [run.best_epoch for run in runs],
+                "pit_histogram": [round(v, 5) for v in pit_histogram(runs[0].scores.pit, 20).tolist()],
+                "coverage": {
+                    str(level): _number(central_coverage(runs[0].scores.pit, [level / 100])[0])
+                    for level in (50, 80, 90, 95)
+                },
+                "validation": [[epoch, _number(score)] for epoch, score in runs[0].history],
+            }
+            rows.append(row)
+        return rows
+
+    def best(self, metric: Metric) -> set[str]:
+        """Return the head with the lowest score and the runners-up within two standard errors of their difference."""
+        scores = {
+            name: np.mean([getattr(run.scores, metric.field) for run in runs], axis=0)
+            for name, runs in self.runs.items()
+        }
+        means = {name: float(values.mean()) for name, values in scores.items() if np.isfinite(values.mean())}
+        if not means:
+            return set()
+        winner, *others = sorted(means, key=lambda name: means[name])
+        close = {winner}
+        for name in others:
+            difference = scores[name] - scores[winner]
+            error = float(difference.std(ddof=1)) / math.sqrt(len(difference)) if len(difference) > 1 else 0.0
+            if difference.mean() >= 2 * error:
+                break
+            close.add(name)
+        return close
+
+    def as_dict(self, files: list[str]) -> dict[str, Any]:
+        """Return what ``results.json`` holds."""
+        data = self.data
+        settings = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.settings).items()}
+        return {
+            "tool": TOOL,
+            "command": self.settings.command,
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "versions": versions(),
+            "hardware": hardware(),
+            "seconds": round(self.seconds, 2),
+            "settings": settings,
+            "dataset": {
+                "name": data.table.name,
+                "target": data.table.target_name,
+                "rows": {"train": len(data.train), "validation": len(data.validation), "test": len(data.test)},
+                "inputs": data.num_features,
+                "low": data.bins.low,
+                "high": data.bins.high,
+            },
+            "frequencies": {"number": self.frequencies, "reason": self.reason},
+            "schedule": asdict(self.schedule),
+            "notes": list(self.notes),
+            "rows": self.rows(),
+            "truth": None if self.truth is None else {k: _number(v) for k, v in self.truth.summary().items()},
+            "files": sorted(files),
+        }
+
+
+def _number(value: Any) -> float | None:
+    """Return a float that JSON knows: neither NaN nor infinite."""
+    return float(value) if value is not None and math.isfinite(float(value)) else None
+
+
+def minus(number: str) -> str:
+    """Return a number with a true minus sign, except in exponents.
+
+    >>> minus("-1.5e-07")
+    '−1.5e-07'
+    """
+    return "−" + number[1:] if number.startswith("-") else number
+
+
+def decimals(values: list[float | None], digits: int = 3, most: int = 6) -> int:
+    """Return decimals that show some significant digits of the numbers of a column.
+
+    >>> decimals([0.0043, 0.0357, 0.125]), decimals([153.2, 170.0]), decimals([-0.3, 1.2])
+    (4, 0, 3)
+    """
+    sizes = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and abs(v) > 1e-12)
+    # The lower median: one number near zero must not stretch the whole column.
+    return min(most, max(0, digits - 1 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2])))) if sizes else digits
+
+
+def cells(values: list[float | None], spreads: list[float | None]) -> list[str]:
+    """Return the numbers of a column as text with the same decimals, a dash for what is not known."""
+    places = decimals(values)
+    texts = []
+    for value, spread in zip(values, spreads, strict=True):
+        if value is None or not math.isfinite(value):
+            texts.append("–")
+            continue
+        text = f"{value:.{places}f}" if abs(value) < 1e7 else f"{value:.4g}"
+        texts.append(minus(text) + ("" if spread is None else f" ± {spread:.{places}f}"))
+    return texts
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table, ready to print: its texts, and which of them are in bold."""
+
+    name: str | None
+    label: str
+    texts: tuple[str, ...]
+    bold: tuple[bool, ...]
+
+
+def table(result: Result) -> tuple[list[str], list[Line]]:
+    """Return the heading and the lines of the table; the truth, where it is known, comes first."""
+    rows = result.rows()
+    known = None if result.truth is None else result.truth.summary()
+    headings = [m.label for m in result.metrics] + [label for _, label, _ in OTHER_COLUMNS]
+    columns: list[list[str]] = []
+    for metric in result.metrics:
+        values, spreads = [r[metric.key] for r in rows], [r[f"{metric.key}_std"] for r in rows]
+        if known is not None:
+            # The truth's KL from itself is a rounding error.
+            values, spreads = [*values, known[metric.key] if metric.key != "kl" else 0.0], [*spreads, None]
+        columns.append(cells(values, spreads))
+    columns.append([f"{r['parameters']:,}".replace(",", " ") for r in rows] + ["–"] * (known is not None))
+    columns.append([f"{r['seconds']:.1f}" for r in rows] + ["–"] * (known is not None))
+    best = [result.best(m) for m in result.metrics]
+    plain = (False,) * len(OTHER_COLUMNS)
+    lines = []
+    for i, row in enumerate(rows):
+        bold = (*(row["head"] in b for b in best), *plain)
+        lines.append(Line(row["head"], HEADS[row["head"]].label, tuple(c[i] for c in columns), bold))
+    if known is not None:
+        lines.insert(0, Line(None, "Truth", tuple(c[-1] for c in columns), (False,) * len(columns)))
+    return headings, lines
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what the numbers depend on."""
+    return {
+        "fourier_head": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }
+
+
+def hardware() -> str:
+    """Return the processor and its cores in words."""
+    name = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    return f"{name}, {os.cpu_count()} cores"

@@ -1,0 +1,259 @@
+"""Train one body with each head, all treated alike, and score what they predict."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead
+from fourier_head.compare.data import Part, Prepared
+from fourier_head.compare.settings import Settings
+from fourier_head.heads import FourierHead, Head
+from fourier_head.metrics import calibration_error, central_coverage, kl_divergence, smoothness
+
+WIDTHS = (64, 64, 32)
+LEARNING_RATE = 3e-3
+FEWEST_STEPS, MOST_STEPS = 1600, 8000
+USUAL_EPOCHS, MOST_EPOCHS = 20, 200
+CHUNK = 2048
+EDGE = 1 - 1e-6
+"""Where values outside the bins are moved to for the likelihood: just inside, whatever the rounding of an end."""
+
+Progress = Callable[[str, int, int, float], None]
+"""Called with head, epochs done, epochs in all and the last validation score."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and in what portions to train; the same for every head."""
+
+    epochs: int
+    batch: int
+    check_every: int
+
+    @classmethod
+    def plan(cls, rows: int, settings: Settings) -> Schedule:
+        """Aim for some thousands of steps: few epochs of much data, many of little."""
+        batch = min(128, max(16, 1 << int(math.log2(max(1, rows / 20)))))
+        epochs = settings.epochs
+        if epochs is None:
+            per_epoch = math.ceil(rows / batch)
+            steps = min(max(FEWEST_STEPS, USUAL_EPOCHS * per_epoch), MOST_STEPS)
+            epochs = min(MOST_EPOCHS, max(3, math.ceil(steps / per_epoch)))
+            epochs = max(2, epochs // 10) if settings.quick else epochs
+        return cls(epochs, batch, max(1, epochs // 50))
+
+
+class Arm(nn.Module):
+    """The common body and one head."""
+
+    def __init__(self, num_features: int, make_head: Callable[[int], Head]):
+        super().__init__()
+        sizes = (num_features, *WIDTHS)
+        layers: list[nn.Module] = []
+        for inner, outer in itertools.pairwise(sizes):
+            layers += [nn.Linear(inner, outer), nn.SiLU()]
+        self.body = nn.Sequential(*layers)
+        self.head = make_head(sizes[-1])
+
+    def forward(self, x: Tensor) -> tuple[Distribution, Tensor]:
+        """Return the predictive density in z and the log-probabilities of the bins."""
+        features = self.body(x)
+        return self.head.density(features), self.head(features)
+
+
+def head_maker(name: str, settings: Settings, frequencies: int) -> Callable[[int], Head]:
+    """Return a function that makes the head of this name for features of some size."""
+    bins = settings.bins
+    makers: dict[str, Callable[[int], Head]] = {
+        "linear": lambda size: LinearHead(size, bins),
+        "gmm": lambda size: MixtureHead(size, bins, settings.components, kind="full"),
+        "hl-gauss": lambda size: HLGaussHead(size, bins),
+        "fourier": lambda size: FourierHead(size, bins, frequencies),
+        "fourier-packets": lambda size: FourierHead(size, bins, frequencies, packets=settings.packets),
+    }
+    return makers[name]
+
+
+@dataclass
+class Scores:
+    """What each test row says of a prediction; values in units of the target."""
+
+    nll: np.ndarray
+    crps: np.ndarray
+    smoothness: np.ndarray
+    squared_error: np.ndarray
+    pit: np.ndarray
+    nll_bins: np.ndarray
+    kl: np.ndarray | None = None
+
+    def summary(self) -> dict[str, float | None]:
+        """Return the mean of each score, and how well the PIT values are calibrated."""
+        known = np.isfinite(self.pit)
+        pit = self.pit[known]
+        return {
+            "nll": float(self.nll.mean()),
+            "crps": float(self.crps.mean()),
+            "kl": None if self.kl is None else float(self.kl.mean()),
+            "smoothness": float(self.smoothness.mean()),
+            "mse": float(self.squared_error.mean()),
+            "nll_bins": float(self.nll_bins.mean()),
+            "calibration_error": float(calibration_error(pit)) if pit.size else None,
+            "coverage_90": float(central_coverage(pit, [0.9])[0]) if pit.size else None,
+        }
+
+
+@dataclass
+class Trained:
+    """A head after training: its model with the best validation score, its scores, and how it got there."""
+
+    name: str
+    model: Arm
+    scores: Scores
+    history: list[tuple[int, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    seconds: float = 0.0
+
+    @property
+    def parameters(self) -> tuple[int, int]:
+        """The number of parameters in all, and of the head alone."""
+        return _count(self.model), _count(self.model.head)
+
+
+def _count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+@contextmanager
+def small_matrices() -> Iterator[None]:
+    """Compute on one thread and without oneDNN: for matrices this small both cost more time than they save.
+
+    On ARM processors oneDNN takes ten times as long as plain BLAS for a layer of 64 units.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with warnings.catch_warnings():
+            # Of tensor cores that this processor does not have, whenever oneDNN is switched.
+            warnings.simplefilter("ignore", UserWarning)
+            with torch.backends.mkldnn.flags(enabled=False):
+                yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def train(
+    name: str, data: Prepared, settings: Settings, frequencies: int, seed: int, schedule: Schedule, progress: Progress
+) -> Trained:
+    """Train with Adam and a cosine schedule; keep the weights with the best likelihood on the validation part.
+
+    The seed fixes the initial weights of the body and the order of the rows, so heads with the same seed differ in
+    the head alone.
+    """
+    torch.manual_seed(seed)
+    model = Arm(data.num_features, head_maker(name, settings, frequencies))
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+    random = torch.Generator().manual_seed(seed)
+    per_epoch = math.ceil(len(data.train) / schedule.batch)
+    total = per_epoch * schedule.epochs
+    best, best_score, best_epoch = copy.deepcopy(model.state_dict()), math.inf, 0
+    history: list[tuple[int, float]] = []
+    step, start = 0, time.perf_counter()
+    for epoch in range(1, schedule.epochs + 1):
+        model.train()
+        order = torch.randperm(len(data.train), generator=random)
+        x, ids = data.train.x[order], data.train.ids[order]
+        for i in range(per_epoch):
+            rows = slice(i * schedule.batch, (i + 1) * schedule.batch)
+            for group in optimizer.param_groups:
+                group["lr"] = LEARNING_RATE * (1 + math.cos(math.pi * step / total)) / 2
+            loss = model.head.loss(model.body(x[rows]), ids[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            step += 1
+        if epoch % schedule.check_every == 0 or epoch == schedule.epochs:
+            score = _validation_nll(model, data)
+            history.append((epoch, score))
+            if score < best_score:
+                best, best_score, best_epoch = copy.deepcopy(model.state_dict()), score, epoch
+        progress(name, epoch, schedule.epochs, history[-1][1] if history else math.nan)
+    model.load_state_dict(best)
+    seconds = time.perf_counter() - start
+    return Trained(name, model.eval(), score_model(model, data), history, best_epoch, seconds)
+
+
+@torch.no_grad()
+def _validation_nll(model: Arm, data: Prepared) -> float:
+    model.eval()
+    part = data.validation
+    total = 0.0
+    for x, z in zip(part.x.split(CHUNK), part.z.split(CHUNK), strict=True):
+        total -= float(model.head.density(model.body(x)).log_prob(z.clamp(-EDGE, EDGE)).double().sum())
+    return total / len(part) + math.log(data.half)
+
+
+@torch.no_grad()
+def score_model(model: Arm, data: Prepared) -> Scores:
+    """Score the predictions for the test part."""
+    part, truth = data.test, truth_on_bins(data, data.test)
+    chunks = []
+    for i in range(0, len(part), CHUNK):
+        rows = slice(i, i + CHUNK)
+        density, log_probs = model(part.x[rows])
+        chunks.append(score(density, log_probs, part, rows, data, None if truth is None else truth[rows]))
+    columns: dict[str, Any] = {}
+    for name in (f.name for f in fields(Scores)):
+        parts = [getattr(chunk, name) for chunk in chunks]
+        columns[name] = None if parts[0] is None else np.concatenate(parts)
+    return Scores(**columns)
+
+
+def truth_on_bins(data: Prepared, part: Part) -> Tensor | None:
+    """Return the true probabilities of the bins, (rows, bins), from differences of the true cdf."""
+    truth = data.truth(part)
+    if truth is None:
+        return None
+    edges = torch.linspace(-1, 1, data.bins.num_bins + 1, dtype=torch.float64)
+    mass = truth.cdf(edges[:, None].expand(-1, len(part))).diff(dim=0).T.clamp_min(0)
+    return mass / mass.sum(-1, keepdim=True)
+
+
+def score_truth(data: Prepared) -> Scores | None:
+    """Score the true densities themselves: what no head can beat but by luck."""
+    truth, probs = data.truth(data.test), truth_on_bins(data, data.test)
+    if truth is None or probs is None:
+        return None
+    return score(truth, probs.clamp_min(1e-300).log(), data.test, slice(None), data, probs)
+
+
+def score(
+    density: Distribution, log_probs: Tensor, part: Part, rows: slice, data: Prepared, truth: Tensor | None
+) -> Scores:
+    """Score densities in z and log-probabilities of bins against the values of some rows, in units of the target."""
+    z = part.z[rows]
+    inside = z.clamp(-EDGE, EDGE)
+    probs = log_probs.double().exp()
+    mean = data.middle + data.half * density.mean.double()
+    return Scores(
+        nll=(math.log(data.half) - density.log_prob(inside).double()).numpy(),
+        crps=(data.half * density.crps(z).double()).numpy(),  # type: ignore[attr-defined]
+        smoothness=smoothness(probs).numpy(),
+        squared_error=((mean - part.value[rows]) ** 2).numpy(),
+        pit=density.cdf(z.clamp(-1, 1)).double().clamp(0, 1).numpy(),
+        nll_bins=-log_probs.double().gather(-1, part.ids[rows, None])[:, 0].numpy(),
+        kl=None if truth is None else kl_divergence(truth, probs.clamp_min(1e-300)).numpy(),
+    )

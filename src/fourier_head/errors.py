@@ -1,0 +1,34 @@
+"""Errors that are the user's to mend: one sentence, no traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Say in one sentence what was wrong with the input and what was expected; commands exit with code 2."""
+
+
+def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
+    """Return the end of a sentence about an unknown name: close names if there are any, else those that exist.
+
+    >>> did_you_mean("prise", ["price", "rooms"])
+    'did you mean price?'
+    >>> did_you_mean("zzz", ["price", "rooms"])
+    'there are price, rooms.'
+    """
+    names = list(known)
+    # Case is the commonest slip, and difflib counts it as a different letter.
+    folded = {n.casefold(): n for n in reversed(names)}
+    close = [folded[n] for n in difflib.get_close_matches(name.casefold(), list(folded), n=3, cutoff=0.7)]
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return f"there are {', '.join(names[:limit])}{rest}." if names else "there are none."
+
+
+def needs_extra(error: ImportError, extra: str = "cli") -> UserError:
+    """Turn a failed import of an optional dependency into the command that installs it."""
+    name = (error.name or "more").split(".")[0]
+    return UserError(f'this command needs {name}: install it with pip install "fourier-head[{extra}]".')

@@ -1,0 +1,1 @@
+"""How results are shown: one style for every figure and page, and the report that gathers the studies."""
