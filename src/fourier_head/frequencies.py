@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import Numeric, as_tensors
 
-__all__ = ["ScalingLaw", "Suggestion", "fit_scaling_law", "predicted_smoothness", "suggest_frequencies"]
+__all__ = [
+    "Recommendation",
+    "ScalingLaw",
+    "Suggestion",
+    "fit_scaling_law",
+    "predicted_smoothness",
+    "recommend_head",
+    "suggest_frequencies",
+]
 
 Floats = NDArray[np.float64]
 
@@ -339,3 +347,49 @@ def _from_features(z: Floats, features: Numeric, cap: int, why: str, max_rows: i
     if found > cap:
         reason += f", beyond {cap}, where {why}"
     return Suggestion(min(found, cap), reason + ".", spectrum, level, found > cap)
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Settings for a Fourier head and the reason for them; pass ``as_options()`` to ``FourierHead``."""
+
+    num_frequencies: int
+    packets: int
+    gamma: float
+    reason: str
+
+    def as_options(self) -> dict[str, int | float]:
+        """Return the settings as keyword arguments of ``FourierHead``."""
+        return {"num_frequencies": self.num_frequencies, "packets": self.packets, "gamma": self.gamma}
+
+
+def recommend_head(
+    values: Numeric,
+    *,
+    features: Numeric | None = None,
+    domain: tuple[float, float] | None = None,
+    num_bins: int | None = None,
+) -> Recommendation:
+    """Recommend frequencies, packets and regulariser from training data alone.
+
+    One rule: twice the frequencies of `suggest_frequencies`, because a density between neighbours may be sharper than
+    their average and the regulariser takes care of the excess; four packets, of which a network leaves unused what it
+    does not need; roughness of strength 0.4 / n, which fades as data come in.
+
+    Arguments are those of `suggest_frequencies`.
+
+    >>> import torch
+    >>> recommend_head(torch.randn(4000, generator=torch.Generator().manual_seed(0)), num_bins=50).as_options()
+    {'num_frequencies': 6, 'packets': 4, 'gamma': 0.0001}
+    """
+    suggestion = suggest_frequencies(values, features=features, domain=domain, num_bins=num_bins)
+    frequencies = max(1, 2 * suggestion.num_frequencies)
+    if num_bins is not None:
+        frequencies = max(1, min(frequencies, (num_bins - 1) // 2))
+    count = int(torch.as_tensor(values).numel())
+    gamma = 0.4 / count
+    reason = (
+        f"{suggestion.reason} Twice as many frequencies leave room for sharper places, four packets for moving peaks, "
+        f"and roughness of strength 0.4 / {count} holds them down."
+    )
+    return Recommendation(frequencies, 4, gamma, reason)

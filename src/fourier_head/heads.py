@@ -190,10 +190,9 @@ class FourierHead(Head):
 
     def density(self, x: Tensor) -> FourierDensity:
         """Return the continuous density over the values of ``domain``; atoms are not part of it."""
-        return self._density_of(self.proj(x), self.blur)
+        return self._density_of(self.coefficients(x), self.blur)
 
-    def _density_of(self, outputs: Tensor, blur: float = 0.0) -> FourierDensity:
-        a = self.layout.coefficients(outputs)
+    def _density_of(self, a: Tensor, blur: float = 0.0) -> FourierDensity:
         return FourierDensity(a, self.domain, floor=self.layout.floor, blur=blur, squares=True, validate_args=False)
 
     def atom_log_probs(self, x: Tensor) -> Tensor:
@@ -230,26 +229,26 @@ class FourierHead(Head):
 
         Values outside the domain are taken at its nearest end. The regulariser is added in training mode.
         """
-        outputs = self.proj(x)
-        density = self._density_of(outputs)
+        a = self.coefficients(x)
+        density = self._density_of(a)
         loss = losses.over_values(lambda safe: -density.log_prob(safe), value, self.domain, reduction)
-        return loss + self._regularization(outputs, value, reduction)
+        return loss + self._regularization(a, value, reduction)
 
     def crps(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
         """Return the closed-form continuous ranked probability score of values; NaN values do not count."""
-        outputs = self.proj(x)
-        loss = losses.over_values(self._density_of(outputs).crps, value, self.domain, reduction)
-        return loss + self._regularization(outputs, value, reduction)
+        a = self.coefficients(x)
+        loss = losses.over_values(self._density_of(a).crps, value, self.domain, reduction)
+        return loss + self._regularization(a, value, reduction)
 
-    def _regularization(self, outputs: Tensor, value: Tensor, reduction: losses.Reduction) -> Tensor | float:
+    def _regularization(self, a: Tensor, value: Tensor, reduction: losses.Reduction) -> Tensor | float:
         if not self.gamma or not self.training:
             return 0.0
-        penalty = self.layout.penalty(outputs, self.regularizer)
+        penalty = self.layout.penalty(a, self.regularizer)
         return self.gamma * losses.reduce_weighted(penalty, (~torch.isnan(value)).to(penalty.dtype), reduction)
 
     def penalty(self, x: Tensor) -> Tensor:
         """Return the regulariser per row of ``x``, without its strength gamma."""
-        return self.layout.penalty(self.proj(x), self.regularizer)
+        return self.layout.penalty(self.coefficients(x), self.regularizer)
 
     def extra_repr(self) -> str:
         layout = self.layout

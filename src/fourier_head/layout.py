@@ -95,10 +95,13 @@ class Layout:
         logits = outputs[..., self.num_coefficients + 4 * self.packets :].float()
         return torch.log_softmax(torch.nn.functional.pad(logits, (1, 0)), dim=-1)
 
-    def log_mass(self, outputs: Tensor, index: Tensor) -> Tensor:
-        """Return the log-probability of one class per token; O(N), or O(N log N) for exact bin masses."""
+    def log_mass(self, outputs: Tensor, index: Tensor, a: Tensor | None = None) -> Tensor:
+        """Return the log-probability of one class per token; O(N), or O(N log N) for exact bin masses.
+
+        ``a`` are the coefficients of the outputs, where the caller has them already.
+        """
         bins = self.require_bins()
-        a = self.coefficients(outputs)
+        a = self.coefficients(outputs) if a is None else a
         place = (index - self.num_atoms).clamp_min(0) if self.num_atoms else index
         if self.bin_mass == "exact":
             q = spectrum.bin_average(spectrum.of_coefficients(a, self.floor, squares=True), bins)
@@ -130,9 +133,8 @@ class Layout:
         logs = self.atom_logs(outputs)
         return torch.cat([logs[..., 1:], logs[..., :1] + log_pmf], dim=-1)
 
-    def penalty(self, outputs: Tensor, regularizer: Regularizer) -> Tensor:
-        """Return the regulariser per token: the roughness of the density, or the unnormalised form of the paper."""
-        a = self.coefficients(outputs)
+    def penalty(self, a: Tensor, regularizer: Regularizer) -> Tensor:
+        """Return the regulariser of coefficients: the roughness of their density, or the form printed in the paper."""
         if regularizer == "paper":
             return spectrum.paper_penalty(a, self.require_bins(), squares=True)
         return spectrum.roughness(spectrum.of_coefficients(a, self.floor, squares=True))

@@ -92,7 +92,8 @@ def cross_entropy(
     target = target.long()
     outputs = torch.nn.functional.linear(x, weight, bias)
     safe = torch.where(target == ignore_index, 0, target)
-    nll = -layout.log_mass(outputs, safe)
+    a = layout.coefficients(outputs)
+    nll = -layout.log_mass(outputs, safe, a)
     loss = reduce_loss(nll, target, class_weight, ignore_index, reduction, layout.num_classes)
     kept = (target != ignore_index).to(nll.dtype)
     if label_smoothing:
@@ -105,7 +106,7 @@ def cross_entropy(
             smooth = reduce_weighted(smooth, kept, reduction)
         loss = (1 - label_smoothing) * loss + label_smoothing / layout.num_classes * smooth
     if gamma:
-        loss = loss + gamma * reduce_weighted(layout.penalty(outputs, regularizer), kept, reduction)
+        loss = loss + gamma * reduce_weighted(layout.penalty(a, regularizer), kept, reduction)
     return loss
 
 

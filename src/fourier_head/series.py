@@ -121,8 +121,6 @@ def normalize(a: Tensor, squares: bool) -> Tensor:
     if not squares:
         a = a.unsqueeze(-3)
     smallest = 1e-30 if a.dtype == torch.float32 else 1e-150
-    largest = torch.finfo(a.dtype).max / 1e4
-    a = a.clamp(-largest, largest)
     scale = a.detach().abs().amax(dim=(-3, -2, -1), keepdim=True).clamp_min(smallest)
     return a / scale
 
@@ -291,13 +289,17 @@ def packets(parameters: Tensor, length: int, walls: bool) -> Tensor:
     """
     mu, width, tilt = parameters.unsqueeze(-2).unbind(-3)  # each (..., 1, K)
     index = torch.arange(length, dtype=mu.dtype, device=mu.device).unsqueeze(-1) - (length - 1) / 2
-    u = index * (width / 2 if walls else width)
-    envelope = torch.exp(-u * u / 2)
+    width = width / 2 if walls else width
+    u = index * width
+    # Measured from the middle harmonics, so that the narrowest envelope does not underflow.
+    middle = 0.5 * width if length % 2 == 0 else torch.zeros_like(width)
+    envelope = torch.exp((middle * middle - u * u) / 2)
+    slope = tilt * u
     if walls:
         # Real coefficients: the bump and its mirror image beyond the wall.
         angle = math.pi * index * (mu + 1) / 2
-        a = (envelope * (torch.cos(angle) + tilt * u * torch.sin(angle))).unsqueeze(-3)
-    else:
-        cos, sin = phases_at(mu.squeeze(-2), walls)(length)
-        a = torch.stack([envelope * (cos - tilt * u * sin), envelope * (sin + tilt * u * cos)], dim=-3)
-    return unit_energy(a.movedim(-1, -3))
+        return unit_energy((envelope * (torch.cos(angle) + slope * torch.sin(angle))).movedim(-1, -2).unsqueeze(-2))
+    envelope = envelope * ((envelope * envelope * (1 + slope * slope)).sum(-2, keepdim=True)).rsqrt()
+    cos, sin = phases_at(mu.squeeze(-2), walls)(length)
+    a = torch.stack([envelope * (cos - slope * sin), envelope * (sin + slope * cos)], dim=-1)  # (..., L, K, 2)
+    return a.movedim(-3, -1)

@@ -6,9 +6,7 @@ import copy
 import itertools
 import math
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -134,24 +132,6 @@ class Trained:
 
 def _count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
-
-
-@contextmanager
-def small_matrices() -> Iterator[None]:
-    """Compute on one thread and without oneDNN: for matrices this small both cost more time than they save.
-
-    On ARM processors oneDNN takes ten times as long as plain BLAS for a layer of 64 units.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with warnings.catch_warnings():
-            # Of tensor cores that this processor does not have, whenever oneDNN is switched.
-            warnings.simplefilter("ignore", UserWarning)
-            with torch.backends.mkldnn.flags(enabled=False):
-                yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def train(
