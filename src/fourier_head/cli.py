@@ -116,6 +116,18 @@ def compare(
         out.print(f"\nWrote {settings.folder / 'index.html'} in {result.seconds:.0f} s.", markup=False)
 
 
+def _add_studies() -> None:
+    # Imported late: the commands of the studies use `clear_errors` of this module.
+    from fourier_head.studies.cli import app as studies
+    from fourier_head.studies.cli import report
+
+    app.add_typer(studies, name="study")
+    app.command()(report)
+
+
+_add_studies()
+
+
 def main() -> None:
     """Run the command."""
     app()

@@ -1,0 +1,236 @@
+"""Figures described once: the same chart becomes a PNG through matplotlib and an interactive drawing in the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fourier_head.report.style import ink, look, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Values = Any
+"""A sequence or array of numbers, None or NaN where one is missing; for bars x holds names."""
+
+Kind = Literal["line", "points", "area", "bars"]
+DASHES = {"": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6)), "dashdot": (0, (6, 1.5, 1, 1.5))}
+
+
+def _numbers(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    """Return plain numbers of six significant digits, None for what is not finite; names stay as they are."""
+    if values is None:
+        return None
+    out: list[Any] = []
+    for value in values:
+        if value is None or isinstance(value, str):
+            out.append(value)
+        else:
+            out.append(float(f"{float(value):.6g}") if math.isfinite(float(value)) else None)
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: a line (with dots where `dots`), points, an area above zero, or bars over names.
+
+    `colour` names a head, a curve or an ink of the style; `error` is half the length of each error bar; `legend=False`
+    keeps a companion of another series, hidden and shown together with it by their common name, out of the legend.
+    """
+
+    name: str
+    x: Values
+    y: Values
+    colour: str = "curve-1"
+    kind: Kind = "line"
+    error: Values | None = None
+    dash: str = ""
+    dots: bool = False
+    hollow: bool = False
+    legend: bool = True
+
+    def __post_init__(self) -> None:
+        for key in ("x", "y", "error"):
+            object.__setattr__(self, key, _numbers(getattr(self, key)))
+        if len(self.x) != len(self.y) or (self.error is not None and len(self.error) != len(self.y)):
+            counts = [len(values) for values in (self.x, self.y, self.error) if values is not None]
+            raise ValueError(f"series {self.name!r} must have x, y and error of one length, got {counts}")
+        if self.dash not in DASHES:
+            raise ValueError(f"dash must be one of {', '.join(map(repr, DASHES))}, got {self.dash!r}")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A reference line at a value of an axis, with a short text."""
+
+    value: float
+    text: str = ""
+    axis: Literal["x", "y"] = "x"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    series: Sequence[Series]
+    title: str = ""
+    x_label: str = ""
+    y_label: str = ""
+    x_log: bool = False
+    y_log: bool = False
+    y_range: tuple[float, float] | None = None
+    marks: Sequence[Mark] = ()
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure: panels side by side under one legend, `columns` of them in a row where there is room.
+
+    Example:
+        >>> chart = Chart("parabola", "A parabola", [Panel([Series("x squared", [0, 1, 2], [0, 1, 4])])])
+        >>> Chart.from_dict(chart.as_dict()) == chart
+        True
+    """
+
+    name: str
+    title: str
+    panels: Sequence[Panel]
+    caption: str = ""
+    columns: int = 3
+    height: float = field(default=2.5)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "panels", tuple(self.panels))
+        for panel in self.panels:
+            object.__setattr__(panel, "series", tuple(panel.series))
+            object.__setattr__(panel, "marks", tuple(panel.marks))
+            if panel.y_range is not None:
+                object.__setattr__(panel, "y_range", tuple(panel.y_range))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the chart as plain lists and dictionaries."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Chart:
+        """Return the chart that `as_dict` described."""
+        panels = []
+        for panel in content["panels"]:
+            series = [Series(**one) for one in panel["series"]]
+            marks = [Mark(**one) for one in panel.get("marks", ())]
+            panels.append(Panel(**{**panel, "series": series, "marks": marks}))
+        return cls(**{**content, "panels": panels})
+
+    def legend(self) -> dict[str, Series]:
+        """Return the series that the legend names, each name once."""
+        out: dict[str, Series] = {}
+        for panel in self.panels:
+            for one in panel.series:
+                if one.legend:
+                    out.setdefault(one.name, one)
+        return out
+
+
+def draw(chart: Chart) -> Figure:
+    """Return the chart as a matplotlib figure."""
+    from matplotlib.figure import Figure
+
+    columns = min(chart.columns, len(chart.panels))
+    rows = math.ceil(len(chart.panels) / columns)
+    with styled():
+        width = {1: 6.4, 2: 8.6}.get(columns, 11.0)
+        named = chart.legend()
+        keyed = any(sum(one.legend for one in panel.series) > 1 for panel in chart.panels)
+        size = (width, chart.height * rows + 0.25 + 0.25 * keyed * math.ceil(len(named) / 5))
+        figure = Figure(figsize=size, layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.09, h_pad=0.06)  # type: ignore[union-attr,call-arg]
+        cells = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for cell, panel in zip(cells, chart.panels, strict=False):
+            _draw_panel(cell, panel)
+        for cell in cells[len(chart.panels) :]:
+            cell.set_visible(False)
+        if keyed:
+            handles: dict[str, Any] = {}
+            for cell in cells:
+                for handle, label in zip(*cell.get_legend_handles_labels(), strict=True):
+                    handles.setdefault(label, handle)
+            figure.legend(
+                list(handles.values()),
+                list(handles),
+                loc="outside lower center",
+                ncols=min(5, len(handles)),
+                handlelength=2.2,
+            )
+    return figure
+
+
+def save_png(chart: Chart, path: Path) -> None:
+    """Write the chart as PNG without a date or a name of the program, so that equal charts give equal files."""
+    with styled():
+        draw(chart).savefig(path, format="png", metadata={"Software": None})
+
+
+def _draw_panel(cell: Axes, panel: Panel) -> None:
+    bars = [one for one in panel.series if one.kind == "bars"]
+    for one in panel.series:
+        _draw_series(cell, one, bars)
+    for mark in panel.marks:
+        line = cell.axvline if mark.axis == "x" else cell.axhline
+        line(mark.value, color=ink("muted"), linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+        if mark.text:
+            at = (mark.value, 1.0) if mark.axis == "x" else (1.0, mark.value)
+            frame = cell.get_xaxis_transform() if mark.axis == "x" else cell.get_yaxis_transform()
+            cell.annotate(
+                mark.text,
+                at,
+                xycoords=frame,
+                xytext=(3, -2) if mark.axis == "x" else (-2, 2),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=ink("muted"),
+                ha="left" if mark.axis == "x" else "right",
+                va="top" if mark.axis == "x" else "bottom",
+            )
+    if panel.x_log:
+        cell.set_xscale("log")
+    if panel.y_log:
+        cell.set_yscale("log")
+    if panel.y_range is not None:
+        cell.set_ylim(*panel.y_range)
+    cell.set_title(panel.title, color=ink("ink"))
+    cell.set_xlabel(panel.x_label)
+    cell.set_ylabel(panel.y_label)
+    cell.grid(axis="y")
+
+
+def _draw_series(cell: Axes, one: Series, bars: list[Series]) -> None:
+    colour = look(one.colour).light
+    label = one.name if one.legend else f"_{one.name}"
+    y = [math.nan if value is None else value for value in one.y]
+    x: list[Any] = list(one.x)
+    if one.kind == "bars":
+        width = 0.8 / len(bars)
+        bar = {"elinewidth": 0.9, "ecolor": ink("ink")}
+        place = [i + (bars.index(one) - (len(bars) - 1) / 2) * width for i in range(len(x))]
+        cell.bar(place, y, 0.9 * width, color=colour, label=label, yerr=_errors(one), capsize=2, error_kw=bar)
+        cell.set_xticks(range(len(x)), x)
+        return
+    if one.kind == "area":
+        cell.fill_between(x, y, color=colour, linewidth=0, alpha=0.55 if one.colour != "truth" else 1.0, label=label)
+        return
+    face = ink("paper") if one.hollow else colour
+    dots: dict[str, Any] = {"marker": "o", "markersize": 3.6, "markerfacecolor": face, "markeredgewidth": 1.0}
+    line = {"linestyle": "none"} if one.kind == "points" else {"linestyle": DASHES[one.dash]}
+    shown = dots if one.dots or one.kind == "points" else {}
+    if one.error is None:
+        cell.plot(x, y, color=colour, label=label, **line, **shown)
+    else:
+        cell.errorbar(x, y, yerr=_errors(one), color=colour, label=label, elinewidth=0.9, capsize=1.5, **line, **shown)
+
+
+def _errors(one: Series) -> list[float] | None:
+    return None if one.error is None else [0.0 if value is None else value for value in one.error]

@@ -1,0 +1,197 @@
+"""The report: every study's numbers, figures and circumstances on one page of HTML that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from fourier_head.errors import UserError
+from fourier_head.report.charts import Chart
+from fourier_head.report.derive import charts_from_rows
+from fourier_head.report.layout import page_css
+from fourier_head.report.prose import STUDIES, about
+from fourier_head.report.script import SCRIPT
+from fourier_head.report.summary import CHARTS, Row, Summary, number, read_all
+from fourier_head.report.tables import describe, html, metric_label, number_text
+from fourier_head.studies.results import write_atomically
+from fourier_head.version import __version__
+
+# The browser itself then refuses to fetch anything, and says so in its console.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(results: Path = Path("results"), output: Path | None = None) -> Path:
+    """Gather every `results/<study>/summary.json` into one page; return where it was written."""
+    studies = read_all(results, list(STUDIES))
+    if not studies:
+        raise UserError(f"{results} holds no results: run a study first, such as fourier-head study smoothness.")
+    charts = {study.name: read_charts(results / study.name, study) for study in studies}
+    path = results / "report.html" if output is None else output
+    if path.is_dir():
+        raise UserError(f"--output must name a file to write, but {path} is a folder.")
+    write_atomically(path, build(studies, charts))
+    return path
+
+
+def read_charts(folder: Path, study: Summary) -> list[Chart]:
+    """Return the charts a study wrote, or those that its rows give."""
+    path = folder / CHARTS
+    if not path.exists():
+        return charts_from_rows(study.rows)
+    try:
+        return [Chart.from_dict(one) for one in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path} does not hold charts as studies write them: {error}.") from None
+
+
+def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
+    """Return the page as text."""
+    every = {f"{name}/{chart.name}": chart.as_dict() for name, several in charts.items() for chart in several}
+    data = json.dumps(every, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    links = "".join(f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a>' for study in studies)
+    sections = "".join(_section(study, charts[study.name]) for study in studies)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Fourier head: the paper and our numbers</title>
+<link rel="icon" href="data:,">
+<style>{page_css()}</style>
+</head>
+<body>
+<div class="frame">
+<nav aria-label="Studies"><div><a href="#overview">Overview</a>{links}</div>
+<button id="scheme" type="button">◐ Auto</button></nav>
+<main>
+<section id="overview">
+<h1>The Fourier head, measured again</h1>
+<p class="lead">{escape(_lead(studies))}</p>
+{_overview(studies)}
+</section>
+{sections}
+<footer>Made by <code>fourier-head report</code>, fourier-head {__version__}, from the files
+<code>results/&lt;study&gt;/summary.json</code>. Hover or touch a figure for its values; names in a legend switch curves
+off and on.
+<noscript>Figures need JavaScript; every number is in the tables.</noscript></footer>
+</main>
+</div>
+<div id="tip" role="status" hidden></div>
+<script type="application/json" id="charts">{data}</script>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""
+
+
+def _lead(studies: Sequence[Summary]) -> str:
+    compared = [row for study in studies for row in study.compared]
+    words = f"{len(studies)} stud{'y' if len(studies) == 1 else 'ies'} of the paper, each repeated by one command"
+    if not compared:
+        return f"{words}."
+    close = sum(_close(row) for row in compared)
+    return (
+        f"{words}. {len(compared)} numbers have a value in the paper beside them; {close} of these come out within "
+        "10 % of it or within two of its standard deviations."
+    )
+
+
+def _close(row: Row) -> bool:
+    ours, paper = float(row["ours"]), float(row["paper"])
+    spread = number(row.get("paper_std")) or 0.0
+    return abs(ours - paper) <= max(0.1 * abs(paper), 2 * spread)
+
+
+def _overview(studies: Sequence[Summary]) -> str:
+    """Return a line for each study and metric with a dot for each number: ours divided by the paper's."""
+    lines = ""
+    left_out = 0
+    for study in studies:
+        groups: dict[str, list[Row]] = {}
+        for row in study.compared:
+            groups.setdefault(row["metric"], []).append(row)
+        for metric, rows in groups.items():
+            usable = [row for row in rows if row["ours"] * row["paper"] > 0]
+            left_out += len(rows) - len(usable)
+            dots = "".join(_dot(row) for row in usable)
+            close = sum(_close(row) for row in rows)
+            name = (
+                f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a> {escape(metric_label(metric))}'
+            )
+            lines += f'<div class="ratio"><span>{name}</span><span class="track">{dots}</span>'
+            lines += f'<span class="count">{close} of {len(rows)}</span></div>'
+    if not lines:
+        return ""
+    missing = f" {left_out} of them are zero or differ in sign and have no dot." if left_out else ""
+    return f"""<h2>Ours against the paper</h2>
+<div class="ratios"><div class="ratio scale"><span></span><span class="track"><i style="left:0">½</i>
+<i style="left:50%">equal</i><i style="left:100%">2 ×</i></span><span class="count">close</span></div>{lines}</div>
+<p class="small muted">A dot is one number of the paper: ours divided by it, on a scale of factors. Triangles lie
+outside the scale. Close: within 10 % or two standard deviations of the paper.{missing}</p>"""
+
+
+def _dot(row: Row) -> str:
+    place = math.log2(row["ours"] / row["paper"])
+    kind = "" if abs(place) <= 1 else " over" if place > 0 else " under"
+    text = f"{describe(row)}: {number_text(row['ours'], row.get('std'))}, paper {number_text(row['paper'])}"
+    left = 50 * (1 + min(max(place, -1.0), 1.0))
+    colour = "" if _close(row) else " far"
+    return f'<b class="dot{kind}{colour}" style="left:{left:.2f}%" tabindex="0" data-tip="{escape(text)}"></b>'
+
+
+def _section(study: Summary, charts: Sequence[Chart]) -> str:
+    words = about(study.name)
+    figures = "".join(_figure(study.name, chart) for chart in charts)
+    notes = study.extra.get("notes")
+    listed = "".join(f"<li>{escape(str(note))}</li>" for note in notes) if isinstance(notes, list) else ""
+    compared = study.compared
+    tables = ""
+    if compared:
+        tables = (
+            f"<h3>Paper and ours</h3>{html(compared)}"
+            '<p class="small muted">Ours with the deviation over seeds or trials; below it, in grey, the number of the '
+            "paper and the difference.</p>"
+        )
+    rest = [row for row in study.rows if row not in compared]
+    if rest and not compared:
+        tables += f"<h3>Numbers</h3>{html(rest)}"
+    elif rest:
+        tables += f"<details><summary>{len(rest)} further numbers</summary>{html(rest)}</details>"
+    return f"""<section id="{escape(study.name)}">
+<h2>{escape(words.title)}</h2>
+{f"<p>{escape(words.text)}</p>" if words.text else ""}
+{f'<ul class="notes">{listed}</ul>' if listed else ""}
+{figures}
+{tables}
+<pre><code>{escape(study.command)}</code></pre>
+<p class="small muted">{escape(_circumstances(study))}</p>
+</section>
+"""
+
+
+def _figure(study: str, chart: Chart) -> str:
+    caption = f"<figcaption>{escape(chart.caption)}</figcaption>" if chart.caption else ""
+    return (
+        f'<figure data-chart="{escape(f"{study}/{chart.name}")}"><h3>{escape(chart.title)}</h3>'
+        f'<div class="legend"></div><div class="panels"></div>{caption}</figure>'
+    )
+
+
+def _circumstances(study: Summary) -> str:
+    minutes = study.seconds / 60
+    lasted = (
+        f"{study.seconds:.0f} seconds"
+        if minutes < 2
+        else f"{minutes:.0f} minutes"
+        if minutes < 120
+        else f"{minutes / 60:.1f} hours"
+    )
+    software = ", ".join(f"{name} {version}" for name, version in study.versions.items())
+    commit = (
+        f" Commit {study.commit[:12]}{'-dirty' if study.commit.endswith('-dirty') else ''}." if study.commit else ""
+    )
+    return f"{study.date[:10]}, {lasted} on {study.hardware}. {software}.{commit}"

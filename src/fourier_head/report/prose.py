@@ -1,0 +1,74 @@
+"""What the report says about each study: a title, and what was done and why, in a few sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class About:
+    """A study in words."""
+
+    title: str
+    short: str
+    text: str
+
+
+STUDIES = {
+    "synthetic": About(
+        "Synthetic densities",
+        "Synthetic",
+        "Section 4.1 and appendix C.2. A small network learns the distribution of a third number from two others, on "
+        "three data sets whose truth is known: a Gaussian, a mixture of two, and a Beta. The same body ends in each "
+        "head in turn; the divergence from the true conditional distribution, the smoothness of the prediction and the "
+        "squared error of its mean are measured on held-out rows.",
+    ),
+    "likelihood": About(
+        "Continuous likelihood",
+        "Likelihood",
+        "Appendix C.3. The same three data sets without bins: heads are trained on the likelihood of the continuous "
+        "value, and the divergence from the true density is an integral.",
+    ),
+    "smoothness": About(
+        "The smoothness metric",
+        "Smoothness",
+        "Appendix B. A measure of smoothness should rise with every bit of high-frequency content. Two tests: square "
+        "waves built from more and more sine waves, and noise from brown, the smoothest, to blue, the sharpest.",
+    ),
+    "scaling-law": About(
+        "The scaling law",
+        "Scaling law",
+        "Theorem 3.3 says that a density whose Fourier coefficients decay as 1/k^t, cut after N frequencies, has "
+        "smoothness C1 − C2 / N^(2t − 1). The exponent is fitted in each regime in which the theorem or its proof can "
+        "be read, with the cases that need a caveat beside it.",
+    ),
+    "numbers": About(
+        "Language model, numbers in context",
+        "Numbers",
+        "A language model predicts a number drawn from a distribution it saw samples of in its prompt; its head is the "
+        "original linear one or a Fourier head.",
+    ),
+    "tempo": About("Tempo of music", "Tempo", "A network hears music and predicts its tempo, an ordered quantity."),
+    "forecasting": About(
+        "Time series forecasting",
+        "Forecasting",
+        "Models of time series with each head, scored on held-out data sets relative to the seasonal naive forecast: "
+        "MASE for the point forecast, WQL for the whole distribution; below one is better than naive.",
+    ),
+    "zero-shot": About(
+        "Zero-shot forecasting",
+        "Zero-shot",
+        "Forecasts of data sets never trained on, relative to the seasonal naive forecast.",
+    ),
+    "atari": About("Offline reinforcement learning", "Atari", "Decision models trained on recorded games."),
+}
+
+
+def about(name: str) -> About:
+    """Return the words for a study; one that is not known here gets its name for a title.
+
+    >>> about("my-study").title
+    'My study'
+    """
+    words = name.replace("-", " ").replace("_", " ").strip().capitalize()
+    return STUDIES.get(name, About(words, words, ""))

@@ -1,0 +1,245 @@
+"""The one way a study writes its folder: `summary.json`, `rows.csv`, `runs.json`, figures; and keeps finished runs."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.report.charts import Chart, save_png
+from fourier_head.report.summary import CHARTS, COLUMNS, SUMMARY, Row, Summary, read_summary
+from fourier_head.version import __version__
+
+__all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "command_line", "read_summary", "row", "write_results"]
+
+PARTIAL = ".partial"
+
+
+def row(metric: str, ours: float | None, **more: Any) -> Row:
+    """Return one flat row: every standard key, null where it does not apply, and the study's own keys after them.
+
+    >>> row("kl", 0.12, dataset="gaussian", head="linear", gamma=0.0)["gamma"]
+    0.0
+    """
+    return dict.fromkeys(COLUMNS) | {"metric": metric, "ours": ours} | more
+
+
+def aggregate(runs: Iterable[Mapping[str, Any]], metrics: Sequence[str], by: Sequence[str]) -> list[Row]:
+    """Return one row per metric and group of runs: mean, deviation between seeds (n - 1) and their number.
+
+    Arguments:
+        runs: single runs, flat; a metric a run lacks, or that is not finite, is left out of its mean.
+        metrics: keys to average.
+        by: keys that name a group and go into its rows.
+
+    >>> aggregate([{"head": "linear", "kl": 1.0}, {"head": "linear", "kl": 3.0}], ["kl"], ["head"])[0]["ours"]
+    2.0
+    """
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(tuple(run.get(key) for key in by), []).append(run)
+    rows = []
+    for names, members in groups.items():
+        for metric in metrics:
+            values = [float(run[metric]) for run in members if run.get(metric) is not None]
+            values = [value for value in values if math.isfinite(value)]
+            if values:
+                std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+                group = dict(zip(by, names, strict=True))
+                rows.append(row(metric, float(np.mean(values)), std=std, seeds=len(values), **group))
+    return rows
+
+
+def command_line(command: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Return the command that anyone can type: options at their defaults and places to write to are left out.
+
+    >>> command_line("study smoothness", {"quick": True, "seed": 3, "trials": 10}, {"seed": 0, "trials": 10})
+    'fourier-head study smoothness --quick --seed 3'
+    """
+    words = ["fourier-head", command]
+    for name, value in options.items():
+        if value is None or value is False or isinstance(value, Path) or value == defaults.get(name):
+            continue
+        flag = "--" + name.replace("_", "-")
+        words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
+    return " ".join(words)
+
+
+def hardware(gpu: bool = False) -> str:
+    """Return the processor and its cores in words, and the graphics card where one was used."""
+    name = platform.processor() or platform.machine()
+    try:  # /proc/cpuinfo names the model on some architectures only; lscpu knows it on all
+        for line in subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout.splitlines():
+            if line.startswith("Model name"):
+                name = f"{line.partition(':')[2].strip()} ({platform.machine()})"
+                break
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    text = f"{name}, {os.cpu_count()} cores"
+    return f"{torch.cuda.get_device_name()}; {text}" if gpu and torch.cuda.is_available() else text
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what the numbers depend on."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "fourier-head": __version__,
+    }
+
+
+def commit() -> str | None:
+    """Return the commit of this checkout, marked `-dirty` where its sources differ; None outside of one."""
+    package = Path(__file__).resolve().parents[1]
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "version.py")  # installed inside someone else's repository
+        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write_atomically(path: Path, content: str | bytes | Callable[[Path], None]) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never a half."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+    os.close(handle)
+    beside = Path(name)
+    try:
+        if callable(content):
+            content(beside)
+        else:
+            beside.write_bytes(content.encode() if isinstance(content, str) else content)
+        umask = os.umask(0)  # mkstemp makes files for one person's eyes; give this one the usual rights
+        os.umask(umask)
+        beside.chmod(0o666 & ~umask)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return strict JSON: tensors and arrays as lists, NaN and infinities as null."""
+    return json.dumps(_plain(value), indent=indent, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_results(
+    output: Path,
+    rows: Sequence[Row],
+    *,
+    command: str,
+    seconds: float,
+    runs: Sequence[Mapping[str, Any]] = (),
+    charts: Sequence[Chart] = (),
+    gpu: bool = False,
+    **extra: Any,
+) -> Summary:
+    """Write the folder of a study, `summary.json` last, and drop the finished runs kept for a restart.
+
+    Arguments:
+        output: the folder; its name is the study's name.
+        rows: what `row` returns.
+        command: what `command_line` returns.
+        seconds: how long the study took.
+        runs: single runs, one object each, written to `runs.json` where there are any.
+        charts: figures; each becomes a PNG and, interactive, part of the report.
+        gpu: whether a graphics card did the work.
+        extra: more keys for `summary.json`, such as `notes`, a list of sentences the report prints.
+    """
+    keys = list(COLUMNS) + list(dict.fromkeys(key for one in rows for key in one if key not in COLUMNS))
+    table = io.StringIO()
+    writer = csv.DictWriter(table, keys, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_plain(rows))
+    write_atomically(output / "rows.csv", table.getvalue())
+    if runs:
+        lines = ",\n".join(to_json(run).strip() for run in runs)  # one line a run: readable, and small differences
+        write_atomically(output / "runs.json", f"[\n{lines}\n]\n")
+    for chart in charts:
+        write_atomically(output / f"{chart.name}.png", lambda path, chart=chart: save_png(chart, path))  # type: ignore[misc]
+    if charts:
+        lines = ",\n".join(to_json(chart.as_dict()).strip() for chart in charts)
+        write_atomically(output / CHARTS, f"[\n{lines}\n]\n")
+    header = {
+        "command": command,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "hardware": hardware(gpu),
+        "versions": versions(),
+        "seconds": round(seconds, 2),
+    }
+    body = ",\n".join("  " + to_json(one).strip() for one in rows)
+    top = to_json(header | extra, indent=1).removesuffix("\n}\n")
+    write_atomically(output / SUMMARY, f'{top},\n "rows": [\n{body}\n ]\n}}\n')
+    RunStore(output).clear()
+    return read_summary(output)
+
+
+class RunStore:
+    """Finished runs of a study under way, one JSON file each in `<output>/.partial/`.
+
+    A run is known by its settings and the version of the library: the same ones find it again after an interruption,
+    any change makes it a different run.
+    """
+
+    def __init__(self, output: Path):
+        self.folder = output / PARTIAL
+
+    def path(self, label: str, settings: Mapping[str, Any]) -> Path:
+        """Return where a run with these settings is kept."""
+        text = json.dumps([label, __version__, _plain(settings)], sort_keys=True)
+        slug = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:40]
+        return self.folder / f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+    def get(self, label: str, settings: Mapping[str, Any]) -> Any | None:
+        """Return the result of a finished run, or None; a file that cannot be read counts as none."""
+        try:
+            return json.loads(self.path(label, settings).read_text(encoding="utf-8"))["result"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, label: str, settings: Mapping[str, Any], result: Any) -> Any:
+        """Keep the result of a run; return it as it will be read back."""
+        text = to_json({"label": label, "settings": settings, "result": result})
+        write_atomically(self.path(label, settings), text)
+        return json.loads(text)["result"]
+
+    def clear(self) -> None:
+        """Forget all runs."""
+        shutil.rmtree(self.folder, ignore_errors=True)

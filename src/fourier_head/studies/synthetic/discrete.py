@@ -1,0 +1,186 @@
+"""One stacked group of the discrete study: train it, measure every run of it against the known truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fourier_head._cpu import small_matrices
+from fourier_head.frequencies import recommend_head
+from fourier_head.heads import released_floor
+from fourier_head.layout import Layout
+from fourier_head.metrics import kl_divergence, smoothness
+from fourier_head.series import bin_centers
+from fourier_head.studies.synthetic import data
+from fourier_head.studies.synthetic.kinds import FourierStack, HLGaussStack, LinearStack, MixtureStack, RegressionStack
+from fourier_head.studies.synthetic.stack import Schedule, Stack
+
+Report = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What a protocol means for every arm alike."""
+
+    scaled_inputs: bool
+    schedule: Schedule
+    floor: float
+    init_scale: float
+    regularizer: str
+
+
+PROTOCOLS = {
+    # Raw bin indices as inputs and a constant learning rate, as the released code has them.
+    "released": Protocol(False, Schedule(500, 32, 1e-3), released_floor(data.NUM_BINS), 100.0, "released"),
+    # Inputs scaled to [-1, 1] and a cosine schedule, the same for every arm.
+    "recommended": Protocol(True, Schedule(100, 128, 3e-3, cosine=True), 1e-4, 1000.0, "roughness"),
+}
+
+
+def train_group(
+    protocol: str,
+    kind: str,
+    frequencies: Sequence[int],
+    gammas: Sequence[float],
+    packets: int,
+    datasets: Sequence[data.DatasetName],
+    seeds: Sequence[int],
+    epochs: int | None = None,
+    device: str = "cpu",
+    report: Report | None = None,
+) -> list[dict[str, Any]]:
+    """Train all runs of a kind as one stack and return a record per run.
+
+    The runs are the product of data sets, seeds and settings; ``kind`` "recommended" takes its settings from the
+    training data of each run instead.
+    """
+    chosen = PROTOCOLS[protocol]
+    triples = [data.draw(name, seed) for name in datasets for seed in seeds]
+    if kind == "recommended":
+        return _recommended(protocol, triples, epochs, device, report)
+    settings = [(n, g) for n in frequencies for g in gammas] if kind == "fourier" else [(0, 0.0)]
+    runs = [(d, n, g) for n, g in settings for d in range(len(triples))]
+    head = _head(chosen, kind, [n for _, n, _ in runs], [g for _, _, g in runs], packets)
+    return _train(chosen, kind, head, triples, runs, packets, epochs, device, report)
+
+
+def _recommended(
+    protocol: str, triples: list[data.Triples], epochs: int | None, device: str, report: Report | None
+) -> list[dict[str, Any]]:
+    """Train one run per data set and seed with the settings that the rule draws from its training part."""
+    chosen = PROTOCOLS[protocol]
+    rule = [
+        recommend_head(
+            np.clip(t.train_outcomes, -1, 1), features=t.train_inputs, num_bins=data.NUM_BINS, domain=(-1.0, 1.0)
+        )
+        for t in triples
+    ]
+    records = []
+    for n in sorted({r.num_frequencies for r in rule}):
+        same = [i for i, r in enumerate(rule) if r.num_frequencies == n]
+        head = _head(chosen, "fourier", [n] * len(same), [rule[i].gamma for i in same], rule[same[0]].packets)
+        runs = [(j, n, rule[i].gamma) for j, i in enumerate(same)]
+        part = [triples[i] for i in same]
+        records += _train(chosen, "recommended", head, part, runs, rule[same[0]].packets, epochs, device, report)
+    return records
+
+
+def _head(protocol: Protocol, kind: str, frequencies: Sequence[int], gammas: Sequence[float], packets: int) -> Any:
+    m = data.NUM_BINS
+    if kind == "fourier":
+        layout = Layout(m, max(frequencies), floor=protocol.floor, packets=packets)
+        return FourierStack(layout, frequencies, gammas, protocol.regularizer, protocol.init_scale)
+    makers: dict[str, Callable[[], Any]] = {
+        "linear": lambda: LinearStack(m),
+        "hl_gauss": lambda: HLGaussStack(m),
+        "gmm": lambda: MixtureStack(m, "paper"),
+        "gmm_full": lambda: MixtureStack(m, "full"),
+        "regression": lambda: RegressionStack(m),
+    }
+    return makers[kind]()
+
+
+def _train(
+    protocol: Protocol,
+    kind: str,
+    head: Any,
+    triples: list[data.Triples],
+    runs: list[tuple[int, int, float]],
+    packets: int,
+    epochs: int | None,
+    device: str,
+    report: Report | None,
+) -> list[dict[str, Any]]:
+    def inputs_of(values: np.ndarray) -> np.ndarray:
+        ids = data.quantize(values)
+        return bin_centers(data.NUM_BINS).numpy()[ids] if protocol.scaled_inputs else ids.astype(np.float32)
+
+    def stacked(arrays: list[np.ndarray], dtype: torch.dtype) -> Tensor:
+        return torch.as_tensor(np.stack(arrays), dtype=dtype, device=device)
+
+    x = stacked([inputs_of(t.train_inputs) for t in triples], torch.float32)
+    target = stacked([data.quantize(t.train_outcomes) for t in triples], torch.int64)
+    x_test = stacked([inputs_of(t.test_inputs) for t in triples], torch.float32)
+    which = torch.tensor([d for d, _, _ in runs], device=device)
+    schedule = protocol.schedule
+    if epochs is not None:
+        schedule = Schedule(epochs, schedule.batch, schedule.rate, schedule.cosine, schedule.clip)
+    begin = time.perf_counter()
+    with small_matrices():
+        stack = Stack(head, [triples[d].seed for d, _, _ in runs], device)
+        say = None if report is None else lambda share: report(share, f"epoch {round(share * schedule.epochs)}")
+        stack.train(x, target, which, schedule, report=say)
+        with torch.no_grad():
+            outputs = stack.outputs(x_test.index_select(0, which))
+            log_pmf = None if kind == "regression" else head.log_pmf(outputs, stack.extra).double().cpu()
+    seconds = time.perf_counter() - begin
+    records = []
+    for r, (d, n, gamma) in enumerate(runs):
+        triple = triples[d]
+        record: dict[str, Any] = {
+            "dataset": triple.name,
+            "head": kind,
+            "frequencies": n or None,
+            "packets": packets or None,
+            "gamma": gamma,
+            "seed": triple.seed,
+            "stacked_runs": len(runs),
+            "group_seconds": round(seconds, 1),
+        }
+        if kind == "recommended":
+            # The rule may choose differently from seed to seed; the runs still belong together.
+            record |= {"frequencies": None, "gamma": None, "chosen_frequencies": n, "chosen_gamma": gamma}
+        if log_pmf is None:
+            record |= {"mse": _squared_error(outputs[r, :, 0].double().cpu(), triple)}
+        else:
+            record |= _scores(log_pmf[r], triple)
+        records.append(record)
+    return records
+
+
+def _scores(log_pmf: Tensor, triple: data.Triples) -> dict[str, Any]:
+    """Return the paper's three metrics of predicted log-probabilities (n, m)."""
+    truth = torch.from_numpy(data.true_pmf(triple.name, triple.test_inputs))
+    pmf = log_pmf.exp()
+    place = (pmf * torch.arange(data.NUM_BINS)).sum(-1)
+    centers = bin_centers(data.NUM_BINS, torch.float64)
+    observed = centers[torch.from_numpy(data.quantize(triple.test_outcomes))]
+    return {
+        "kl": kl_divergence(truth, pmf).mean().item(),
+        "smoothness": smoothness(pmf, max_sigma="released").mean().item(),
+        # As released: the expected bin is rounded to a bin, whose centre is the prediction.
+        "mse": ((centers[place.round().long()] - observed) ** 2).mean().item(),
+        "nll": -log_pmf.gather(1, torch.from_numpy(data.quantize(triple.test_outcomes))[:, None]).mean().item(),
+        "example": [round(v, 5) for v in pmf[0].tolist()],
+    }
+
+
+def _squared_error(prediction: Tensor, triple: data.Triples) -> float:
+    observed = bin_centers(data.NUM_BINS, torch.float64)[torch.from_numpy(data.quantize(triple.test_outcomes))]
+    return ((prediction - observed) ** 2).mean().item()

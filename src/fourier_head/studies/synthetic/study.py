@@ -1,0 +1,218 @@
+"""Section 4.1 and appendix C.2 of the paper: three known conditional densities, learned with every head."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fourier_head.errors import UserError
+from fourier_head.report.charts import Chart, Panel, Series
+from fourier_head.report.summary import Row, Summary
+from fourier_head.studies.engine import Engine, Task, run_tasks
+from fourier_head.studies.results import RunStore, aggregate, command_line, write_results
+from fourier_head.studies.synthetic import data
+from fourier_head.studies.synthetic.discrete import PROTOCOLS, train_group
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FREQUENCIES = tuple(range(2, 21, 2))
+GAMMAS = (0.0, 1e-6)
+METRICS = ("kl", "smoothness", "mse", "nll")
+KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
+
+# Tables of section 4.1 and appendix C.2: mean and deviation by data set, Fourier with 12 frequencies, no regulariser.
+PAPER: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
+    ("linear", "kl"): {"gaussian": (0.170, 0.052), "gmm2": (0.238, 0.032), "beta": (0.234, 0.032)},
+    ("gmm", "kl"): {"gaussian": (0.026, 0.011), "gmm2": (0.030, 0.006), "beta": (0.407, 0.012)},
+    ("fourier", "kl"): {"gaussian": (0.116, 0.043), "gmm2": (0.146, 0.033), "beta": (0.191, 0.016)},
+    ("linear", "smoothness"): {"gaussian": (0.116, 0.049), "gmm2": (0.068, 0.022), "beta": (0.127, 0.044)},
+    ("gmm", "smoothness"): {"gaussian": (0.068, 0.012), "gmm2": (0.043, 0.009), "beta": (0.061, 0.003)},
+    ("fourier", "smoothness"): {"gaussian": (0.057, 0.011), "gmm2": (0.038, 0.007), "beta": (0.076, 0.021)},
+    ("regression", "mse"): {"gaussian": (0.010, 0.001), "gmm2": (0.121, 0.004), "beta": (0.275, 0.009)},
+    ("linear", "mse"): {"gaussian": (0.013, 0.001), "gmm2": (0.126, 0.004), "beta": (0.276, 0.008)},
+    ("gmm", "mse"): {"gaussian": (0.010, 0.001), "gmm2": (0.120, 0.004), "beta": (0.273, 0.009)},
+    ("fourier", "mse"): {"gaussian": (0.012, 0.001), "gmm2": (0.123, 0.005), "beta": (0.275, 0.008)},
+}
+TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
+
+    output: Path = Path("results/synthetic")
+    protocol: Literal["released", "recommended", "both"] = "both"
+    arms: Literal["paper", "all"] = "all"
+    quick: bool = False
+    engine: Engine = "local"
+    device: str = "cpu"
+    workers: int | None = None
+
+    @property
+    def command(self) -> str:
+        options = {"protocol": self.protocol, "arms": self.arms, "quick": self.quick, "device": self.device}
+        return command_line("study synthetic", options, {"protocol": "both", "arms": "all", "device": "cpu"})
+
+
+def groups(settings: Settings) -> list[Task]:
+    """Return the stacked groups of the study, longest first."""
+    protocols = [p for p in PROTOCOLS if settings.protocol in (p, "both")]
+    if not protocols:
+        raise UserError(f"--protocol must be released, recommended or both, got {settings.protocol}.")
+    frequencies = (4, 12, 20) if settings.quick else FREQUENCIES
+    half = len(frequencies) // 2
+    tasks = []
+    for protocol in protocols:
+        wide: list[tuple[str, Sequence[int], int]] = [
+            ("fourier", frequencies[half:], 0),
+            ("fourier", frequencies[:half], 0),
+        ]
+        ours: list[tuple[str, Sequence[int], int]] = []
+        if settings.arms == "all":
+            ours = [("fourier", (12,), 2), ("gmm_full", (), 0), ("hl_gauss", (), 0)]
+            if protocol == "recommended":
+                ours = [("recommended", (), 0), ("fourier", (12,), 4), *ours]
+        paper: list[tuple[str, Sequence[int], int]] = [("gmm", (), 0), ("linear", (), 0), ("regression", (), 0)]
+        for kind, some, packets in wide + ours + paper:
+            chosen = {
+                "protocol": protocol,
+                "kind": kind,
+                "frequencies": list(some),
+                "gammas": list(GAMMAS if kind == "fourier" and not packets else GAMMAS[:1]),
+                "packets": packets,
+                "datasets": list(data.DATASETS),
+                "seeds": list(data.SEEDS[:1] if settings.quick else data.SEEDS),
+                "epochs": 8 if settings.quick else None,
+            }
+            name = kind + (f" {min(some)}-{max(some)}" if some else "") + (f" +{packets} packets" if packets else "")
+            tasks.append(
+                Task(train_group, chosen, f"{protocol}: {name}", reports=True, resources={"device": settings.device})
+            )
+    return tasks
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary:
+    """Run the study and write its folder."""
+    begin = time.monotonic()
+    tasks = groups(settings)
+    store = RunStore(settings.output)
+    done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
+    runs = [r | {"protocol": task.settings["protocol"]} for task, part in zip(tasks, done, strict=True) for r in part]
+    rows = [_with_paper(one) for one in aggregate(runs, METRICS, KEYS)]
+    return write_results(
+        settings.output,
+        rows,
+        command=settings.command,
+        seconds=time.monotonic() - begin,
+        runs=[{k: v for k, v in r.items() if k != "example"} for r in runs],
+        charts=[c for p in PROTOCOLS if settings.protocol in (p, "both") for c in charts(rows, runs, p)],
+        gpu=settings.device != "cpu",
+        notes=["A quick look: trained for too short a time to compare with the paper."]
+        if settings.quick
+        else notes(rows),
+    )
+
+
+def _with_paper(one: Row) -> Row:
+    """Put the paper's number beside ours where the paper has one."""
+    known = PAPER.get((one["head"], one["metric"]), {}).get(one["dataset"])
+    same = one["head"] != "fourier" or (one["frequencies"] == 12 and not one["packets"] and not one["gamma"])
+    if known is None or not same or one["protocol"] != "released":
+        return one
+    return one | {"paper": known[0], "paper_std": known[1]}
+
+
+def _find(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+    return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Return in sentences what came out."""
+    found = []
+    checked = [r for r in rows if r.get("paper") is not None]
+    if checked:
+        near = [
+            r
+            for r in checked
+            if abs(r["ours"] - r["paper"]) <= (0.005 if r["metric"] == "mse" else 2 * (r.get("paper_std") or 0))
+        ]
+        found.append(
+            f"Released protocol: {len(near)} of {len(checked)} numbers agree with the paper's tables "
+            "(KL and smoothness within two of its deviations, MSE within 0.005)."
+        )
+        for r in checked:
+            if r not in near:
+                found.append(
+                    f"Apart from the paper: {r['metric']} of {r['head']} on {TITLES[r['dataset']]}, "
+                    f"ours {r['ours']:.3f}, paper {r['paper']:.3f} ± {r['paper_std']:.3f}."
+                )
+    parts = []
+    for head in ("recommended", "linear", "gmm_full", "hl_gauss"):
+        found_rows = [_find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
+        if all(found_rows):
+            parts.append(head + " " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
+    if parts:
+        found.append(f"Recommended protocol, KL on Gaussian / GMM-2 / Beta: {'; '.join(parts)}.")
+    return found
+
+
+def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -> list[Chart]:
+    """Draw the paper's figures: KL and smoothness against N, and learned densities side by side."""
+    made = []
+    for metric, words in (("kl", "KL divergence"), ("smoothness", "Smoothness")):
+        panels = []
+        for name in data.DATASETS:
+            series = []
+            for gamma, colour in ((0.0, "fourier"), (1e-6, "fourier-packets")):
+                curve = _find(
+                    rows, protocol=protocol, dataset=name, head="fourier", gamma=gamma, metric=metric, packets=None
+                )
+                curve.sort(key=lambda r: r["frequencies"])
+                if curve:
+                    x, y, e = ([r[k] for r in curve] for k in ("frequencies", "ours", "std"))
+                    label = "Fourier" if gamma == 0 else "Fourier, regularised"
+                    series.append(Series(label, x, y, colour, error=[v or 0.0 for v in e], dots=True))
+            levels = (
+                ("linear", "Linear", "linear"),
+                ("gmm", "GMM (paper)", "gmm"),
+                ("hl_gauss", "HL-Gauss", "hl-gauss"),
+            )
+            for head, label, colour in levels:
+                level = _find(rows, protocol=protocol, dataset=name, head=head, metric=metric)
+                if level:
+                    series.append(Series(label, [2, 20], [level[0]["ours"]] * 2, colour, dash="dash"))
+            panels.append(Panel(series, TITLES[name], "frequencies", words))
+        caption = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
+        made.append(Chart(f"{protocol}-{metric}", f"{words} against frequencies, {protocol} protocol", panels, caption))
+    made.append(_densities(runs, protocol))
+    return made
+
+
+def _densities(runs: Sequence[dict[str, Any]], protocol: str) -> Chart:
+    """Draw what heads learned for the first test input of one seed, over the truth."""
+    centers = [-1 + (2 * j + 1) / data.NUM_BINS for j in range(data.NUM_BINS)]
+    shown = (
+        ("linear", None, None, "Linear", "linear"),
+        ("gmm", None, None, "GMM (paper)", "gmm"),
+        ("fourier", 12, None, "Fourier-12", "fourier"),
+        ("recommended", None, None, "Recommended", "fourier-packets"),
+    )
+    panels = []
+    for name in data.DATASETS:
+        seed = runs[0]["seed"]
+        triple = data.draw(name, seed)
+        truth = data.true_pmf(name, triple.test_inputs[:1])[0].tolist()
+        series = [Series("truth", centers, truth, "truth", "area")]
+        for head, n, packets, label, colour in shown:
+            for r in runs:
+                same = (r["protocol"], r["dataset"], r["seed"], r["head"]) == (protocol, name, seed, head)
+                if same and (n is None or (r["frequencies"], r["packets"]) == (n, packets)):
+                    series.append(Series(label, centers, r["example"], colour))
+                    break
+        panels.append(Panel(series, TITLES[name], "z", "probability"))
+    title = f"Learned conditional distributions, {protocol} protocol"
+    return Chart(f"{protocol}-densities", title, panels, "One test input of each data set; grey is the truth.")
