@@ -28,7 +28,9 @@ def _peak(length, centre=0.3, width=0.02):
 MIXED = Bins.mixed(24, -15.0, 15.0, dense=(-1.0, 10.0), sparse_share=0.25)
 DENSITIES = {
     "interval": Contract(lambda a: FourierDensity(a, Interval(-3, 7)), [_coefficients(2, 13)], low=-3, high=7),
-    "batch with floor": Contract(lambda a: FourierDensity(a, floor=0.05), [_coefficients(2, 9, batch=(2, 3))], samples=20_000),
+    "batch with floor": Contract(
+        lambda a: FourierDensity(a, floor=0.05), [_coefficients(2, 9, batch=(2, 3))], samples=20_000
+    ),
     "no frequencies": Contract(lambda a: FourierDensity(a, Interval(0, 5)), [_coefficients(2, 1)], low=0, high=5),
     "many frequencies": Contract(lambda a: FourierDensity(a), [_coefficients(2, 129, decay=0.02)], samples=20_000),
     "peak": Contract(lambda a: FourierDensity(a, floor=1e-4), [_peak(100)]),

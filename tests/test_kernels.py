@@ -15,6 +15,8 @@ if not GPU:
     # Read when the kernels are decorated, so before they are imported.
     os.environ["TRITON_INTERPRET"] = "1"
 
+from benchmarks import arms  # noqa: E402
+
 from fourier_head import kernels, series, spectrum  # noqa: E402
 from fourier_head.kernels import launch, plan, reference  # noqa: E402
 
@@ -80,8 +82,9 @@ def test_cross_entropy_and_gradients_equal_the_reference(shape, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("walls", [False, True])
-@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
-@pytest.mark.parametrize("extra", ["plain", "weighted", "rough"])
+@pytest.mark.parametrize(
+    ("reduction", "extra"), [("none", "rough"), ("sum", "weighted"), ("mean", "weighted"), ("mean", "rough")]
+)
 def test_options(dtype, walls, reduction, extra):
     shape = (70, 200, 90, 80) if GPU else (9, 20, 18, 12)
     x, weight, bias, target = problem(*shape, dtype, walls)
@@ -98,10 +101,31 @@ def test_options(dtype, walls, reduction, extra):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("walls", [False, True])
+@pytest.mark.parametrize("penalty", [0.0, 1e-3])
+@pytest.mark.parametrize(
+    "shape", [(9, 20, 18, 12), (5, 40, 64, 40)] if not GPU else [(9000, 384, 4096, 550), (70, 200, 90, 80)]
+)
+def test_rows_that_stay_on_the_chip(shape, penalty, walls, monkeypatch):
+    """The kernel that projects and evaluates, at sizes where it would not be chosen."""
+    monkeypatch.setattr(plan, "FEW_TOKENS", 0)
+    monkeypatch.setattr(plan, "SMALL", 0)
+    x, weight, bias, target = problem(*shape, torch.float16, walls)
+    target[1::3] = -100
+    options = {"num_bins": shape[2], "floor": 0.02, "reduction": "sum", "walls": walls}
+    if penalty:
+        options |= {"penalty": penalty, "points": 1, "offsets": torch.rand(shape[0]).to(DEVICE)}
+    compare(
+        lambda *t: kernels.cross_entropy(*t, target, **options),
+        lambda *t: reference.cross_entropy(*t, target, **options),
+        (x, weight, bias), TOLERANCE[torch.float16],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("walls", [False, True])
 def test_density_nll(dtype, walls):
-    shape = (252, 200, 4096, 550) if GPU else (9, 20, 64, 40)
+    shape = (252, 200, 4096, 550) if GPU else (5, 20, 64, 20)
     x, weight, bias, _ = problem(*shape, dtype, walls)
     value = (2 * torch.rand(shape[0]) - 1).to(DEVICE)
     compare(
@@ -132,6 +156,12 @@ def test_reference_equals_the_series():
     torch.testing.assert_close(reference.roughness(x, weight, bias), spectrum.roughness(spectrum.of_coefficients(a)))
 
 
+def test_the_paper_taken_literally_gives_the_same_loss():
+    problem = arms.Problem(6, 20, 18, 7, torch.float32, bias=True, device=DEVICE)
+    torch.testing.assert_close(arms.paper(problem), arms.plain(problem))
+    torch.testing.assert_close(arms.paper(problem), arms.fused(problem))
+
+
 def test_roughness_estimate_has_the_integral_as_its_mean():
     x, weight, bias, _ = problem(5, 20, 18, 6, torch.float64)
     exact = reference.roughness(x, weight, bias)
@@ -143,7 +173,7 @@ def test_roughness_estimate_has_the_integral_as_its_mean():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scale", [2.0**-100, 2.0**100, 0.0])
 def test_scale_of_the_coefficients_does_not_matter(dtype, scale):
-    x, weight, _, target = problem(17, 20, 64, 40, dtype, bias=False)
+    x, weight, _, target = problem(9, 20, 64, 20, dtype, bias=False)
     scaled = (weight.detach() * scale).requires_grad_()
     options = {"num_bins": 64, "floor": 1e-3, "reduction": "mean"}
     loss, (grad_x, grad_weight) = gradients(
@@ -243,14 +273,18 @@ def test_compiled_graph_has_no_break():
 
 
 def test_paths_are_those_the_shapes_should_take():
-    narrow = torch.zeros(1, 128, dtype=torch.bfloat16)
-    assert plan.is_narrow(narrow, 15)
-    assert not plan.is_narrow(narrow, 551)
-    assert plan.is_resident(torch.zeros(1, 384, dtype=torch.float16))
-    assert not plan.is_resident(torch.zeros(1, 4096, dtype=torch.bfloat16))
-    assert not plan.is_resident(torch.zeros(1, 128))
+    def like(tokens, width, dtype=torch.bfloat16):
+        return torch.empty(tokens, width, dtype=dtype, device="meta")
+
+    assert plan.is_narrow(like(3840, 128), 15)
+    assert not plan.is_narrow(like(16384, 384), 15)
+    assert not plan.is_narrow(like(3840, 128), 551)
+    assert plan.is_resident(like(16384, 384), 551)
+    assert not plan.is_resident(like(1000, 384), 551)
+    assert not plan.is_resident(like(16384, 4096), 129)
+    assert not plan.is_resident(like(16384, 384, torch.float32), 551)
     assert plan.Plan(4096).padded(551) == 552
-    assert launch._pad(torch.zeros(16, 3, device=DEVICE), plan.Plan(64)).shape == (16, 3)
+    assert launch.pad(torch.zeros(16, 3, device=DEVICE), plan.Plan(64)).shape == (16, 3)
 
 
 @pytest.mark.gpu
@@ -278,36 +312,47 @@ def test_bfloat16_is_as_exact_as_a_linear_head():
 
 
 @pytest.mark.gpu
-def test_autocast_graphs_and_checkpoints():
+def test_autocast_and_checkpoints():
     x, weight, bias, target = problem(300, 384, 64, 40)
 
     def loss(x, weight, bias):
         return kernels.cross_entropy(x, weight, bias, target, num_bins=64, reduction="mean")
 
     with torch.autocast("cuda", torch.bfloat16):
-        value, grads = gradients(loss, (x, weight, bias))
+        value, grads = gradients(loss, (x, weight, bias), torch.ones((), device=DEVICE))
         again = torch.utils.checkpoint.checkpoint(loss, x, weight, bias, use_reentrant=False)
     assert [g.dtype for g in grads] == [torch.float32] * 3
-    exact, exact_grads = gradients(loss, (x, weight, bias))
+    exact, exact_grads = gradients(loss, (x, weight, bias), torch.ones((), device=DEVICE))
     assert abs(value - exact) < 1e-2
     assert max(distance(grads, [g.double() for g in exact_grads])) < 0.05
     checkpointed = torch.autograd.grad(again, (x, weight, bias))
     assert max(distance(checkpointed, [g.double() for g in grads])) < 1e-6
 
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(300, 384, 64, 40), (9000, 384, 64, 40), (300, 64, 18, 7)])
+def test_cuda_graph(shape):
+    x, weight, _, target = problem(*shape, torch.bfloat16, bias=False)
+    upstream = torch.ones((), device=DEVICE)
+
+    def step():
+        loss = kernels.cross_entropy(x, weight, None, target, num_bins=shape[2], reduction="mean")
+        return loss.detach(), *torch.autograd.grad(loss, (x, weight), upstream)
+
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
-            gradients(loss, (x, weight, bias), torch.ones((), device=DEVICE))
-    torch.cuda.synchronize()
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    upstream = torch.ones((), device=DEVICE)
     with torch.cuda.graph(graph):
-        captured = gradients(loss, (x, weight, bias), upstream)
+        captured = step()
     with torch.no_grad():
         x.copy_(torch.randn_like(x))
     graph.replay()
-    fresh = gradients(loss, (x, weight, bias), upstream)
-    torch.testing.assert_close(captured, fresh, rtol=0, atol=0)
+    for replayed, fresh in zip(captured, step(), strict=True):
+        torch.testing.assert_close(replayed, fresh, rtol=1e-2, atol=1e-5)
 
 
 @pytest.mark.gpu

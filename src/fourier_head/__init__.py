@@ -4,7 +4,7 @@ from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, Regress
 from fourier_head.bins import Bins
 from fourier_head.density import FourierDensity
 from fourier_head.domains import BinnedInterval, Circle, Interval, Line
-from fourier_head.frequencies import suggest_frequencies
+from fourier_head.frequencies import recommend_head, suggest_frequencies
 from fourier_head.heads import FourierHead, Head, released_floor
 from fourier_head.histogram import HistogramDensity
 from fourier_head.metrics import smoothness
@@ -27,6 +27,7 @@ __all__ = [
     "MixtureHead",
     "RegressionHead",
     "__version__",
+    "recommend_head",
     "released_floor",
     "smoothness",
     "suggest_frequencies",

@@ -107,6 +107,8 @@ class FourierHead(Head):
         regularizer: "roughness", the integral of p'^2, or "paper", the unnormalised form printed there.
         init_scale: He-initialised weights and biases are divided by this.
         domain: the values that the bins cover: ``Interval``, ``Circle``, ``Line``, or ``Bins`` of any kind.
+        impl: "auto" takes fused kernels where they apply, "reference" plain torch, "compiled" torch.compile, "fused"
+            the kernels, or an error that says why not.
         bias, device, dtype: as for ``nn.Linear``.
 
     References:
@@ -138,11 +140,13 @@ class FourierHead(Head):
         regularizer: Regularizer = "roughness",
         init_scale: float = 1000.0,
         domain: Domain | Bins | None = None,
+        impl: losses.Implementation = "auto",
         bias: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
         super().__init__(in_features, num_bins, domain)
+        losses.choose(impl, None)
         if regularizer not in ("roughness", "paper"):
             raise ValueError(f"regularizer must be 'roughness' or 'paper', got {regularizer!r}")
         if gamma < 0:
@@ -154,6 +158,7 @@ class FourierHead(Head):
         self.gamma = gamma
         self.regularizer = regularizer
         self.init_scale = init_scale
+        self.impl = impl
         self.blur = 0.0
         """Standard deviation, in z, of a low-pass blur of what ``forward`` and ``density`` predict; never of losses."""
         self.proj = nn.Linear(in_features, self.layout.out_features, bias=bias, device=device, dtype=dtype)
@@ -222,6 +227,7 @@ class FourierHead(Head):
             reduction=reduction,
             gamma=self.gamma if self.training else 0.0,
             regularizer=self.regularizer,
+            impl=self.impl,
         )
 
     def nll(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
@@ -229,10 +235,15 @@ class FourierHead(Head):
 
         Values outside the domain are taken at its nearest end. The regulariser is added in training mode.
         """
-        a = self.coefficients(x)
-        density = self._density_of(a)
-        loss = losses.over_values(lambda safe: -density.log_prob(safe), value, self.domain, reduction)
-        return loss + self._regularization(a, value, reduction)
+
+        def score(safe: Tensor) -> Tensor:
+            z = self.domain.to_unit(safe).expand(x.shape[:-1])
+            gamma = self.gamma if self.training else 0.0
+            options = {"gamma": gamma, "regularizer": self.regularizer, "impl": self.impl}
+            loss = losses.density_nll(x, self.proj.weight, self.proj.bias, z, self.layout, **options)  # type: ignore[arg-type]
+            return loss - self.domain.log_slope(safe)
+
+        return losses.over_values(score, value, self.domain, reduction)
 
     def crps(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
         """Return the closed-form continuous ranked probability score of values; NaN values do not count."""

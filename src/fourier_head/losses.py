@@ -1,7 +1,12 @@
-"""Losses of a projected density, in O(N) per token; the place where an implementation is chosen."""
+"""Losses of a projected density, in O(N) per token; the place where an implementation is chosen.
+
+"reference" is plain torch and runs anywhere; "compiled" is the same through ``torch.compile``; "fused" are the Triton
+kernels of `kernels/`, which equal it. "auto" takes the kernels where they apply and plain torch elsewhere.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -9,10 +14,12 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from fourier_head import kernels, series
 from fourier_head.domains import Domain
 from fourier_head.layout import Layout, Regularizer
 
 Reduction = Literal["none", "mean", "sum"]
+Implementation = Literal["auto", "reference", "compiled", "fused"]
 
 # Label smoothing needs every bin of every token; this many values at a time.
 SMOOTHING_CHUNK = 1 << 22
@@ -63,6 +70,39 @@ def reduce_weighted(loss: Tensor, scale: Tensor, reduction: Reduction) -> Tensor
     raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
 
 
+def why_not_fused(x: Tensor, weight: Tensor, layout: Layout, impl: Implementation) -> str | None:
+    """Return why the kernels cannot take this loss, or None if they can."""
+    # Triton's interpreter, on a CPU, is for tests: taken only when the kernels are asked for by name.
+    if not kernels.available(x) and not (impl == "fused" and kernels.interpreted(x)):
+        return f"they need a CUDA device with Triton, and x is {x.dtype} on {x.device.type}"
+    if is_distributed(weight):
+        return "the weight is a DTensor; gather it first, or use the reference"
+    if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+        return f"x is {x.dtype} and the weight {weight.dtype}"
+    if layout.packets or layout.num_atoms:
+        return "packets and atoms are left to the reference"
+    if layout.bin_mass != "midpoint" and layout.num_bins is not None:
+        return "exact bin masses are left to the reference"
+    return None
+
+
+def choose(impl: Implementation, reason: str | None) -> Implementation:
+    """Return the implementation to use, given why the kernels cannot be; asked for by name, they raise."""
+    if impl not in ("auto", "reference", "compiled", "fused"):
+        raise ValueError(f"impl must be 'auto', 'reference', 'compiled' or 'fused', got {impl!r}")
+    if impl == "fused" and reason is not None:
+        raise ValueError(f"impl='fused' does not apply: {reason}")
+    if impl == "auto":
+        return "reference" if reason is not None else "fused"
+    # Inside a compiled region there is nothing left to compile.
+    return "reference" if impl == "compiled" and torch.compiler.is_compiling() else impl
+
+
+def is_distributed(tensor: Tensor) -> bool:
+    """Tell whether a tensor is a DTensor, as FSDP2 makes them."""
+    return type(tensor).__name__ == "DTensor" or type(getattr(tensor, "data", None)).__name__ == "DTensor"
+
+
 def cross_entropy(
     x: Tensor,
     weight: Tensor,
@@ -76,19 +116,69 @@ def cross_entropy(
     reduction: Reduction = "mean",
     gamma: float = 0.0,
     regularizer: Regularizer = "roughness",
+    impl: Implementation = "auto",
 ) -> Tensor:
     """Return the cross-entropy of bin ids under the density that ``x`` projects to, plus gamma times its regulariser.
 
     Equals ``F.cross_entropy`` of all log-probabilities without computing them: memory does not depend on the number
-    of bins. Label smoothing does need them all; they are made in chunks and made again in the backward pass.
+    of bins. Label smoothing does need them all; they are made in chunks and made again in the backward pass. The fused
+    kernels estimate the roughness without bias from a few random points per token instead of computing it.
     """
     if target.shape != x.shape[:-1]:
-        raise ValueError(
-            f"target must have the shape {tuple(x.shape[:-1])} of x without features, got {tuple(target.shape)}"
-        )
+        expected = tuple(x.shape[:-1])
+        raise ValueError(f"target must have the shape {expected} of x without features, got {tuple(target.shape)}")
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
     check_target(target, layout.num_classes, ignore_index)
+    reason = why_not_fused(x, weight, layout, impl)
+    if reason is None:
+        if layout.num_coefficients > 2 * layout.require_bins():
+            reason = "there are more frequencies than bins"
+        elif label_smoothing:
+            reason = "label smoothing is left to the reference"
+        elif gamma and (regularizer != "roughness" or class_weight is not None):
+            reason = "the paper's regulariser, and class weights beside one, are left to the reference"
+    chosen = choose(impl, reason)
+    if chosen == "fused":
+        loss = kernels.cross_entropy(
+            x.reshape(-1, x.shape[-1]),
+            weight,
+            bias,
+            target.reshape(-1),
+            num_bins=layout.require_bins(),
+            floor=layout.floor,
+            ignore_index=ignore_index,
+            class_weight=class_weight,
+            reduction=reduction,
+            penalty=gamma,
+            walls=layout.walls,
+        )
+        return loss.view(target.shape) if reduction == "none" else loss
+    function = _compiled(_reference) if chosen == "compiled" else _reference
+    options = (class_weight, ignore_index, label_smoothing, reduction, gamma, regularizer)
+    return function(x, weight, bias, target, layout, *options)
+
+
+@functools.cache
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return torch.compile(function)
+
+
+def _reference(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    layout: Layout,
+    class_weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: Reduction,
+    gamma: float,
+    regularizer: Regularizer,
+) -> Tensor:
     target = target.long()
     outputs = torch.nn.functional.linear(x, weight, bias)
     safe = torch.where(target == ignore_index, 0, target)
@@ -108,6 +198,53 @@ def cross_entropy(
     if gamma:
         loss = loss + gamma * reduce_weighted(layout.penalty(a, regularizer), kept, reduction)
     return loss
+
+
+def density_nll(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    z: Tensor,
+    layout: Layout,
+    *,
+    gamma: float = 0.0,
+    regularizer: Regularizer = "roughness",
+    impl: Implementation = "auto",
+) -> Tensor:
+    """Return the negative log-density at points z of [-1, 1], one per token, plus gamma times the regulariser."""
+    reason = why_not_fused(x, weight, layout, impl)
+    if reason is None and z.requires_grad:
+        reason = "the values need a gradient"
+    if reason is None and gamma and regularizer != "roughness":
+        reason = "the paper's regulariser is left to the reference"
+    chosen = choose(impl, reason)
+    if chosen == "fused":
+        loss = kernels.density_nll(
+            x.reshape(-1, x.shape[-1]),
+            weight,
+            bias,
+            z.reshape(-1).float(),
+            floor=layout.floor,
+            penalty=gamma,
+            walls=layout.walls,
+        )
+        return loss.view(z.shape)
+    function = _compiled(_reference_density_nll) if chosen == "compiled" else _reference_density_nll
+    return function(x, weight, bias, z, layout, gamma, regularizer)
+
+
+def _reference_density_nll(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    z: Tensor,
+    layout: Layout,
+    gamma: float,
+    regularizer: Regularizer,
+) -> Tensor:
+    a = layout.coefficients(torch.nn.functional.linear(x, weight, bias))
+    loss = -series.log_density(a, z.unsqueeze(-1), layout.floor, squares=True).squeeze(-1)
+    return loss + gamma * layout.penalty(a, regularizer) if gamma else loss
 
 
 def _all_bin_loss(outputs: Tensor, layout: Layout, class_weight: Tensor | None) -> Tensor:

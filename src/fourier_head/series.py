@@ -44,8 +44,8 @@ class Phases(Protocol):
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Up to this many entries of a basis (harmonics x points) a matrix product beats an FFT on a CPU.
-GEMM_LIMIT = 1 << 15
+# Up to this many entries of a basis (harmonics x points) a matrix product beats an FFT, as measured.
+GEMM_LIMIT = {"cpu": 1 << 15, "cuda": 1 << 9}
 
 
 def full_precision(function: F) -> F:
@@ -241,14 +241,15 @@ def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False)
     return torch.log(_relative_density(a, re, im, floor)) - math.log(num_bins)
 
 
-def prefer_gemm(length: int, points: int) -> bool:
+def prefer_gemm(a: Tensor, points: int) -> bool:
     """Say whether to take a matrix product rather than an FFT; exporters have no complex numbers."""
-    return length * points <= GEMM_LIMIT or torch.compiler.is_exporting()
+    limit = GEMM_LIMIT.get(a.device.type, GEMM_LIMIT["cpu"])
+    return a.shape[-1] * points <= limit or torch.compiler.is_exporting()
 
 
 def _amplitude_at_all_bins(a: Tensor, num_bins: int) -> tuple[Tensor, Tensor]:
     walls = a.shape[-2] == 1
-    if prefer_gemm(a.shape[-1], num_bins):
+    if prefer_gemm(a, num_bins):
         return amplitude(a, phases_at_bins(torch.arange(num_bins, device=a.device), num_bins, walls, a.dtype))
     # At b_j = -1 + (2j+1)/m the phase splits into a twiddle of the harmonic and a plain DFT over j.
     length = a.shape[-1]

@@ -30,7 +30,7 @@ from fourier_head.series import (
 def autocorrelation(a: Tensor) -> Tensor:
     r"""Return :math:`c_k = \sum_l a_l \bar a_{l+k}` for k = 0..N, shape (..., 2, N+1) or (..., 1, L)."""
     length, rows = a.shape[-1], a.shape[-2]
-    if prefer_gemm(length, 2 * length):
+    if prefer_gemm(a, 2 * length):
         # |A|^2 is a trigonometric polynomial: 2N+1 samples determine it.
         points = 2 * length - 1
         phases = phases_at_bins(torch.arange(points, device=a.device), points, False, a.dtype)
@@ -158,7 +158,7 @@ def cdf_grid(q: Tensor, points: int) -> Tensor:
     """Return the cdf at -1 + 2j/points, j = 0..points, as (..., points + 1), nondecreasing from 0 to 1."""
     z = torch.linspace(-1, 1, points + 1, dtype=q.dtype, device=q.device)
     walls = q.shape[-2] == 1
-    if prefer_gemm(q.shape[-1], points):
+    if prefer_gemm(q, points):
         values = cdf(q, z)
     else:
         # e^{i pi k z_j} = (-1)^k e^{2 pi i k j / points}: one real inverse FFT (twice as long between walls).

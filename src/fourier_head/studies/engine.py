@@ -6,6 +6,8 @@ import importlib
 import logging
 import multiprocessing
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -162,8 +164,10 @@ def _ray(tasks: list[tuple[int, Task]], bar: _Bar) -> Iterator[tuple[int, Any]]:
         raise UserError('--engine ray needs ray: install it with pip install "fourier-head[ray]".') from None
     started = not ray.is_initialized()
     if started:
+        address = os.environ.get("RAY_ADDRESS")
+        _knock(address)
         try:
-            ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.WARNING)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
         except (ConnectionError, RuntimeError, ValueError) as error:  # by kind of address and version of Ray
             raise UserError(f"RAY_ADDRESS names no Ray cluster that answers: {str(error).splitlines()[0]}") from None
     waiting: dict[Any, int] = {}
@@ -181,3 +185,14 @@ def _ray(tasks: list[tuple[int, Task]], bar: _Bar) -> Iterator[tuple[int, Any]]:
             ray.cancel(reference, force=True)
         if started:
             ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raise at once where nobody listens at host:port; Ray itself would go on trying for many minutes."""
+    place = re.fullmatch(r"(?:\w+://)?\[?([^\]/]+?)\]?:(\d+)/?", address or "")
+    if place is None:  # none, or a word such as auto
+        return
+    try:
+        socket.create_connection((place[1], int(place[2])), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"RAY_ADDRESS must name a Ray cluster, but {address} does not answer: {error}.") from None

@@ -1,0 +1,192 @@
+"""The implementations a benchmark compares: each makes a step (forward, or forward and backward) from one problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fourier_head import kernels, series
+
+FLOOR = 1e-3
+PENALTY = 1e-6
+
+
+@dataclass
+class Problem:
+    """Inputs and weights of one shape: x (tokens, n), Fourier weights (2 (N + 1), n), linear weights (m, n)."""
+
+    tokens: int
+    width: int
+    num_bins: int
+    frequencies: int
+    dtype: torch.dtype = torch.bfloat16
+    bias: bool = False
+    linear: bool = True
+    device: str = "cuda"
+
+    def __post_init__(self) -> None:
+        generator = torch.Generator(self.device).manual_seed(0)
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(shape, device=self.device, generator=generator)
+
+        def weight(outputs: int) -> Tensor:
+            return (draw(outputs, self.width) / math.sqrt(self.width)).to(self.dtype).requires_grad_()
+
+        def vector(outputs: int) -> Tensor | None:
+            return (0.1 * draw(outputs)).to(self.dtype).requires_grad_() if self.bias else None
+
+        outputs = 2 * (self.frequencies + 1)
+        self.x = draw(self.tokens, self.width).to(self.dtype).requires_grad_()
+        self.target = torch.randint(0, self.num_bins, (self.tokens,), device=self.device, generator=generator)
+        self.value = (2 * torch.rand(self.tokens, device=self.device, generator=generator) - 1).float()
+        self.weight = weight(outputs)
+        self.vector = vector(outputs)
+        self.upstream = draw(self.tokens, outputs).to(self.dtype)
+        if self.linear:
+            self.linear_weight = weight(self.num_bins)
+            self.linear_vector = vector(self.num_bins)
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """Return everything a step computes gradients for."""
+        named = ("x", "weight", "vector", "linear_weight", "linear_vector")
+        return [t for t in (getattr(self, name, None) for name in named) if t is not None]
+
+
+Loss = Callable[[Problem], Tensor]
+
+
+def linear_ce(p: Problem) -> Tensor:
+    """Linear layer and cross-entropy, as torch runs them."""
+    return F.cross_entropy(F.linear(p.x, p.linear_weight, p.linear_vector), p.target)
+
+
+def linear_ce_float(p: Problem) -> Tensor:
+    """The same with logits widened to float32, which a compiler can fuse."""
+    return F.cross_entropy(F.linear(p.x, p.linear_weight, p.linear_vector).float(), p.target)
+
+
+def torch_linear_ce(p: Problem) -> Tensor:
+    """torch's own fused function, where it has one."""
+    options = torch.nn.LinearCrossEntropyOptions()
+    return F.linear_cross_entropy(p.x, p.linear_weight, p.target, linear_bias=p.linear_vector, options=options)
+
+
+def liger(p: Problem) -> Tensor:
+    """Liger's fused linear cross-entropy."""
+    from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction
+
+    result = LigerFusedLinearCrossEntropyFunction.apply(p.x, p.linear_weight, p.target, p.linear_vector)
+    return result[0] if isinstance(result, tuple) else result
+
+
+def cut(p: Problem) -> Tensor:
+    """Cut cross-entropy; this version takes no bias."""
+    from cut_cross_entropy import linear_cross_entropy
+
+    return linear_cross_entropy(p.x, p.linear_weight, p.target)
+
+
+def plain(p: Problem) -> Tensor:
+    """The O(N) formula in plain torch."""
+    a = F.linear(p.x, p.weight, p.vector).unflatten(-1, (2, -1))
+    return -series.log_bin_mass(a, p.target, p.num_bins, FLOOR).mean()
+
+
+def fused(p: Problem) -> Tensor:
+    """The fused kernels."""
+    return kernels.cross_entropy(p.x, p.weight, p.vector, p.target, num_bins=p.num_bins, floor=FLOOR, reduction="mean")
+
+
+def fused_rough(p: Problem) -> Tensor:
+    """The fused kernels with the roughness at one random point per token."""
+    return kernels.cross_entropy(
+        p.x, p.weight, p.vector, p.target, num_bins=p.num_bins, floor=FLOOR, reduction="mean", penalty=PENALTY, points=1
+    )
+
+
+def fused_rough_2(p: Problem) -> Tensor:
+    """The fused kernels with the roughness at two random points per token."""
+    return kernels.cross_entropy(
+        p.x, p.weight, p.vector, p.target, num_bins=p.num_bins, floor=FLOOR, reduction="mean", penalty=PENALTY, points=2
+    )
+
+
+def fused_nll(p: Problem) -> Tensor:
+    """The fused likelihood of real values."""
+    return kernels.density_nll(p.x, p.weight, p.vector, p.value, floor=FLOOR, reduction="mean")
+
+
+def paper(p: Problem) -> Tensor:
+    """The paper's algorithm, word for word: autocorrelation by a grouped convolution, then every bin of every token.
+
+    Complex numbers in float32; its memory is tokens x bins x frequencies.
+    """
+    length = p.frequencies + 1
+    y = F.linear(p.x, p.weight, p.vector).float()
+    a = torch.complex(y[:, :length], y[:, length:])
+    tokens = len(a)
+    padded = F.pad(a, (0, length - 1)).unsqueeze(0)
+    c = F.conv1d(padded.conj().resolve_conj(), a.unsqueeze(1), groups=tokens)[0]
+    q = c[:, 1:] / c[:, :1].real
+    k = torch.arange(1, length, device=y.device)
+    centres = series.bin_centers(p.num_bins, device=y.device)
+    basis = torch.exp(1j * math.pi * k * centres[:, None])
+    density = 0.5 + (q[:, None, :] * basis[None]).sum(-1).real
+    probability = (2 / p.num_bins) * density.clamp_min(0) * (1 - FLOOR) + FLOOR / p.num_bins
+    return F.nll_loss(probability.log(), p.target)
+
+
+def step(loss: Loss, p: Problem, backward: bool = True) -> Callable[[], object]:
+    """Return a function that runs one step and leaves gradients in place."""
+
+    def both() -> None:
+        for leaf in p.leaves:
+            leaf.grad = None
+        loss(p).backward()
+
+    def forward() -> Tensor:
+        return loss(p)
+
+    return both if backward else forward
+
+
+def gemms(p: Problem, backward: bool = True) -> Callable[[], object]:
+    """Return the projection alone: y = x W^T going forward; dx = dy W and dW = dy^T x (and the bias) going back."""
+
+    def both() -> None:
+        for leaf in p.leaves:
+            leaf.grad = None
+        F.linear(p.x, p.weight, p.vector).backward(p.upstream)
+
+    def forward() -> Tensor:
+        return F.linear(p.x, p.weight, p.vector)
+
+    return both if backward else forward
+
+
+def aligned_gemms(p: Problem, backward: bool = True) -> Callable[[], object]:
+    """Return the same products with outputs padded to a multiple of 16, which libraries run several times faster."""
+    outputs = -(-p.weight.shape[0] // 16) * 16
+    weight = torch.zeros(outputs, p.width, device="cuda", dtype=p.dtype)
+    weight[: p.weight.shape[0]] = p.weight.detach()
+    weight.requires_grad_()
+    vector = torch.zeros(outputs, device="cuda", dtype=p.dtype, requires_grad=True) if p.bias else None
+    upstream = F.pad(p.upstream, (0, outputs - p.weight.shape[0]))
+
+    def both() -> None:
+        p.x.grad = weight.grad = None
+        if vector is not None:
+            vector.grad = None
+        F.linear(p.x, weight, vector).backward(upstream)
+
+    def forward() -> Tensor:
+        return F.linear(p.x, weight, vector)
+
+    return both if backward else forward

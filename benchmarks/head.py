@@ -1,0 +1,200 @@
+"""Compare the training cost of heads on one GPU: ``python -m benchmarks.head``.
+
+Writes ``benchmarks/results/head.csv``, a table to the terminal and ``benchmarks/results/head.png``. Times are medians
+with 20th and 80th percentiles. ``device`` is the time between two events around a step that the host has queued
+beforehand; ``graph`` is the same step replayed from a CUDA graph, where it can be captured. Backward is what both take
+less forward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks import arms
+from benchmarks.arms import Problem
+from benchmarks.timing import Clock, Spread, machine, peak_memory
+
+RESULTS = Path(__file__).parent / "results"
+# (tokens, n, m, N)
+SHAPES = [(16384, 384, 4096, 550), (16384, 4096, 4096, 128), (16384, 1024, 256, 32), (3840, 128, 18, 14)]
+PAPER_TOKENS = 32
+LINEAR = ("linear + CE", "linear + CE, compiled", "linear + CE, float32, compiled", "torch linear_cross_entropy",
+          "Liger", "cut cross-entropy")  # fmt: skip
+
+Step = Callable[[], object]
+
+
+def _of(loss: arms.Loss, p: Problem) -> tuple[Step, Step]:
+    return arms.step(loss, p, backward=False), arms.step(loss, p)
+
+
+def _compiled(loss: arms.Loss, p: Problem) -> tuple[Step, Step]:
+    torch._dynamo.reset()
+    return _of(torch.compile(loss), p)
+
+
+def contenders(p: Problem) -> dict[str, Callable[[], tuple[Step, Step]]]:
+    """Return (forward, both) of every implementation that this machine has; made when it is its turn."""
+    found = {
+        "projection GEMMs": lambda: (arms.gemms(p, backward=False), arms.gemms(p)),
+        "projection GEMMs, aligned": lambda: (arms.aligned_gemms(p, backward=False), arms.aligned_gemms(p)),
+        "fused": lambda: _of(arms.fused, p),
+        "fused, roughness 1 point": lambda: _of(arms.fused_rough, p),
+        "fused, roughness 2 points": lambda: _of(arms.fused_rough_2, p),
+        "fused, real values": lambda: _of(arms.fused_nll, p),
+        "formula": lambda: _of(arms.plain, p),
+        "formula, compiled": lambda: _compiled(arms.plain, p),
+        "linear + CE": lambda: _of(arms.linear_ce, p),
+        "linear + CE, compiled": lambda: _compiled(arms.linear_ce, p),
+        "linear + CE, float32, compiled": lambda: _compiled(arms.linear_ce_float, p),
+    }
+    if p.bias:  # what a bias adds is seen on these
+        return {name: found[name] for name in found if not name.startswith("formula") and "real" not in name}
+    if hasattr(F, "linear_cross_entropy"):
+        found["torch linear_cross_entropy"] = lambda: _of(arms.torch_linear_ce, p)
+    if importlib.util.find_spec("liger_kernel"):
+        found["Liger"] = lambda: _of(arms.liger, p)
+    if importlib.util.find_spec("cut_cross_entropy"):
+        found["cut cross-entropy"] = lambda: _of(arms.cut, p)
+    return found
+
+
+def _write(row: dict[str, object], name: str, spread: Spread | None) -> None:
+    for field in ("median", "low", "high"):
+        row[f"{name}_{field}_us"] = "" if spread is None else round(getattr(spread, field), 2)
+
+
+def measure(p: Problem, name: str, make: Callable[[], tuple[Step, Step]], clock: Clock) -> dict[str, object]:
+    """Return one row: times of forward and both in two modes, memory."""
+    row: dict[str, object] = {
+        "tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "bias": p.bias,
+        "dtype": str(p.dtype).removeprefix("torch."), "implementation": name,
+    }  # fmt: skip
+    forward, both = make()
+    repeats = 20 if p.tokens * p.width < 1 << 20 else 1
+    _write(row, "forward_device", clock.device(forward))
+    _write(row, "both_device", clock.device(both))
+    _write(row, "forward_graph", clock.graph(forward, repeats))
+    _write(row, "both_graph", clock.graph(both, repeats))
+    row["host_us"] = round(clock.wall(both), 1)
+    row["peak_extra_bytes"] = peak_memory(both)
+    return row
+
+
+def best(row: dict[str, object], kind: str = "both") -> float:
+    """Return the better of the two modes: a step is not blamed for being impossible to capture."""
+    modes = [row[f"{kind}_{mode}_median_us"] for mode in ("device", "graph")]
+    return min(float(str(value)) for value in modes if value != "")
+
+
+def distance(found: list[Tensor], exact: list[Tensor]) -> float:
+    return max(((a.double() - b).norm() / b.norm()).item() for a, b in zip(found, exact, strict=True))
+
+
+def errors(p: Problem, loss: arms.Loss, exact: arms.Loss, weight: str, chunk: int = 1024) -> float:
+    """Return the largest relative error of the gradients of inputs and weights against float64, taken in chunks."""
+    for leaf in p.leaves:
+        leaf.grad = None
+    loss(p).backward()
+    found = [p.x.grad, getattr(p, weight).grad]
+    wide = Problem(8, p.width, p.num_bins, 1, torch.float64, linear=False)
+    total = torch.zeros(getattr(p, weight).shape, dtype=torch.float64, device="cuda")
+    pieces = []
+    for start in range(0, p.tokens, chunk):
+        wide.x = p.x.detach()[start : start + chunk].double().requires_grad_()
+        wide.frequencies, wide.target = p.frequencies, p.target[start : start + chunk]
+        wide.weight = wide.linear_weight = getattr(p, weight).detach().double().requires_grad_()
+        wide.vector = wide.linear_vector = None
+        (exact(wide) * (len(wide.x) / p.tokens)).backward()
+        pieces.append(wide.x.grad)
+        total += wide.weight.grad
+    return distance([t for t in found if t is not None], [torch.cat(pieces), total])
+
+
+def paper_row(shape: tuple[int, int, int, int], clock: Clock) -> dict[str, object]:
+    """Return the paper's algorithm at few tokens: all its figures are per token."""
+    p = Problem(PAPER_TOKENS, *shape[1:], linear=False)
+    return measure(p, "the paper's algorithm", lambda: _of(arms.paper, p), clock)
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Return the rows as a Markdown table."""
+    head = ["shape", "implementation", "forward", "both", "20-80 %", "per token", "memory", "gradient error"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for r in rows:
+        mode = "graph" if r["both_graph_median_us"] != "" and best(r) == r["both_graph_median_us"] else "device"
+        both, tokens = best(r), int(str(r["tokens"]))
+        cells = [
+            f"({r['tokens']}, {r['n']}, {r['m']}, {r['N']}){' bias' if r['bias'] else ''}",
+            str(r["implementation"]),
+            f"{best(r, 'forward'):.1f} us",
+            f"{both:.1f} us",
+            f"{r[f'both_{mode}_low_us']}-{r[f'both_{mode}_high_us']}",
+            f"{both / tokens:.4f} us",
+            f"{int(str(r['peak_extra_bytes'])) / 2**20:.1f} MiB",
+            str(r.get("gradient_error", "")),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def save(rows: list[dict[str, object]], name: str) -> None:
+    """Write rows to a CSV file, complete or not at all."""
+    RESULTS.mkdir(exist_ok=True)
+    fields = list(dict.fromkeys(key for row in rows for key in row))
+    beside = RESULTS / f".{name}.csv"
+    with beside.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fields, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    beside.rename(RESULTS / f"{name}.csv")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=30, help="timed runs per step")
+    parser.add_argument("--shapes", type=int, nargs="*", default=list(range(len(SHAPES))), help="which of the shapes")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.head needs a CUDA device")
+    about = machine()
+    print(about, flush=True)
+    clock = Clock(arguments.runs)
+    rows: list[dict[str, object]] = []
+    for shape in [SHAPES[i] for i in arguments.shapes]:
+        for bias in (False, True) if shape == SHAPES[0] else (False,):
+            p = Problem(*shape, bias=bias)
+            exact = {"linear": errors(p, arms.linear_ce, arms.linear_ce, "linear_weight"),
+                     "formula": errors(p, arms.plain, arms.plain, "weight"),
+                     "fused": errors(p, arms.fused, arms.plain, "weight")} if not bias else {}  # fmt: skip
+            for name, make in contenders(p).items():
+                try:
+                    row = measure(p, name, make, clock)
+                except Exception as problem:  # a contender that fails must not take the others along
+                    print(f"{name} failed: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
+                    continue
+                family = "linear" if name == "linear + CE" else name if name in exact else ""
+                row["gradient_error"] = f"{exact[family]:.2e}" if family in exact else ""
+                rows.append(row | about)
+                print(shape, name, best(row), flush=True)
+        if shape == SHAPES[0]:
+            rows.append(paper_row(shape, clock) | about)
+        torch.cuda.empty_cache()
+    save(rows, "head")
+    print(table(rows))
+    if importlib.util.find_spec("matplotlib"):
+        from benchmarks.figures import head_figure
+
+        head_figure(RESULTS)
+
+
+if __name__ == "__main__":
+    main()

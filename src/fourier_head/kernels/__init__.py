@@ -1,0 +1,242 @@
+"""Compute losses of a projected density on a GPU at little more than the cost of the projection.
+
+Two kernels and two matrix products do a training step. Going forward, one Triton kernel multiplies and sums along rows
+while the products are still in float32 registers; going back, another turns the stored coefficients into their
+gradient, in place. Nothing of size tokens x bins exists. ``reference`` states in plain torch what all must equal.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+
+__all__ = ["available", "cross_entropy", "density_nll", "log_pmf", "quantile", "sample"]
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+REDUCTIONS = ("none", "mean", "sum")
+_CAPABLE: dict[int, bool] = {}
+
+
+def available(x: Tensor) -> bool:
+    """Tell whether the kernels run on the device and in the type of ``x``.
+
+    >>> available(torch.zeros(2, 3))
+    False
+    """
+    return x.is_cuda and x.dtype in DTYPES and _capable(x.device.index)
+
+
+@torch.compiler.assume_constant_result
+def _capable(index: int) -> bool:
+    if index not in _CAPABLE:
+        found = importlib.util.find_spec("triton") is not None and torch.version.hip is None
+        _CAPABLE[index] = found and torch.cuda.get_device_capability(index) >= (8, 0)
+    return _CAPABLE[index]
+
+
+def interpreted(x: Tensor) -> bool:
+    """Tell whether Triton's interpreter would run the kernels on the CPU of ``x``: slowly, for tests."""
+    return x.device.type == "cpu" and x.dtype in DTYPES and os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    *,
+    num_bins: int,
+    floor: float = 0.0,
+    ignore_index: int = -100,
+    class_weight: Tensor | None = None,
+    reduction: str = "none",
+    penalty: float = 0.0,
+    points: int = 1,
+    offsets: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    walls: bool = False,
+) -> Tensor:
+    r"""Return the cross-entropy of bin ids, plus ``penalty`` times an unbiased estimate of the roughness.
+
+    .. math:: \ell_t = \log m + \log E - \log\bigl((1 - \epsilon)\,|A(b_t)|^2 + \epsilon E\bigr)
+
+    The roughness :math:`\int p'^2` is estimated by the trapezoid rule on ``points`` equally spaced points, shifted at
+    random for every token: its mean over the shift is the integral for any number of points, and more than 2N points
+    give the integral itself.
+
+    Args:
+        x: Inputs of the projection, (tokens, width).
+        weight: (2 (N + 1), width), rows alpha_0..alpha_N, beta_0..beta_N; (N + 1, width) between walls.
+        bias: (len(weight),) or None.
+        target: Bin ids, (tokens,); those equal to ``ignore_index`` count nothing.
+        num_bins: Number m of bins; N < m (N < 2 m between walls).
+        floor: Weight of the uniform distribution mixed in.
+        class_weight: Weights of the bins, (m,), as in :func:`torch.nn.functional.cross_entropy`.
+        reduction: ``"none"``, ``"mean"`` or ``"sum"``.
+        penalty: Weight of the roughness.
+        points: Points per token of the estimate, a power of two.
+        offsets: Shifts in [0, 1), (tokens,), in place of random ones.
+        generator: Source of the random shifts.
+        walls: Real coefficients between reflecting walls in place of the circle.
+
+    Returns:
+        Float32 losses, (tokens,), or their mean or sum.
+    """
+    limit = 2 * num_bins if walls else num_bins
+    length = weight.shape[0] if walls else weight.shape[0] // 2
+    if length > limit:
+        raise ValueError(f"num_bins: {length - 1} frequencies need more than {num_bins} bins in the fused kernels")
+    if target.is_floating_point():
+        raise TypeError(f"target: expected integer bin ids, got {target.dtype}")
+    return _apply(
+        x, weight, bias, target, class_weight, num_bins=num_bins, floor=floor, ignore_index=ignore_index,
+        reduction=reduction, penalty=penalty, points=points, offsets=offsets, generator=generator, walls=walls,
+    )  # fmt: skip
+
+
+def density_nll(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    value: Tensor,
+    *,
+    floor: float = 0.0,
+    reduction: str = "none",
+    penalty: float = 0.0,
+    points: int = 1,
+    offsets: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    walls: bool = False,
+) -> Tensor:
+    r"""Return the negative log-density at values in [-1, 1], :math:`\log 2E - \log((1 - \epsilon)|A|^2 + \epsilon E)`.
+
+    Arguments are those of :func:`cross_entropy`; no gradient flows to ``value``.
+    """
+    if not value.is_floating_point():
+        raise TypeError(f"value: expected real numbers, got {value.dtype}")
+    if value.requires_grad:
+        raise ValueError("value: the fused kernels give no gradient with respect to the values")
+    return _apply(
+        x, weight, bias, value, None, num_bins=None, floor=floor, ignore_index=-100, reduction=reduction,
+        penalty=penalty, points=points, offsets=offsets, generator=generator, walls=walls,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def sample(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    num_samples: int = 1,
+    *,
+    floor: float = 0.0,
+    generator: torch.Generator | None = None,
+    walls: bool = False,
+) -> Tensor:
+    """Draw exact samples of the projected densities, (num_samples, tokens) in [-1, 1], in O(N) each.
+
+    No bins, no search and no approximation: ``reference.sample`` explains the method. No gradient flows.
+    """
+    from fourier_head.kernels import evaluation
+    from fourier_head.kernels.plan import Plan
+
+    _check(x, weight, bias)
+    x, weight = _match(x, weight)
+    harmonics = weight.shape[0] if walls else weight.shape[0] // 2
+    digits = max(harmonics - 1, 1).bit_length()
+    noise = torch.rand((2 + digits, num_samples, len(x)), device=x.device, generator=generator)
+    bias = bias if bias is None else bias.contiguous()
+    return evaluation.sample(x, weight, bias, noise, Plan(None, floor, walls=walls))
+
+
+@torch.no_grad()
+def log_pmf(x: Tensor, weight: Tensor, bias: Tensor | None, *, num_bins: int, floor: float = 0.0) -> Tensor:
+    """Return log-probabilities of all bins, (tokens, num_bins) in float32, on the circle and without a gradient."""
+    from fourier_head.kernels import evaluation
+    from fourier_head.kernels.plan import Plan
+
+    _check(x, weight, bias)
+    if weight.shape[0] // 2 > num_bins:
+        raise ValueError(f"num_bins: {weight.shape[0] // 2 - 1} frequencies need more than {num_bins} bins")
+    x, weight = _match(x, weight)
+    return evaluation.log_pmf(x, weight, bias if bias is None else bias.contiguous(), Plan(num_bins, floor))
+
+
+@torch.no_grad()
+def quantile(q: Tensor, levels: Tensor) -> Tensor:
+    """Return the quantiles of spectra (tokens, 2, N), or (tokens, 1, N) between walls, at levels (tokens, V).
+
+    Bisection on the exact distribution function with the spectrum in registers; float32, no gradient.
+    """
+    from fourier_head.kernels import evaluation
+    from fourier_head.kernels.plan import Plan
+
+    if not available(q) and not interpreted(q):
+        raise TypeError(f"q: the fused kernels need a CUDA tensor, got {q.dtype} on {q.device}")
+    if q.dim() != 3 or levels.dim() != 2 or len(levels) != len(q):
+        raise ValueError(f"levels: expected shape ({len(q)}, V), got {tuple(levels.shape)}")
+    q = q.float()
+    q = q if q.stride(-1) == 1 else q.contiguous()
+    return evaluation.quantile(q, levels.float(), Plan(None, walls=q.shape[1] == 1))
+
+
+def _apply(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, class_weight: Tensor | None, *,
+    num_bins: int | None, floor: float, ignore_index: int, reduction: str, penalty: float, points: int,
+    offsets: Tensor | None, generator: torch.Generator | None, walls: bool,
+) -> Tensor:  # fmt: skip
+    # Imported late: triton is optional, and importing it takes a while.
+    from fourier_head.kernels.function import FusedLoss
+    from fourier_head.kernels.ops import fused_loss
+    from fourier_head.kernels.plan import Plan
+
+    _check(x, weight, bias)
+    if target.shape != x.shape[:1]:
+        raise ValueError(f"target: expected shape ({x.shape[0]},), got {tuple(target.shape)}")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction: expected one of {REDUCTIONS}, got {reduction!r}")
+    if points < 1 or points & (points - 1):
+        raise ValueError(f"points: expected a power of two, got {points}")
+    x, weight = _match(x, weight)
+    bias = bias if bias is None else bias.contiguous()
+    target = target.contiguous()
+    class_weight = class_weight if class_weight is None else class_weight.contiguous()
+    if penalty == 0.0:
+        points, offsets = 0, None
+    elif offsets is None:
+        offsets = torch.rand(len(x), device=x.device, generator=generator)
+    plan = Plan(num_bins, floor, ignore_index, reduction, penalty, points, walls)
+    wanted = any(tensor is not None and tensor.requires_grad for tensor in (x, weight, bias))
+    keep = torch.is_grad_enabled() and wanted
+    if torch.compiler.is_compiling():
+        return fused_loss(x, weight, bias, target, offsets, class_weight, plan, keep)
+    if x.is_cuda and x.device.index != torch.cuda.current_device():
+        with torch.cuda.device(x.device):
+            return FusedLoss.apply(x, weight, bias, target, offsets, class_weight, plan, keep)
+    return FusedLoss.apply(x, weight, bias, target, offsets, class_weight, plan, keep)
+
+
+def _match(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in one type, that of autocast where it is on, with rows of unit stride, as the kernels read them."""
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+    elif weight.dtype != x.dtype:
+        raise TypeError(f"weight: expected the type of x, {x.dtype}, got {weight.dtype}")
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    return x, weight if weight.stride(-1) == 1 else weight.contiguous()
+
+
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
+        if type(tensor).__name__ == "DTensor":
+            raise TypeError(f'{name}: the fused kernels need plain tensors, got a DTensor; use impl="reference"')
+    if not available(x) and not interpreted(x):
+        raise TypeError(f"x: the fused kernels need a CUDA tensor in {DTYPES}, got {x.dtype} on {x.device}")
+    if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
+        raise ValueError(f"weight: expected (outputs, {x.shape[-1]}), got {tuple(weight.shape)}")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"bias: expected shape ({weight.shape[0]},), got {tuple(bias.shape)}")

@@ -1,0 +1,115 @@
+"""Decide how a loss is computed: the options that must not change between the passes, and the sizes of blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# The widest input whose rows stay on the chip while the weights stream past; wider ones go to the library's product.
+RESIDENT_WIDTH = 512
+# Up to this many harmonics and numbers in x, a step is bound by launches, and one kernel does a whole backward pass.
+NARROW = 32
+SMALL = 1 << 20
+# Up to this many tokens blocks of 128 rows leave most of a large GPU idle; the library's product splits columns too.
+FEW_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Options of a loss, the same in the forward and the backward pass."""
+
+    num_bins: int | None  # None: real values as targets
+    floor: float = 0.0
+    ignore_index: int = -100
+    reduction: str = "mean"
+    penalty: float = 0.0
+    points: int = 0
+    walls: bool = False
+
+    @property
+    def halves(self) -> int:
+        return 1 if self.walls else 2
+
+    @property
+    def units(self) -> float:
+        return math.log(2 if self.num_bins is None else self.num_bins)
+
+    @property
+    def omega(self) -> float:
+        return math.pi / 2 if self.walls else math.pi
+
+    def padded(self, harmonics: int) -> int:
+        """Return the harmonics to make room for: whole vectors, which wide loads and matrix products are fast on."""
+        unit = 16 // self.halves
+        return -(-harmonics // unit) * unit
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Block sizes of one launch."""
+
+    rows: int
+    tile: int
+    depth: int = 128
+    warps: int = 4
+    stages: int = 1
+    steps: int = 1
+    prefetch: bool = True
+
+
+def ceil_div(value: int, size: int) -> int:
+    """Return how many pieces of ``size`` cover ``value``."""
+    return -(-value // size)
+
+
+def power_of_two_above(value: int) -> int:
+    """Return the smallest power of two that is at least ``value``."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def _is_small(tokens: int, width: int, harmonics: int) -> bool:
+    return harmonics <= NARROW and width <= RESIDENT_WIDTH and tokens * width <= SMALL
+
+
+def is_resident(x: Tensor, harmonics: int) -> bool:
+    """Tell whether projection and evaluation share one kernel: 16-bit rows that fit the chip and fill the GPU."""
+    tokens, width = x.shape
+    if x.dtype == torch.float32 or width > RESIDENT_WIDTH:
+        return False
+    return tokens > FEW_TOKENS or _is_small(tokens, width, harmonics)
+
+
+def is_narrow(x: Tensor, harmonics: int) -> bool:
+    """Tell whether one kernel does the whole backward pass."""
+    return is_resident(x, harmonics) and _is_small(x.shape[0], x.shape[1], harmonics)
+
+
+def _tile(harmonics: int, largest: int) -> int:
+    return min(largest, max(16, power_of_two_above(harmonics)))
+
+
+def project_blocks(tokens: int, width: int, harmonics: int) -> Blocks:
+    """Return the blocks of the kernel that projects and evaluates."""
+    depth = min(128, max(16, power_of_two_above(width)))
+    if _is_small(tokens, width, harmonics):
+        return Blocks(rows=32, tile=_tile(harmonics, NARROW), depth=depth, prefetch=False)
+    # Weights of the next tile find room beside x and those of this tile up to three chunks.
+    return Blocks(rows=128, tile=_tile(harmonics, 64), depth=depth, warps=8, prefetch=width <= 3 * depth)
+
+
+def evaluate_blocks(tokens: int, harmonics: int) -> Blocks:
+    """Return the blocks of the kernel that evaluates rows already projected."""
+    return Blocks(rows=32, tile=_tile(harmonics, 32))
+
+
+def gradient_blocks(tokens: int, harmonics: int, sums: bool) -> Blocks:
+    """Return the blocks of the kernel that turns coefficients into their gradient and, if asked, ``sums`` tokens."""
+    return Blocks(rows=16, tile=_tile(harmonics, 128), steps=16 if sums and tokens > FEW_TOKENS else 2)
+
+
+def narrow_blocks(tokens: int, width: int, harmonics: int) -> Blocks:
+    """Return the blocks of the kernel that does the whole backward pass of a narrow head."""
+    return Blocks(rows=64, tile=_tile(harmonics, NARROW), depth=min(64, max(16, power_of_two_above(width))))

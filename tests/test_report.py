@@ -1,0 +1,225 @@
+"""The report: its tables and charts, and the page in a real browser."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from fourier_head.errors import UserError
+from fourier_head.report import summary as summaries
+from fourier_head.report.charts import Chart, Mark, Panel, Series, draw, save_png
+from fourier_head.report.derive import charts_from_rows
+from fourier_head.report.page import build, write_report
+from fourier_head.report.tables import html, number_text, tables
+from fourier_head.studies import results
+from fourier_head.studies.results import row, write_results
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def synthetic():
+    """Rows like those of the study synthetic: three data sets, heads with and without frequencies."""
+    rows = []
+    for dataset in ("gaussian", "gmm2", "beta"):
+        for head in ("linear", "gmm", "hl_gauss"):
+            rows.append(row("kl", 0.17, dataset=dataset, head=head, protocol="released", std=0.02, seeds=4, paper=0.18))
+        for gamma in (0.0, 1e-6):
+            for n in range(2, 21, 2):
+                more = {"dataset": dataset, "frequencies": n, "packets": 0, "protocol": "released", "gamma": gamma}
+                paper = {"paper": 0.5 / n, "paper_std": 0.02}
+                rows.append(row("kl", 0.51 / n, head="fourier", std=0.01, seeds=4, **more, **paper))
+    return rows
+
+
+CHART = Chart(
+    "all-kinds",
+    "Every kind of curve <&>",
+    [
+        Panel(
+            [
+                Series("area", [0, 1, 2], [1, 2, 1], "truth", "area"),
+                Series("line", [0, 1, 2], [1, None, 3], "linear", error=[0.1, 0.1, 0.1], dots=True),
+                Series("points", [0, 1, 2], [2, 2, math.nan], "fourier", "points", hollow=True),
+            ],
+            "Linear axes",
+            "x",
+            "y",
+            marks=[Mark(1.0, "one"), Mark(2.0, "two", "y")],
+        ),
+        Panel([Series("line", [1, 10, 1000], [1e-9, 1e-3, 10], dash="dot")], "Logarithms", x_log=True, y_log=True),
+        Panel([Series("bars", ["a", "b"], [1, 2], kind="bars", error=[0.5, None])], "Names", y_range=(0, 3)),
+        Panel([Series("flat", [1, 1], [5, 5])], "No extent"),
+        Panel([Series("empty", [], [])], "Nothing"),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Results of a known study, of one with charts of its own, and of one nobody heard of."""
+    path = tmp_path_factory.mktemp("results")
+    patch = pytest.MonkeyPatch()
+    patch.setattr(results, "save_png", lambda chart, file: file.touch())
+    write_results(path / "synthetic", synthetic(), command="fourier-head study synthetic", seconds=1000)
+    lines = [row("exponent", 2.99, dataset="1/k^2", protocol="main term", paper=3)]
+    lines += [row("exponent", -0.1, dataset="1/k^2", protocol="odd", paper=3), row("l1", 3.0, dataset="wave")]
+    write_results(
+        path / "scaling-law",
+        lines,
+        command="fourier-head study scaling-law",
+        seconds=3,
+        charts=[CHART],
+        notes=["A <b>"],
+    )
+    many = [row(m, i / 7, dataset=f"set {i}", head="quantile") for i in range(9) for m in ("mase", "wql")]
+    write_results(path / "my-own_study", many, command="fourier-head study mine <script>", seconds=1)
+    patch.undo()
+    return path
+
+
+def test_every_number_of_the_paper_is_in_the_page(folder):
+    path = write_report(folder)
+    assert path == folder / "report.html"
+    page = path.read_text()
+    for name in ("synthetic", "scaling-law", "my-own_study"):
+        assert f'<section id="{name}">' in page
+        assert f'<a href="#{name}">' in page
+    assert page.count('class="theirs"') == 71  # 69 divergences and two exponents
+    assert "My own study" in page
+    assert "fourier-head study mine &lt;script&gt;" in page
+    assert "A &lt;b&gt;" in page
+    assert page.index('id="synthetic"') < page.index('id="scaling-law"') < page.index('id="my-own_study"')
+    assert page.count('class="dot') == 70  # the negative one has no ratio
+    assert "1 of them are zero or differ in sign" in page
+
+
+def test_page_refers_to_nothing_outside(folder):
+    page = write_report(folder).read_text()
+    assert re.findall(r"""(?:src|href)=["'](?!#|data:,)[^"']*""", page) == []
+    assert not re.search(r"https?://|@import|url\((?!#)", page)
+    assert str(folder) not in page
+
+
+def test_tables_have_few_data_sets_as_columns_and_many_as_lines():
+    (first,) = tables(synthetic())
+    assert first.columns == ["Gaussian", "GMM-2", "Beta"]
+    assert list(first.lines)[:4] == ["Linear", "GMM", "HL-Gauss", "Fourier, N = 2, γ = 0"]
+    assert len(first.lines) == 23
+    many = [row(m, 1.0, dataset=f"set {i}", head="linear") for i in range(20) for m in ("mase", "wql")]
+    (second,) = tables(many)
+    assert second.columns == ["MASE", "WQL"]
+    assert len(second.lines) == 20
+    text = html([row("kl", 0.11, dataset="beta", head="linear", std=0.01, paper=0.1, paper_std=0.02)])
+    assert '0.1100 ± 0.0100<span class="theirs">0.1 ± 0.02 <i>+10 %</i>' in text
+
+
+def test_number_text():
+    got = [number_text(v) for v in (0, 12, 0.02634, 1.2345, 170.23, 1e-7, -0.5, math.inf, "x")]
+    assert got == ["0", "12", "0.0263", "1.234", "170.2", "10⁻⁷", "−0.5000", "–", "–"]
+
+
+def test_charts_come_from_rows_where_a_study_wrote_none():
+    (chart,) = charts_from_rows(synthetic())
+    assert [panel.title for panel in chart.panels] == ["Gaussian", "GMM-2", "Beta"]
+    names = list(chart.legend())
+    assert names == ["Linear", "GMM", "HL-Gauss", "Fourier, γ = 0", "Fourier, γ = 10⁻⁶"]
+    curve = next(s for s in chart.panels[0].series if s.name == "Fourier, γ = 0")
+    assert curve.x == tuple(range(2, 21, 2))
+    assert curve.error == (0.01,) * 10
+    paper = next(s for s in chart.panels[0].series if s.hollow)
+    assert paper.y[0] == 0.25
+    assert charts_from_rows([row("kl", 1.0, head="linear")]) == []
+
+
+def test_charts_are_drawn_as_png(tmp_path):
+    figure = draw(CHART)
+    assert [axes.get_title() for axes in figure.axes[:5]] == [panel.title for panel in CHART.panels]
+    save_png(CHART, tmp_path / "a.png")
+    save_png(CHART, tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    with pytest.raises(ValueError, match=r"of one length, got \[2, 1\]"):
+        Series("odd", [1, 2], [1])
+    with pytest.raises(ValueError, match="dash must be one of"):
+        Series("odd", [1], [1], dash="wavy")
+
+
+def test_bad_input_is_told_in_a_sentence(tmp_path):
+    with pytest.raises(UserError, match="is no folder of results"):
+        write_report(tmp_path / "none")
+    with pytest.raises(UserError, match="holds no results"):
+        write_report(tmp_path)
+    write_results(tmp_path / "x", [row("kl", 1.0)], command="c", seconds=0)
+    (tmp_path / "x" / "charts.json").write_text('[{"panels": 3}]')
+    with pytest.raises(UserError, match="does not hold charts"):
+        write_report(tmp_path)
+    (tmp_path / "x" / "charts.json").unlink()
+    with pytest.raises(UserError, match="must name a file"):
+        write_report(tmp_path, tmp_path)
+
+
+def browse(page, tmp_path, *flags):
+    """Return the page's elements after its script ran, and what the console and the network log say."""
+    log = tmp_path / "network.json"
+    command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    command += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-extensions",
+    ]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", "--enable-logging=stderr", "--v=0"]
+    command += ["--virtual-time-budget=4000", *flags, "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    # The browser asks for things of its own, "not an origin"; what the page asks for has the page for initiator.
+    requests = re.findall(r'"initiator":"(?!not an origin)[^"]*"', log.read_text())
+    return done.stdout, console, requests
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the report in")
+@pytest.mark.parametrize("flags", [("--window-size=1280,900",), ("--window-size=500,900", "--force-dark-mode")])
+def test_page_in_a_browser(folder, tmp_path, flags):
+    dom, console, requests = browse(write_report(folder), tmp_path, *flags)
+    (root,) = re.findall(r"<html[^>]*>", dom)
+    assert 'data-figures="2/2"' in root, root
+    assert 'data-fetched="0"' in root
+    assert "data-errors" not in root
+    assert console == []
+    assert requests == []
+    assert dom.count('role="img"') == 3 + 5  # panels of the derived chart and of the one written
+    assert dom.count("<circle") > 60
+    drawn = dom[: dom.index('<script type="application/json"')]
+    assert "NaN" not in drawn
+    assert "Infinity" not in drawn
+    assert len(re.findall(r'aria-pressed="true"', dom)) == 5 + 6
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the report in")
+def test_the_browser_test_can_fail(folder, tmp_path):
+    """A page that fetches, with or without the policy that forbids it, and a broken figure are all caught."""
+    page = write_report(folder, tmp_path / "broken.html")
+    text = page.read_text().replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>')
+    data = re.search(r'id="charts">(.*?)</script>', text)[1]
+    broken = json.loads(data)
+    broken["scaling-law/all-kinds"]["panels"][0]["series"] = None
+    page.write_text(text.replace(data, json.dumps(broken)))
+    dom, console, _ = browse(page, tmp_path)
+    assert 'data-figures="1/2"' in dom
+    assert "data-errors" in dom
+    assert any("Content Security Policy" in line for line in console)
+    page.write_text(re.sub(r"<meta http-equiv=[^>]*>", "", text))
+    dom, _, requests = browse(page, tmp_path)
+    assert len(requests) == 1
+    assert 'data-figures="2/2"' in dom
+
+
+def test_page_of_one_study_without_numbers_of_the_paper(tmp_path):
+    one = write_results(tmp_path / "tempo", [row("mae", 1.0, head="linear")], command="c", seconds=8000)
+    page = build([one], {"tempo": []})
+    assert "Tempo of music" in page
+    assert "2.2 hours" in page
+    assert "Ours against the paper" not in page
+    assert summaries.read_all(tmp_path)[0].rows == one.rows

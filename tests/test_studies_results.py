@@ -1,0 +1,105 @@
+"""The folder a study writes, and the store of finished runs."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.report.charts import Chart, Panel, Series
+from fourier_head.studies import results
+from fourier_head.studies.results import COLUMNS, RunStore, aggregate, command_line, read_summary, row, write_results
+
+
+def chart(name="curve"):
+    return Chart(name, "A curve", [Panel([Series("a", [1, 2, 3], [1.0, math.nan, 2.0], error=[0.1, None, 0.2])])])
+
+
+def test_a_study_folder_has_everything_and_reads_back(tmp_path):
+    folder = tmp_path / "deep" / "smoothness"
+    rows = [row("kl", 0.1, dataset="beta", head="linear", std=0.01, seeds=4, paper=0.2, gamma=1e-6), row("mse", np.nan)]
+    runs = [{"seed": 0, "kl": torch.tensor(0.5)}, {"seed": 1, "kl": math.inf}]
+    summary = write_results(
+        folder, rows, command="fourier-head study x", seconds=1.234, runs=runs, charts=[chart()], notes=["{so}"]
+    )
+    content = json.loads((folder / "summary.json").read_text())
+    assert list(content)[:6] == ["command", "date", "commit", "hardware", "versions", "seconds"]
+    assert set(content["versions"]) == {"python", "torch", "numpy", "fourier-head"}
+    assert content["seconds"] == 1.23
+    assert "core" in content["hardware"]
+    assert list(content["rows"][0]) == [*COLUMNS, "gamma"]
+    assert content["rows"][1]["ours"] is None
+    assert content["rows"][1]["paper"] is None
+    assert summary.name == "smoothness"
+    assert summary.extra == {"notes": ["{so}"]}
+    assert [r["ours"] for r in summary.compared] == [0.1]
+    table = list(csv.DictReader((folder / "rows.csv").open()))
+    assert table[0]["gamma"] == "1e-06"
+    assert table[1]["ours"] == ""
+    assert json.loads((folder / "runs.json").read_text()) == [{"seed": 0, "kl": 0.5}, {"seed": 1, "kl": None}]
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert Chart.from_dict(json.loads((folder / "charts.json").read_text())[0]) == chart()
+    assert not [p for p in folder.iterdir() if p.name.startswith(".")]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "a.txt"
+    results.write_atomically(path, "old")
+
+    def fails(beside):
+        beside.write_text("half")
+        raise RuntimeError("disk on fire")
+
+    with pytest.raises(RuntimeError, match="on fire"):
+        results.write_atomically(path, fails)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(UserError, match="cannot be written"):
+        results.write_atomically(path / "below" / "b.txt", "x")
+
+
+def test_store_finds_runs_by_settings_and_forgets_on_success(tmp_path):
+    store = RunStore(tmp_path)
+    kept = store.put("Fourier, beta", {"n": 4, "gamma": 1e-6}, {"kl": np.float64(0.5), "curve": torch.ones(2)})
+    assert kept == {"kl": 0.5, "curve": [1.0, 1.0]}
+    assert store.get("Fourier, beta", {"gamma": 1e-6, "n": 4}) == kept
+    assert store.get("Fourier, beta", {"gamma": 1e-6, "n": 5}) is None
+    assert store.get("Fourier, gmm", {"gamma": 1e-6, "n": 4}) is None
+    store.path("Fourier, beta", {"n": 4, "gamma": 1e-6}).write_text('{"result": ')
+    assert store.get("Fourier, beta", {"n": 4, "gamma": 1e-6}) is None
+    write_results(tmp_path, [row("kl", 1.0)], command="c", seconds=0.0)
+    assert not store.folder.exists()
+
+
+def test_aggregate_averages_over_seeds():
+    runs = [{"head": "linear", "n": None, "kl": v, "mse": 1.0} for v in (1.0, 2.0, 3.0)]
+    runs += [{"head": "fourier", "n": 4, "kl": math.nan}, {"head": "fourier", "n": 4, "kl": 5.0}]
+    got = {(r["head"], r["metric"]): r for r in aggregate(runs, ["kl", "mse"], ["head", "n"])}
+    assert set(got) == {("linear", "kl"), ("linear", "mse"), ("fourier", "kl")}
+    assert (got["linear", "kl"]["ours"], got["linear", "kl"]["std"], got["linear", "kl"]["seeds"]) == (2.0, 1.0, 3)
+    assert (got["fourier", "kl"]["ours"], got["fourier", "kl"]["std"], got["fourier", "kl"]["seeds"]) == (5.0, None, 1)
+
+
+def test_command_leaves_out_defaults_and_places(tmp_path):
+    got = command_line("study x", {"output": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
+    assert got == "fourier-head study x --epochs 5 --name 'a b'"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "holds no summary.json"),
+        ("{", "cannot be read as JSON"),
+        ("[]", "must hold one JSON object"),
+        ('{"rows": []}', "none named command, date"),
+        ('{"command":"","date":"","commit":null,"hardware":"","versions":{},"seconds":1,"rows":[{}]}', "with a metric"),
+    ],
+)
+def test_bad_summaries_are_refused_in_a_sentence(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_summary(tmp_path)
