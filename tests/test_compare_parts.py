@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
+from fourier_head._cpu import small_matrices
 from fourier_head.compare import Settings, choose_frequencies, frequency_notes
 from fourier_head.compare.data import Table, bimodal, prepare, read_table
 from fourier_head.compare.encoding import Encoder
@@ -21,7 +22,6 @@ from fourier_head.compare.training import (
     head_maker,
     score_model,
     score_truth,
-    small_matrices,
     train,
     truth_on_bins,
 )

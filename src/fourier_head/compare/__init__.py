@@ -32,12 +32,13 @@ def compare(
     The folder appears whole at the end; nothing is left of a comparison that fails or is interrupted.
     """
     # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
+    from fourier_head._cpu import small_matrices
     from fourier_head.compare import figures, page
     from fourier_head.compare.data import bimodal, prepare, read_table
     from fourier_head.compare.examples import draw_examples
     from fourier_head.compare.folder import RESULTS, replacing
     from fourier_head.compare.results import TOOL, Result
-    from fourier_head.compare.training import Schedule, score_truth, small_matrices, train
+    from fourier_head.compare.training import Schedule, score_truth, train
     from fourier_head.report.style import as_inline_svg
 
     start = time.perf_counter()
