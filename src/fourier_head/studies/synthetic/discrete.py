@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fourier_head._cpu import small_matrices
 from fourier_head.frequencies import recommend_head
-from fourier_head.heads import released_floor
+from fourier_head.heads import FourierHead, released_floor
 from fourier_head.layout import Layout
 from fourier_head.metrics import kl_divergence, smoothness
 from fourier_head.series import bin_centers
 from fourier_head.studies.synthetic import data
 from fourier_head.studies.synthetic.kinds import FourierStack, HLGaussStack, LinearStack, MixtureStack, RegressionStack
-from fourier_head.studies.synthetic.stack import Schedule, Stack
+from fourier_head.studies.synthetic.stack import HIDDEN, Schedule, Stack
 
 Report = Callable[[float, str], None]
 
@@ -184,3 +184,23 @@ def _scores(log_pmf: Tensor, triple: data.Triples) -> dict[str, Any]:
 def _squared_error(prediction: Tensor, triple: data.Triples) -> float:
     observed = bin_centers(data.NUM_BINS, torch.float64)[torch.from_numpy(data.quantize(triple.test_outcomes))]
     return ((prediction - observed) ** 2).mean().item()
+
+
+def unstacked_seconds(protocol: str, frequencies: int = 12, epochs: int = 1) -> float:
+    """Return how long one plain network, a body and a `FourierHead` by themselves, takes for this many epochs."""
+    chosen = PROTOCOLS[protocol]
+    triple = data.draw("gaussian", data.SEEDS[0])
+    x = torch.as_tensor(data.quantize(triple.train_inputs), dtype=torch.float32)
+    target = torch.as_tensor(data.quantize(triple.train_outcomes))
+    head = FourierHead(HIDDEN[-1], data.NUM_BINS, frequencies, floor=chosen.floor, init_scale=chosen.init_scale)
+    body = nn.Sequential(nn.Linear(2, HIDDEN[0]), nn.ReLU(), nn.Linear(*HIDDEN), nn.ReLU())
+    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=chosen.schedule.rate, fused=True)
+    with small_matrices():
+        begin = time.perf_counter()
+        for _ in range(epochs):
+            order = torch.randperm(len(x))
+            for rows in order.split(chosen.schedule.batch):
+                optimizer.zero_grad(set_to_none=True)
+                head.loss(body(x[rows]), target[rows]).backward()
+                optimizer.step()
+        return time.perf_counter() - begin

@@ -12,9 +12,9 @@ from fourier_head.errors import UserError
 from fourier_head.report.charts import Chart, Panel, Series
 from fourier_head.report.summary import Row, Summary
 from fourier_head.studies.engine import Engine, Task, run_tasks
-from fourier_head.studies.results import RunStore, aggregate, command_line, write_results
+from fourier_head.studies.results import RunStore, aggregate, command_line, row, write_results
 from fourier_head.studies.synthetic import data
-from fourier_head.studies.synthetic.discrete import PROTOCOLS, train_group
+from fourier_head.studies.synthetic.discrete import PROTOCOLS, train_group, unstacked_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,6 +103,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r | {"protocol": task.settings["protocol"]} for task, part in zip(tasks, done, strict=True) for r in part]
     rows = [_with_paper(one) for one in aggregate(runs, METRICS, KEYS)]
+    if not settings.quick and settings.device == "cpu":
+        rows += speed_rows(runs)
     return write_results(
         settings.output,
         rows,
@@ -115,6 +117,20 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         if settings.quick
         else notes(rows),
     )
+
+
+def speed_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
+    """Return the time of one run in the largest stack of each protocol, and of the same run by itself."""
+    rows = []
+    for protocol in sorted({r["protocol"] for r in runs}):
+        mine = [r for r in runs if r["protocol"] == protocol and r["head"] == "fourier" and not r["packets"]]
+        largest = max(mine, key=lambda r: r["stacked_runs"])
+        epochs = PROTOCOLS[protocol].schedule.epochs
+        stacked = largest["group_seconds"] / largest["stacked_runs"]
+        alone = epochs / 3 * unstacked_seconds(protocol, epochs=3)
+        more = {"protocol": protocol, "head": "fourier", "stacked_runs": largest["stacked_runs"], "unstacked": alone}
+        rows.append(row("seconds_per_run", stacked, **more))
+    return rows
 
 
 def _with_paper(one: Row) -> Row:
@@ -155,6 +171,11 @@ def notes(rows: Sequence[Row]) -> list[str]:
         found_rows = [_find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
         if all(found_rows):
             parts.append(head + " " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
+    for r in _find(rows, metric="seconds_per_run"):
+        found.append(
+            f"A run of the {r['protocol']} protocol took {r['ours']:.1f} s of a core in a stack of "
+            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself: {r['unstacked'] / r['ours']:.1f} times as long."
+        )
     if parts:
         found.append(f"Recommended protocol, KL on Gaussian / GMM-2 / Beta: {'; '.join(parts)}.")
     return found
