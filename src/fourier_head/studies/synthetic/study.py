@@ -174,7 +174,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
     for r in _find(rows, metric="seconds_per_run"):
         found.append(
             f"A run of the {r['protocol']} protocol took {r['ours']:.1f} s of a core in a stack of "
-            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself: {r['unstacked'] / r['ours']:.1f} times as long."
+            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself, "
+            f"{r['unstacked'] / r['ours']:.1f} times as long."
         )
     if parts:
         found.append(f"Recommended protocol, KL on Gaussian / GMM-2 / Beta: {'; '.join(parts)}.")
