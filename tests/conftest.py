@@ -1,9 +1,14 @@
 """Shared fixtures: where the reference data lies, and which tests need a flag."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+
+if not torch.cuda.is_available():
+    # Read when kernels are decorated, so before anything imports them: without a GPU they run in the interpreter.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -21,8 +26,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(autouse=True)
-def _seed():
+def _same_start():
     torch.manual_seed(0)
+    # torch.compile switches the validation of distributions off for the whole process.
+    torch.distributions.Distribution.set_default_validate_args(True)
 
 
 @pytest.fixture

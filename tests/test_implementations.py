@@ -57,7 +57,8 @@ def test_compiled_equals_the_reference(options):
         torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-5)
 
 
-def test_a_cpu_takes_the_reference_and_says_why():
+def test_a_cpu_takes_the_reference_and_says_why(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     head = FourierHead(8, 18, 5)
     x = torch.randn(3, 8)
     reason = why_not_fused(x, head.proj.weight, head.layout, "auto")

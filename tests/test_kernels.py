@@ -2,7 +2,6 @@
 
 import importlib.util
 import math
-import os
 
 import pytest
 import torch
@@ -10,16 +9,12 @@ import torch.nn.functional as F
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
+from benchmarks import arms
+
+from fourier_head import kernels, series, spectrum
+from fourier_head.kernels import launch, plan, reference
+
 GPU = torch.cuda.is_available()
-if not GPU:
-    # Read when the kernels are decorated, so before they are imported.
-    os.environ["TRITON_INTERPRET"] = "1"
-
-from benchmarks import arms  # noqa: E402
-
-from fourier_head import kernels, series, spectrum  # noqa: E402
-from fourier_head.kernels import launch, plan, reference  # noqa: E402
-
 DEVICE = "cuda" if GPU else "cpu"
 # (tokens, width, num_bins, num_frequencies)
 SMALL = [(1, 5, 2, 1), (17, 33, 18, 7), (3, 16, 64, 40)]
