@@ -113,9 +113,18 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=[{k: v for k, v in r.items() if k != "example"} for r in runs],
         charts=[c for p in PROTOCOLS if settings.protocol in (p, "both") for c in charts(rows, runs, p)],
         gpu=settings.device != "cpu",
+        # `seconds` is this call's; groups finished before an interruption count here.
+        core_seconds=round(sum(core_seconds(part) for part in done)),
         notes=["A quick look: trained for too short a time to compare with the paper."]
         if settings.quick
         else notes(rows),
+    )
+
+
+def core_seconds(records: Sequence[dict[str, Any]]) -> float:
+    """Return how long one core trained a group, which may hold several stacks."""
+    return sum(
+        {(r["chosen_frequencies"] if "chosen_frequencies" in r else 0): r["group_seconds"] for r in records}.values()
     )
 
 
