@@ -123,9 +123,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
 
 def core_seconds(records: Sequence[dict[str, Any]]) -> float:
     """Return how long one core trained a group, which may hold several stacks."""
-    return sum(
-        {(r["chosen_frequencies"] if "chosen_frequencies" in r else 0): r["group_seconds"] for r in records}.values()
-    )
+    return sum({r.get("chosen_frequencies", 0): r["group_seconds"] for r in records}.values())
 
 
 def speed_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
