@@ -58,14 +58,6 @@ class MixtureLikelihoodStack(MixtureStack):
         return -self.density(outputs, extra).log_prob(target)
 
 
-class FourierLikelihoodStack(FourierStack):
-    """Fourier heads trained on values."""
-
-    def density(self, outputs: Tensor, extra: Sequence[Tensor]) -> FourierDensity:
-        a = self.layout.coefficients(outputs * self.mask)
-        return FourierDensity(a, floor=self.layout.floor, squares=True, validate_args=False)
-
-
 def train_group(
     kind: str,
     frequencies: Sequence[int],
@@ -84,7 +76,7 @@ def train_group(
     head: Any
     if kind == "fourier":
         layout = Layout(data.NUM_BINS, max(frequencies), floor=1e-4, packets=packets)
-        head = FourierLikelihoodStack(layout, [n for _, n, _ in runs], [g for _, _, g in runs], "released", 100.0)
+        head = FourierStack(layout, [n for _, n, _ in runs], [g for _, _, g in runs], "released", 100.0)
     else:
         head = MixtureLikelihoodStack(data.NUM_BINS, {"gmm": "paper", "gmm_full": "full"}[kind])
 
@@ -105,25 +97,34 @@ def train_group(
         )
         x = stacked([t.test_inputs for t in triples]).index_select(0, which)
         y = stacked([np.clip(t.test_outcomes, -1, 1) for t in triples]).index_select(0, which)
+        with torch.no_grad():
+            outputs = stack.outputs(x)
         return [
-            _record(stack, x[r : r + 1], y[r], triples[d], r, kind, n, g, packets) for r, (d, n, g) in enumerate(runs)
+            _record(stack, outputs[r], y[r], triples[d], r, kind, n, g, packets) for r, (d, n, g) in enumerate(runs)
         ]
 
 
 @torch.no_grad()
 def _record(
-    stack: Stack, x: Tensor, y: Tensor, triple: data.Triples, r: int, kind: str, n: int, gamma: float, packets: int
+    stack: Stack,
+    outputs: Tensor,
+    y: Tensor,
+    triple: data.Triples,
+    r: int,
+    kind: str,
+    n: int,
+    gamma: float,
+    packets: int,
 ) -> dict[str, Any]:
     head: Any = stack.head
-    outputs = stack.outputs(x.expand(len(stack.parameters[0]), -1, -1))
     one = [p[r] for p in stack.extra]
     if kind == "fourier":
-        a = head.layout.coefficients(outputs[r] * head.mask[r])
+        a = head.layout.coefficients(outputs * head.mask[r])
         density: Any = FourierDensity(a, floor=head.layout.floor, squares=True, validate_args=False)
     else:
-        density = head.density(outputs[r], one)
+        density = head.density(outputs, one)
     centers = -1 + (2 * np.arange(CELLS) + 1) / CELLS
-    grid = torch.as_tensor(centers, dtype=torch.float32, device=x.device)
+    grid = torch.as_tensor(centers, dtype=torch.float32, device=y.device)
     predicted = density.log_prob(grid[:, None].expand(-1, y.shape[0])).exp().T.double().cpu()
     truth = torch.from_numpy(np.exp(data.log_density(triple.name, triple.test_inputs, centers)))
     truth = truth / truth.sum(1, keepdim=True)
