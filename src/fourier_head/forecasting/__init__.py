@@ -1,0 +1,1 @@
+"""Probabilistic forecasting: corpora to train on, tokenizer and models, training, evaluation."""

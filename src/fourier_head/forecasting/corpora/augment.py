@@ -1,0 +1,262 @@
+"""Changes to windows that keep them plausible, each with a chance per row, on the device and composable.
+
+What changes the law of a series (a trend, a clip, a shift) changes context and future alike; what spoils a record
+(missing values, outliers) changes the context only: a forecaster should see through it. Reversing time is off by
+default: trends and seasons survive it, but decays after peaks become announcements of peaks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fourier_head.forecasting.corpora.mixup import Source, history, mean_scale
+from fourier_head.forecasting.corpora.windows import Windows, split_windows
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Change a random share of rows; subclasses say how in `change`."""
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share must lie in [0, 1], got {self.share}.")
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        raise NotImplementedError
+
+    def __call__(self, windows: Windows, generator: torch.Generator | None = None) -> Windows:
+        """Return the batch with about `share` of its rows changed."""
+        if self.share == 0:
+            return windows
+        batch = len(windows.period)
+        rows = round(self.share * batch)
+        if 8 <= rows <= batch // 2:
+            # Rows come in random order, so every n-th from a random one on is a fair choice, and the work is n times
+            # less than changing all and keeping some.
+            device = windows.period.device
+            first = (torch.rand(1, device=device, generator=generator) * batch).long()
+            index = (first + torch.arange(rows, device=device) * batch // rows) % batch
+            changed = self.change(windows.rows(index), generator)
+            return Windows(*(old.index_copy(0, index, new) for old, new in zip(windows, changed, strict=True)))
+        hit = _uniform(windows, generator) < self.share
+        changed = self.change(windows, generator)
+        return Windows(
+            torch.where(hit, changed.context, windows.context),
+            torch.where(hit, changed.future, windows.future),
+            torch.where(hit.squeeze(1), changed.period, windows.period),
+        )
+
+
+def _uniform(windows: Windows, generator: torch.Generator | None, low: float = 0.0, high: float = 1.0) -> Tensor:
+    """One number per row, (B, 1)."""
+    draw = torch.rand(len(windows.period), 1, device=windows.period.device, generator=generator)
+    return low + (high - low) * draw
+
+
+def _age(windows: Windows) -> Tensor:
+    """Time relative to the first future step in units of each row's history, (B, C + H): -1 at its oldest value."""
+    size = windows.context.shape[1]
+    steps = torch.arange(-size, windows.future.shape[1], device=windows.period.device)
+    return steps / history(windows.context).clamp_min(2)[:, None]
+
+
+def _spread(context: Tensor) -> Tensor:
+    """The deviation (B, 1) of what is there of each context."""
+    there = ~context.isnan()
+    count = there.sum(1, keepdim=True).clamp_min(1)
+    filled = torch.where(there, context, 0.0)
+    mean = filled.sum(1, keepdim=True) / count
+    return (torch.where(there, context - mean, 0.0).square().sum(1, keepdim=True) / count).sqrt()
+
+
+class SignFlip(Augmentation):
+    """Turn series upside down."""
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        return Windows(-windows.context, -windows.future, windows.period)
+
+
+class TimeReversal(Augmentation):
+    """Run series backwards; rows whose window is not filled at both ends stay, as their gap would change sides."""
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        values = windows.values
+        whole = ~(values[:, :1].isnan() | values[:, -1:].isnan())
+        return split_windows(torch.where(whole, values.flip(1), values), windows.context.shape[1], windows.period)
+
+
+@dataclass(frozen=True)
+class Trend(Augmentation):
+    """Multiply series by a smooth trend: a line in the logarithm with one kink in the history, bounded by `largest`."""
+
+    largest: float = 1.5
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        time = _age(windows).clamp_max(1.0)
+        kink = _uniform(windows, generator, -1.0, 0.0)
+        before = _uniform(windows, generator, -1.0, 1.0)
+        after = _uniform(windows, generator, -1.0, 1.0)
+        after = torch.where(_uniform(windows, generator) < 0.5, before, after)
+        log = self.largest / 2 * (before * torch.minimum(time, kink) + after * (time - kink).clamp_min(0.0))
+        return split_windows(windows.values * torch.exp(log), windows.context.shape[1], windows.period)
+
+
+@dataclass(frozen=True)
+class Offset(Augmentation):
+    """Add a constant of up to `largest` times the mean absolute value: levels far from zero, or round it."""
+
+    largest: float = 5.0
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        added = _uniform(windows, generator, -0.2, 1.0) * self.largest * mean_scale(windows.context)
+        return Windows(windows.context + added, windows.future + added, windows.period)
+
+
+@dataclass(frozen=True)
+class LevelShift(Augmentation):
+    """Move the level at a moment of the history, by up to `largest` deviations."""
+
+    largest: float = 3.0
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        size = _uniform(windows, generator, -1.0, 1.0) * self.largest * _spread(windows.context)
+        values = windows.values + size * (_age(windows) >= _uniform(windows, generator, -1.0, 0.0))
+        return split_windows(values, windows.context.shape[1], windows.period)
+
+
+@dataclass(frozen=True)
+class Noise(Augmentation):
+    """Add white noise of up to `largest` deviations to context and future."""
+
+    largest: float = 0.5
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        values = windows.values
+        size = _uniform(windows, generator).square() * self.largest * _spread(windows.context)
+        noise = torch.randn(values.shape, device=values.device, generator=generator)
+        return split_windows(values + size * noise, windows.context.shape[1], windows.period)
+
+
+@dataclass(frozen=True)
+class Spikes(Augmentation):
+    """Put outliers of several deviations into the context, at up to `most` of its values."""
+
+    most: float = 0.03
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        context = windows.context
+        where = torch.rand(context.shape, device=context.device, generator=generator)
+        size = torch.randn(context.shape, device=context.device, generator=generator) * 4 * _spread(context)
+        odd = where < self.most * _uniform(windows, generator)
+        return windows._replace(context=torch.where(odd, context + size, context))
+
+
+@dataclass(frozen=True)
+class Missing(Augmentation):
+    """Take values out of the context: single ones (up to `most` of all) and one run; the last value may go too."""
+
+    most: float = 0.3
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        context = windows.context
+        size = context.shape[1]
+        single = torch.rand(context.shape, device=context.device, generator=generator)
+        gone = single < self.most * _uniform(windows, generator).square()
+        time = _age(windows)[:, :size]
+        start = _uniform(windows, generator, -1.0, 0.0)
+        length = _uniform(windows, generator).square() * self.most
+        run = (time >= start) & (time < start + length) & (_uniform(windows, generator) < 0.5)
+        dropped = torch.where(gone | run, math.nan, context)
+        # A context is never emptied: with fewer than two values left it stays as it was.
+        enough = (~dropped.isnan()).sum(1, keepdim=True) >= 2
+        return windows._replace(context=torch.where(enough, dropped, context))
+
+
+class Censor(Augmentation):
+    """Clip series from below or above at a value of their own, as stock that runs out or a meter at its end does."""
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        context = windows.context
+        # A bound by mean and deviation needs no sorting; the one from below mirrors the one from above.
+        mean = context.nanmean(1, keepdim=True)
+        bound = mean + _uniform(windows, generator, -0.5, 1.5) * _spread(context)
+        above = _uniform(windows, generator) < 0.5
+        floor = torch.where(above, -math.inf, 2 * mean - bound)
+        ceiling = torch.where(above, bound, math.inf)
+        values = torch.minimum(torch.maximum(windows.values, floor), ceiling)
+        # A context without values has no bounds, and the row stays as it is.
+        return split_windows(torch.where(mean.isnan(), windows.values, values), context.shape[1], windows.period)
+
+
+@dataclass(frozen=True)
+class Quantise(Augmentation):
+    """Round series to whole multiples of a step of up to `largest` deviations, as counts and coarse gauges are."""
+
+    largest: float = 1.0
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        step = (0.02 + _uniform(windows, generator).square() * self.largest) * _spread(windows.context)
+        values = windows.values
+        rounded = torch.where(step > 0, (values / step).round() * step, values)
+        return split_windows(rounded, windows.context.shape[1], windows.period)
+
+
+class HidePeriod(Augmentation):
+    """Withhold the period, as when a user's series has no dates."""
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        return windows._replace(period=torch.ones_like(windows.period))
+
+
+DEFAULT: tuple[Augmentation, ...] = (
+    Trend(0.1),
+    Offset(0.05),
+    LevelShift(0.05),
+    Noise(0.05),
+    Quantise(0.05),
+    Censor(0.04),
+    SignFlip(0.1),
+    Spikes(0.05),
+    Missing(0.1),
+    HidePeriod(0.1),
+)
+"""A mild set: about half of the rows are changed by none of those that touch values."""
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """Draw windows of a source and change them by `steps`, in order."""
+
+    source: Source
+    steps: Sequence[Augmentation] = DEFAULT
+
+    @property
+    def device(self) -> torch.device:
+        """Where windows are made."""
+        return self.source.device
+
+    def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
+        """Draw a batch of windows."""
+        windows = self.source.sample(batch, generator)
+        for step in self.steps:
+            windows = step(windows, generator)
+        return windows

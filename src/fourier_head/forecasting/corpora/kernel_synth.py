@@ -1,0 +1,321 @@
+r"""KernelSynth: series drawn from Gaussian processes whose kernels are random sums and products of a bank's.
+
+The procedure is that of Chronos (Ansari et al., 2024, appendix B): up to five kernels of the bank, drawn with
+replacement and folded from the left by + or x with equal chance. Two ways to draw, for one law of kernels:
+
+- `GaussianPool`: exact, by batched Cholesky in float64, kept in a pool that is renewed piece by piece;
+- `SpectralSynth`: every base process as a short random Fourier sum, processes added and multiplied in place of kernels.
+  Covariances are the same, since :math:`E[f f' g g'] = k_f k_g` for independent f and g; products are no longer
+  Gaussian. It costs O(T) per series instead of O(T^3), so every batch is new.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fourier_head.forecasting.corpora.windows import Windows, cut_contexts, split_windows
+
+UNIT = 1024
+"""Steps in one unit of time: length scales are fractions of this many steps, whatever the window."""
+
+Kind = Literal["periodic", "linear", "rbf", "rational", "white", "constant"]
+_KINDS: tuple[Kind, ...] = ("periodic", "linear", "rbf", "rational", "white", "constant")
+_PERIODIC, _LINEAR, _RBF, _RATIONAL, _WHITE, _CONSTANT = range(6)
+
+
+class Kernel(NamedTuple):
+    """Name one kernel of a bank.
+
+    `value` is the period in steps, the deviation of the offset (linear), the length scale in units (rbf), the exponent
+    of a rational quadratic of length scale 1, or the variance (white, constant).
+    """
+
+    kind: Kind
+    value: float
+
+
+_PERIODS = (24, 48, 96, 168, 336, 672, 7, 14, 30, 60, 365, 730, 4, 26, 52, 4, 6, 12, 4, 40, 10)
+
+CHRONOS_BANK: tuple[Kernel, ...] = (
+    *(Kernel("periodic", p) for p in _PERIODS),
+    *(Kernel("linear", s) for s in (0.0, 1.0, 10.0)),
+    *(Kernel("rbf", s) for s in (0.1, 1.0, 10.0)),
+    *(Kernel("rational", a) for a in (0.1, 1.0, 10.0)),
+    Kernel("white", 0.1),
+    Kernel("white", 1.0),
+    Kernel("constant", 1.0),
+)
+"""The kernels Chronos draws from; a period that occurs thrice has three times the chance."""
+
+WIDE_BANK: tuple[Kernel, ...] = (
+    *CHRONOS_BANK,
+    *(Kernel("periodic", p) for p in (4, 5, 7, 12, 12, 12, 24, 52, 144, 288)),
+    *(Kernel("rbf", s) for s in (0.01, 0.03)),
+)
+"""The same with more weight on the seasons of calendars, and smooth movement over tens of steps."""
+
+
+class KernelMix(NamedTuple):
+    """Describe compositions, one a row: kind, value (n, J), how many are used (n,), times instead of plus (n, J)."""
+
+    kind: Tensor
+    value: Tensor
+    used: Tensor
+    times: Tensor
+
+    def period(self) -> Tensor:
+        """Return the shortest period among the kernels used (n,), 1 where none is periodic."""
+        there = torch.arange(self.kind.shape[1], device=self.kind.device) < self.used[:, None]
+        far = torch.where(there & (self.kind == _PERIODIC), self.value, math.inf).amin(1)
+        return torch.where(far.isfinite(), far, 1.0).long()
+
+
+class Bank:
+    """Hold a bank of kernels on a device and draw compositions from it."""
+
+    def __init__(self, kernels: Sequence[Kernel], device: torch.device | str = "cpu", most: int = 5) -> None:
+        if not kernels or most < 1:
+            raise ValueError(f"a bank needs kernels and most >= 1, got {len(kernels)} kernels and most={most}.")
+        if bad := [k.kind for k in kernels if k.kind not in _KINDS]:
+            raise ValueError(f"kernels are of kind {', '.join(_KINDS)}, got {bad[0]!r}.")
+        self.kinds = torch.tensor([_KINDS.index(k.kind) for k in kernels], device=device)
+        self.values = torch.tensor([float(k.value) for k in kernels], device=device)
+        self.most = most
+
+    def draw(self, rows: int, generator: torch.Generator | None = None) -> KernelMix:
+        """Draw `rows` compositions."""
+        draw = torch.rand(rows, 2 * self.most + 1, device=self.values.device, generator=generator)
+        which = (draw[:, : self.most] * len(self.kinds)).long().clamp_max(len(self.kinds) - 1)
+        used = 1 + (draw[:, -1] * self.most).long().clamp_max(self.most - 1)
+        return KernelMix(self.kinds[which], self.values[which], used, draw[:, self.most : 2 * self.most] < 0.5)
+
+
+def covariance(mix: KernelMix, length: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return the covariance matrices (n, length, length) of compositions over the first `length` steps."""
+    lag = torch.arange(length, device=mix.kind.device, dtype=dtype)
+    where = lag / UNIT
+    total = torch.zeros(0, device=mix.kind.device)
+    for slot in range(mix.kind.shape[1]):
+        kind, value = mix.kind[:, slot, None], mix.value[:, slot, None].to(dtype)
+        # All but the linear kernel depend on the lag only: a vector per row, seen as a Toeplitz matrix without a copy.
+        by_lag = torch.where(kind == _PERIODIC, torch.exp(-2 * torch.sin(math.pi * lag / value) ** 2), 0.0)
+        by_lag = torch.where(kind == _RBF, torch.exp(-0.5 * (where / value) ** 2), by_lag)
+        by_lag = torch.where(kind == _RATIONAL, (1 + where**2 / (2 * value)) ** -value, by_lag)
+        by_lag = torch.where(kind == _WHITE, value * (lag == 0), by_lag)
+        by_lag = torch.where((kind == _CONSTANT) | (kind == _LINEAR), value ** (1 + (kind == _LINEAR)), by_lag)
+        both = torch.cat((by_lag.flip(1), by_lag[:, 1:]), dim=1)
+        matrix = both.unfold(1, length, 1).flip(1)
+        matrix = matrix + (kind == _LINEAR)[..., None] * (where[:, None] * where)
+        if slot == 0:
+            total = matrix
+            continue
+        folded = torch.where(mix.times[:, slot, None, None], total * matrix, total + matrix)
+        total = torch.where((slot < mix.used)[:, None, None], folded, total)
+    return total
+
+
+def draw_gaussian(
+    mix: KernelMix, length: int, samples: int = 1, generator: torch.Generator | None = None, jitter: float = 1e-7
+) -> Tensor:
+    """Draw exact samples (n, samples, length) of the processes; `jitter` is relative to the mean variance.
+
+    A matrix that will not factor, a rare thing in float64, is replaced by one of the batch that did, on the device.
+    """
+    matrix = covariance(mix, length)
+    mean = matrix.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-12)
+    matrix = matrix / mean[:, None, None]
+    matrix.diagonal(dim1=1, dim2=2).add_(jitter)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    good = (failed == 0) & factor.diagonal(dim1=1, dim2=2).isfinite().all(1)
+    # Good rows first; a bad row n takes the good row n modulo their number.
+    order = torch.argsort(good.to(torch.int8), descending=True, stable=True)
+    rows = torch.arange(len(good), device=good.device)
+    factor = factor[torch.where(good, rows, order[rows % good.sum().clamp_min(1)])]
+    noise = torch.randn(len(good), length, samples, dtype=factor.dtype, device=factor.device, generator=generator)
+    drawn = (factor @ noise) * mean.sqrt()[:, None, None]
+    return drawn.transpose(1, 2).nan_to_num(0.0)
+
+
+# exp(-2 sin^2(pi d / p)) = sum_k (2 - [k = 0]) e^-1 I_k(1) cos(2 pi k d / p): deviations of the harmonics 0..7.
+_BESSEL = (1.2660658778, 0.5651591040, 0.1357476698, 0.0221684249, 0.0027371202, 0.0002714632, 0.0000224887, 1.599e-6)
+_DEVIATIONS = tuple(math.sqrt((1 if k == 0 else 2) * b / math.e) for k, b in enumerate(_BESSEL))
+
+
+@functools.lru_cache(maxsize=32)
+def _harmonics(features: int, device: torch.device) -> Tensor:
+    """Kept on the device: a copy from the host in every batch would make the host wait."""
+    return torch.tensor(_DEVIATIONS + (0.0,) * (features - len(_DEVIATIONS)), device=device)
+
+
+def draw_spectral(
+    mix: KernelMix,
+    length: int,
+    generator: torch.Generator | None = None,
+    features: int = 24,
+    start: Tensor | None = None,
+) -> Tensor:
+    """Draw one series (n, length) per composition from random Fourier sums of `features` terms (8 at least).
+
+    `start` (n, 1) is the time of the first step in units, which only linear kernels notice; 0 where not given.
+    """
+    rows, slots = mix.kind.shape
+    device = mix.kind.device
+    kind, value = mix.kind[..., None], mix.value[..., None]
+    features = max(features, len(_DEVIATIONS))
+    normal = torch.randn(rows, slots, 3, features, device=device, generator=generator)
+    # Spectra in radians per unit of time: a normal for rbf; a normal with gamma distributed precision for rational.
+    shape = torch.where(kind == _RATIONAL, value, 1.0).expand(-1, -1, features).contiguous()
+    gamma = torch._standard_gamma(shape, generator=generator)
+    spread = torch.where(kind == _RATIONAL, (gamma / value.clamp_min(1e-6)).sqrt(), 1 / value.clamp_min(1e-6))
+    order = torch.arange(features, device=device)
+    harmonics = _harmonics(features, device)
+    periodic = kind == _PERIODIC
+    speed = torch.where(periodic, 2 * math.pi * order / value.clamp_min(1e-6), normal[:, :, 2] * spread / UNIT)
+    size = torch.where(periodic, harmonics, 1 / math.sqrt(features))
+    size = size * ((kind == _RBF) | (kind == _RATIONAL) | periodic)
+    # a cos + b sin with normal a, b is one cosine with amplitude |(a, b)|; half the transcendental functions.
+    phase = torch.atan2(normal[:, :, 1], normal[:, :, 0])
+    size = size * normal[:, :, :2].square().sum(2).sqrt()
+    steps = torch.arange(length, device=device, dtype=torch.float32)
+    start = steps.new_zeros(1, 1) if start is None else start
+    level = torch.randn(rows, slots, 2, device=device, generator=generator)
+    total = torch.zeros(0, device=device)
+    for slot in range(slots):
+        waves = torch.cos(speed[:, slot, :, None] * steps + phase[:, slot, :, None])
+        process = (size[:, slot, :, None] * waves).sum(1)  # no matmul: under autocast it would round to bfloat16
+        own, what = value[:, slot], kind[:, slot]
+        straight = level[:, slot, :1] * own + level[:, slot, 1:] * (start + steps / UNIT)
+        process = torch.where(what == _LINEAR, straight, process)
+        process = torch.where(what == _CONSTANT, level[:, slot, :1] * own.sqrt(), process)
+        white = torch.randn(rows, length, device=device, generator=generator) * own.sqrt()
+        process = torch.where(what == _WHITE, white, process)
+        if slot == 0:
+            total = process
+            continue
+        folded = torch.where(mix.times[:, slot, None], total * process, total + process)
+        total = torch.where((slot < mix.used)[:, None], folded, total)
+    return total
+
+
+def _to_windows(values: Tensor, period: Tensor, context: int, cut: float, generator: torch.Generator | None) -> Windows:
+    # Compositions differ by ten orders of magnitude; forecasters rescale anyway, and float32 should not overflow first.
+    values = values / values.square().mean(1, keepdim=True).sqrt().clamp_min(1e-12)
+    # A season longer than the context cannot be seen in it, so naming it would only mislead.
+    windows = split_windows(values.float(), context, torch.where(period > context, 1, period))
+    draw = torch.rand(len(values), 2, device=values.device, generator=generator)
+    return windows._replace(context=cut_contexts(windows.context, cut, 4, draw))
+
+
+class SpectralSynth:
+    """Draw KernelSynth windows afresh for every batch by random Fourier sums (see `draw_spectral`)."""
+
+    def __init__(
+        self,
+        context: int,
+        horizon: int,
+        *,
+        device: torch.device | str = "cpu",
+        bank: Sequence[Kernel] = WIDE_BANK,
+        features: int = 24,
+        cut_share: float = 0.5,
+        chunk: int = 4096,
+    ) -> None:
+        self.context, self.horizon, self.features = context, horizon, features
+        self.cut_share, self.chunk = cut_share, chunk
+        self.bank = Bank(bank, device)
+        self.device = self.bank.values.device
+
+    def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
+        """Draw a batch of windows."""
+        parts = []
+        for start in range(0, batch, self.chunk):  # the waves of a chunk take chunk x features x length floats
+            rows, length = min(self.chunk, batch - start), self.context + self.horizon
+            mix = self.bank.draw(rows, generator)
+            begin = torch.rand(rows, 1, device=self.device, generator=generator) * max(1 - length / UNIT, 0.0)
+            values = draw_spectral(mix, length, generator, self.features, begin)
+            parts.append(_to_windows(values, mix.period(), self.context, self.cut_share, generator))
+        return parts[0] if len(parts) == 1 else Windows(*(torch.cat(p) for p in zip(*parts, strict=True)))
+
+
+class GaussianPool:
+    """Keep a pool of exact KernelSynth series and cut windows from it; a piece of it is renewed now and then.
+
+    The pool has `pieces` pieces of `kernels` compositions x `samples` series each. Piece n of the endless sequence of
+    pieces follows from `seed` and n alone, so the state of the pool is one number and a resumed run sees the same
+    series. `every` is the number of batches after which the oldest piece is replaced (0: never).
+    """
+
+    def __init__(
+        self,
+        context: int,
+        horizon: int,
+        *,
+        device: torch.device | str = "cpu",
+        bank: Sequence[Kernel] = WIDE_BANK,
+        length: int = UNIT,
+        kernels: int = 256,
+        samples: int = 4,
+        pieces: int = 16,
+        every: int = 64,
+        cut_share: float = 0.5,
+        seed: int = 0,
+    ) -> None:
+        if length < context + horizon:
+            raise ValueError(f"length must be at least context + horizon = {context + horizon}, got {length}.")
+        if min(kernels, samples, pieces) < 1 or every < 0:
+            raise ValueError("kernels, samples and pieces must be at least 1, every not negative.")
+        self.context, self.horizon, self.length = context, horizon, length
+        self.kernels, self.samples, self.pieces, self.every = kernels, samples, pieces, every
+        self.cut_share, self.seed = cut_share, seed
+        self.bank = Bank(bank, device)
+        self.device = self.bank.values.device
+        self.batches = 0
+        self._values = torch.zeros(pieces * kernels * samples, length, device=self.device)
+        self._period = torch.ones(len(self._values), dtype=torch.long, device=self.device)
+        self._held = [-1] * pieces
+        self._steps = torch.arange(context + horizon, device=self.device)
+
+    def _newest(self) -> int:
+        """The number of the newest piece that belongs in the pool now."""
+        return self.pieces - 1 + (self.batches // self.every if self.every else 0)
+
+    def _fill(self) -> None:
+        """Make the pieces the pool lacks: all at first, one every so often later."""
+        newest = self._newest()
+        for number in range(newest - self.pieces + 1, newest + 1):
+            place = number % self.pieces
+            if self._held[place] == number:
+                continue
+            generator = torch.Generator(self.device).manual_seed((self.seed * 1_000_003 + number) % 2**63)
+            mix = self.bank.draw(self.kernels, generator)
+            drawn = draw_gaussian(mix, self.length, self.samples, generator).flatten(0, 1)
+            rows = slice(place * len(drawn), (place + 1) * len(drawn))
+            self._values[rows] = (drawn / drawn.abs().amax(1, keepdim=True).clamp_min(1e-30)).float()
+            self._period[rows] = mix.period().repeat_interleave(self.samples)
+            self._held[place] = number
+
+    def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
+        """Cut a batch of windows from the pool."""
+        self._fill()
+        self.batches += 1
+        draw = torch.rand(2, batch, device=self.device, generator=generator)
+        row = (draw[0] * len(self._values)).long().clamp_max(len(self._values) - 1)
+        room = self.length - self.context - self.horizon
+        start = (draw[1] * (room + 1)).long().clamp_max(room)
+        values = self._values[row[:, None], start[:, None] + self._steps]
+        return _to_windows(values, self._period[row], self.context, self.cut_share, generator)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a continued run needs."""
+        return {"seed": self.seed, "batches": self.batches}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`; the pool is made anew when next used."""
+        self.seed, self.batches = int(state["seed"]), int(state["batches"])
+        self._held = [-1] * self.pieces

@@ -1,0 +1,213 @@
+"""Read series from parquet and arrow files, from folders of them, and from data sets on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fourier_head.errors import UserError, did_you_mean, needs_extra
+from fourier_head.forecasting.corpora.store import SeriesStore, periods
+from fourier_head.forecasting.frequency import frequency_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHRONOS_HUB = "autogluon/chronos_datasets"
+"""Where the authors of Chronos keep their data sets, one folder of parquet files each."""
+
+_SUFFIXES = (".parquet", ".arrow", ".feather")
+_SHARD = re.compile(r"^(data|train|test|validation)?[-_]?\d+([-_]of[-_]\d+)?$")
+
+
+def read_store(
+    paths: str | Path | Iterable[str | Path], *, target: str = "target", freq: str | None = None, shortest: int = 2
+) -> SeriesStore:
+    """Read parquet and arrow files, or folders of them, into one store; a file or folder of shards is one data set.
+
+    One row is one series. Columns: `target` (list of numbers, oldest first, missing as null or NaN; a list of lists is
+    one series per inner list), and what says the frequency: `freq` (pandas alias), or `timestamp` (list), whose spacing
+    is looked at; else the argument `freq`, else it is unknown. Other columns are ignored. A file that
+    `SeriesStore.save` wrote may be named too. Series with fewer than `shortest` values are left out.
+    """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    parts: list[SeriesStore] = []
+    for name, files in _data_sets(paths):
+        if files[0].suffix == ".safetensors":
+            parts.append(SeriesStore.load(files[0]))
+            continue
+        for file in files:
+            parts.append(_from_table(_read_table(file, target), name, target, freq, str(file)))
+    return join(parts, shortest=shortest)
+
+
+def read_hub(names: Sequence[str], repository: str = CHRONOS_HUB, **options: Any) -> SeriesStore:
+    """Download data sets by name from the hub (folders of parquet files in `repository`) and read them.
+
+    `read_hub(["m4_daily", "wind_farms_hourly"])` reads two of the Chronos data sets; files are kept in the hub's cache.
+    """
+    try:
+        from huggingface_hub import HfApi, hf_hub_download
+    except ImportError as error:
+        raise needs_extra(error, "transformers") from None
+    try:
+        listed = HfApi().list_repo_files(repository, repo_type="dataset")
+        known = sorted({f.split("/")[0] for f in listed if f.endswith(".parquet") and "/" in f})
+        if unknown := [n for n in names if n not in known]:
+            raise UserError(f"{repository} has no data set {unknown[0]!r}: {did_you_mean(unknown[0], known)}")
+        folders = []
+        for name in names:
+            files = [f for f in listed if f.startswith(f"{name}/") and f.endswith(".parquet")]
+            kept = [hf_hub_download(repository, f, repo_type="dataset") for f in files]
+            folders.append(Path(kept[0]).parent)
+    except (OSError, ValueError, RuntimeError) as error:
+        # Not being online reaches us as several types, all of them one of these.
+        raise UserError(
+            f"data sets of {repository} could not be downloaded ({type(error).__name__}): "
+            "this needs the internet, or files on disk named to read_store."
+        ) from None
+    return read_store(folders, **options)
+
+
+def join(stores: Sequence[SeriesStore], shortest: int = 1) -> SeriesStore:
+    """Return one store of all series (on the CPU); data sets of the same name become one."""
+    if not stores:
+        raise UserError("no files with series were named.")
+    names = list(dict.fromkeys(n for s in stores for n in s.names))
+    place = {n: i for i, n in enumerate(names)}
+    joined = SeriesStore.from_flat(
+        np.concatenate([s.values.cpu().numpy() for s in stores]),
+        np.concatenate([s.lengths.cpu().numpy() for s in stores]),
+        np.concatenate([np.array([place[n] for n in s.names])[s.set_index.cpu().numpy()] for s in stores]),
+        np.concatenate([s.period.cpu().numpy() for s in stores]),
+        names,
+    )
+    keep = (joined.lengths >= shortest).nonzero().flatten()
+    if len(keep) == 0:
+        raise UserError(f"no series has {shortest} values or more.")
+    return joined if len(keep) == len(joined) else joined.select(keep)
+
+
+def _data_sets(paths: Sequence[str | Path]) -> Iterator[tuple[str, list[Path]]]:
+    """Yield the name of each data set with its files."""
+    for path in map(Path, paths):
+        if path.is_file():
+            if path.suffix not in (*_SUFFIXES, ".safetensors"):
+                raise UserError(f"{path} must end in one of {', '.join(_SUFFIXES)} or .safetensors.")
+            yield _set_name(path), [path]
+        elif path.is_dir():
+            files = sorted(f for f in path.rglob("*") if f.suffix in _SUFFIXES and f.is_file())
+            if not files:
+                raise UserError(f"the folder {path} holds no {' or '.join(_SUFFIXES)} file.")
+            sets: dict[str, list[Path]] = {}
+            for file in files:
+                sets.setdefault(_set_name(file), []).append(file)
+            yield from sets.items()
+        else:
+            raise UserError(f"there is no file or folder {path}.")
+
+
+def _set_name(file: Path) -> str:
+    """A file is named after its data set, a shard (train-00000-of-00004) lies in a folder that is."""
+    return file.resolve().parent.name if _SHARD.match(file.stem) or file.stem in ("train", "data") else file.stem
+
+
+def _read_table(file: Path, target: str) -> pa.Table:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise needs_extra(error, "forecasting") from None
+    wanted = ("freq", "timestamp", f"{target}._np_shape")
+    try:
+        if file.suffix == ".parquet":
+            handle = parquet.ParquetFile(file)
+            return handle.read(columns=_columns(handle.schema_arrow.names, target, wanted, file))
+        with pa.memory_map(str(file)) as source:
+            try:
+                table = pa.ipc.open_file(source).read_all()
+            except pa.ArrowInvalid:  # a stream has no footer
+                source.seek(0)
+                table = pa.ipc.open_stream(source).read_all()
+        return table.select(_columns(table.column_names, target, wanted, file))
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{file} cannot be read ({str(error).splitlines()[0]}).") from None
+
+
+def _columns(names: Sequence[str], target: str, wanted: Sequence[str], file: Path) -> list[str]:
+    if target not in names:
+        raise UserError(f"{file} has no column {target!r}: {did_you_mean(target, names)}")
+    return [target, *(n for n in wanted if n in names)]
+
+
+def _from_table(table: pa.Table, name: str, target: str, freq: str | None, source: str) -> SeriesStore:
+    import pyarrow as pa
+
+    if table.num_rows == 0:
+        raise UserError(f"{source} holds no rows.")
+    freqs = _frequencies(table, freq)
+    parent, lengths, flat = _flatten(table.column(target), source, target)
+    if (shape := f"{target}._np_shape") in table.column_names:
+        # GluonTS writes an array of several dimensions flat, its shape in a second column.
+        per_row = [int(np.prod(s.as_py()[:-1])) if s.is_valid else 1 for s in table.column(shape)]
+        parent = np.repeat(parent, per_row)
+        lengths = np.repeat(lengths // np.maximum(per_row, 1), per_row)
+    try:
+        values = flat.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        raise UserError(f"the column {target!r} of {source} must be lists of numbers, got {flat.type}.") from None
+    if not np.isfinite(values).any():
+        raise UserError(f"the column {target!r} of {source} holds no finite value.")
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    period = periods(freqs)[parent]
+    return SeriesStore.from_flat(values, lengths, np.zeros(len(lengths), np.int64), period, (name,))
+
+
+def _flatten(column: pa.ChunkedArray, source: str, target: str) -> tuple[np.ndarray, np.ndarray, pa.Array]:
+    """Return the row of every series, its length and all values end to end; lists in lists are opened."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def is_list(kind: pa.DataType) -> bool:
+        return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # more than one chunk can hold
+        array = pa.concat_arrays(array.chunks)
+    if not is_list(array.type):
+        raise UserError(
+            f"the column {target!r} of {source} must be lists of numbers, one series per row, got {array.type}."
+        )
+    parent = np.arange(len(array))
+    while True:
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        inner = array.flatten()
+        if not is_list(inner.type):
+            return parent, lengths, inner
+        parent, array = np.repeat(parent, lengths), inner
+
+
+def _frequencies(table: pa.Table, freq: str | None) -> list[str | None]:
+    """Return the frequency of every row: the argument, the column, or what the timestamps say."""
+    if freq is not None:
+        return [freq] * table.num_rows
+    if "freq" in table.column_names:
+        return table.column("freq").to_pylist()
+    if "timestamp" in table.column_names:
+        return [_spacing(row) for row in table.column("timestamp")]
+    return [None] * table.num_rows
+
+
+def _spacing(row: Any) -> str | None:
+    moments = row.values
+    if moments is None or len(moments) < 2:
+        return None
+    try:
+        # A few dozen show the spacing; all would be as much work as reading the series.
+        return frequency_of(np.asarray(moments.slice(0, 40).to_numpy(zero_copy_only=False), dtype="datetime64[s]"))
+    except (ValueError, TypeError):
+        return None

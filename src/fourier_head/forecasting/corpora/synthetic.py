@@ -1,0 +1,209 @@
+r"""Structural series: trend, season, noise and the way they are observed, drawn at random and all at once.
+
+Real corpora are short of what people forecast most: months, quarters and years of a business, with a trend, a strong
+season, a break somewhere, or counts that are mostly zero. A row here is
+
+.. math:: y_t = g\big(\ell + b_t + s_t + \sigma_t e_t\big)
+
+with b a sum of local trends, random walks, kinked lines and growth curves, s a seasonal pattern that may drift, e
+autocorrelated noise that may be heavy-tailed and change its volume, and g the identity, an exponential (everything
+multiplies), a clip at zero, a Poisson count or intermittent demand. Amplitudes are relative to the length of the
+history a row shows, so a series of 20 years moves as much as one of 500 hours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fourier_head.forecasting.corpora.windows import Windows, split_windows
+
+PERIODS: dict[int, float] = {1: 22, 2: 1, 4: 16, 5: 3, 6: 1, 7: 13, 12: 28, 13: 1, 24: 6, 48: 2, 52: 7, 96: 1}
+"""Seasons, each with its weight."""
+
+HISTORY: dict[int, tuple[int, int]] = {1: (6, 120), 4: (10, 200), 12: (20, 420), 52: (60, 520)}
+"""Shortest and longest history of a period; others reach from 2.5 seasons, at least 20, to the whole context."""
+
+
+def ar1(noise: Tensor, phi: Tensor) -> Tensor:
+    """Return x_t = phi x_{t-1} + noise_t along the last dimension in log2(T) steps; phi broadcasts over rows.
+
+    >>> ar1(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.5]]))
+    tensor([[1.0000, 0.5000, 0.2500, 0.1250]])
+    """
+    shift = 1
+    while shift < noise.shape[-1]:
+        noise = noise + phi * torch.nn.functional.pad(noise[..., :-shift], (shift, 0))
+        phi, shift = phi * phi, 2 * shift
+    return noise
+
+
+class _Draws:
+    """Hand out columns of random numbers drawn in two calls: one per parameter would cost more than the parameter."""
+
+    def __init__(self, rows: int, device: torch.device, generator: torch.Generator | None, columns: int = 80) -> None:
+        self._uniform = iter(torch.rand(columns, rows, 1, device=device, generator=generator).unbind(0))
+        self._normal = iter(torch.randn(columns // 4, rows, 1, device=device, generator=generator).unbind(0))
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> Tensor:
+        return low + (high - low) * next(self._uniform)
+
+    def log_uniform(self, low: float, high: float) -> Tensor:
+        return torch.exp(self.uniform(math.log(low), math.log(high)))
+
+    def normal(self) -> Tensor:
+        return next(self._normal)
+
+    def chance(self, share: float) -> Tensor:
+        return next(self._uniform) < share
+
+
+def _unit(values: Tensor) -> Tensor:
+    """Divide rows by their deviation, so that an amplitude means the same for every shape."""
+    return values / values.std(1, keepdim=True).clamp_min(1e-6)
+
+
+class StructuralSynth:
+    """Draw windows of structural series (see the module), the period attached.
+
+    `counts`, `intermittent`, `multiplicative` and `walks` are shares of rows: Poisson counts, intermittent demand,
+    multiplying parts, and (geometric) random walks without a season. The rest adds its parts.
+    """
+
+    def __init__(
+        self,
+        context: int,
+        horizon: int,
+        *,
+        device: torch.device | str = "cpu",
+        periods: Mapping[int, float] = PERIODS,
+        counts: float = 0.12,
+        intermittent: float = 0.08,
+        multiplicative: float = 0.3,
+        walks: float = 0.1,
+    ) -> None:
+        if min(counts, intermittent, multiplicative, walks) < 0 or counts + intermittent > 1:
+            raise ValueError("shares must not be negative, and counts + intermittent at most 1.")
+        self.context, self.horizon = context, horizon
+        self.counts, self.intermittent, self.multiplicative, self.walks = counts, intermittent, multiplicative, walks
+        self.device = torch.empty(0, device=device).device
+        numbers = sorted(periods)
+        weight = torch.tensor([float(periods[p]) for p in numbers], dtype=torch.float64)
+        if not (weight.sum() > 0 and (weight >= 0).all()) or numbers[0] < 1:
+            raise ValueError("periods must be positive numbers with weights that are not negative and not all zero.")
+        self._running = (weight.cumsum(0) / weight.sum()).float().to(self.device)
+        self._periods = torch.tensor(numbers, device=self.device)
+        spans = [HISTORY.get(p, (max(20, 5 * p // 2), context)) for p in numbers]
+        self._spans = torch.tensor(spans, device=self.device).clamp_max(context).float()
+        self._longest = numbers[-1]
+        self._time = torch.arange(-context, horizon, device=self.device)
+
+    def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
+        """Draw a batch of windows."""
+        own: dict[str, Any] = {"device": self.device, "generator": generator}
+        draws = _Draws(batch, self.device, generator)
+        which = torch.searchsorted(self._running, draws.uniform()).clamp_max(len(self._periods) - 1).squeeze(1)
+        period, span = self._periods[which, None], self._spans[which]
+        history = (span[:, :1] * (span[:, 1:] / span[:, :1]) ** draws.uniform()).round().clamp_min(2)
+        # Four autoregressive processes in one go: slope of the trend, drift of the season, noise and its volume.
+        noise = torch.randn(4, batch, len(self._time), **own)
+        tail = draws.chance(0.4) * draws.uniform(0.3, 1.0)
+        noise[2] = noise[2] * torch.exp(tail * torch.randn(batch, len(self._time), **own))
+        phi = torch.stack(
+            (
+                torch.exp(-1 / (history * draws.log_uniform(0.1, 5.0))),
+                torch.exp(-1 / (history * draws.log_uniform(0.3, 3.0))),
+                draws.chance(0.5) * draws.uniform(-0.3, 0.95),
+                draws.uniform(0.7, 0.98),
+            )
+        )
+        slope, drift, error, volume = ar1(noise, phi).unbind(0)
+        walk = draws.chance(self.walks)
+        part = self._trend(draws, history, slope, walk, own)
+        season = self._season(draws, period, drift, own)
+        part = part + torch.where(walk | (period == 1), 0.0, season)
+        loud = draws.chance(0.3) * draws.uniform(0.2, 0.8)
+        error = _unit(error) * torch.exp(loud * _unit(volume))
+        part = part + torch.where(walk, 0.02, 1.0) * draws.log_uniform(0.01, 0.6) * error
+        part = part + self._breaks(draws, history, own)
+        values = self._observe(draws, part, own)
+        # Nobody asks ten years for sixty more: the future of a short history ends early, as that of a real series does.
+        reach = (history * draws.log_uniform(0.5, 4.0)).clamp_min(8.0)
+        seen = (self._time >= -history) & (self._time < reach)
+        return split_windows(torch.where(seen, values, math.nan), self.context, period.squeeze(1))
+
+    def _trend(self, draws: _Draws, history: Tensor, slope: Tensor, walk: Tensor, own: dict[str, Any]) -> Tensor:
+        """A local trend, a random walk, a line with a kink and a growth curve, each there or not."""
+        time = self._time / history
+        # Deviation about 1 over the history, which is what the amplitude then scales.
+        local = (_unit(slope) + draws.normal()).cumsum(1) / history
+        local = local - local[:, self.context - 1 : self.context]
+        steps = torch.randn(slope.shape, **own).cumsum(1) / history.sqrt()
+        steps = steps - steps[:, self.context - 1 : self.context] + 0.3 * draws.normal() * time
+        kink = draws.uniform(-1.0, 0.2)
+        line = draws.normal() * time.clamp_max(2.0) + draws.chance(0.4) * draws.normal() * (time - kink).clamp(0.0, 2.0)
+        curve = torch.sigmoid((time - draws.uniform(-1.0, 0.7)) * draws.log_uniform(2.0, 12.0)) * draws.normal()
+        trend = draws.chance(0.45) * draws.log_uniform(0.1, 2.0) * local
+        trend = trend + torch.where(walk, 1.0, draws.chance(0.35).float()) * draws.log_uniform(0.1, 1.5) * steps
+        trend = trend + draws.chance(0.35) * draws.log_uniform(0.1, 2.0) * line
+        return trend + draws.chance(0.15) * draws.log_uniform(0.3, 4.0) * curve
+
+    def _season(self, draws: _Draws, period: Tensor, drift: Tensor, own: dict[str, Any]) -> Tensor:
+        """A pattern of smooth waves, single free values or a few peaks; its size and shape may drift slowly."""
+        rows = len(period)
+        place = torch.arange(self._longest, device=self.device)
+        inside = place < period
+        free = torch.randn(2, rows, self._longest, **own)
+        waves = torch.zeros(rows, self._longest, device=self.device)
+        for order in range(1, 4):
+            angle = 2 * math.pi * (order * place / period + draws.uniform())
+            waves = waves + torch.cos(angle) * draws.normal() / order
+        peaks = (free[1] * draws.uniform(0.8, 1.8)).exp() * (free[0] > 0.7)
+        kind = draws.uniform()
+        table = torch.where(kind < 0.4, waves, torch.where(kind < 0.8, free[0] + waves, peaks))
+        count = inside.sum(1, keepdim=True)
+        table = torch.where(inside, table, 0.0)
+        table = torch.where(inside, table - table.sum(1, keepdim=True) / count, 0.0)
+        size = (table.square().sum(1, keepdim=True) / count).sqrt().clamp_min(1e-6)
+        phase = (self._time + self.context) % period
+        pattern = (table / size).gather(1, phase)
+        # A second pattern, a turn of the first, fades in for the rows whose season changes its shape.
+        other = (table / size).gather(1, (phase + 1) % period)
+        fade = draws.chance(0.2) * torch.sigmoid(_unit(drift)) * 0.5
+        pattern = (1 - fade) * pattern + fade * other
+        grow = draws.chance(0.4) * draws.uniform(0.05, 0.4)
+        # Days have a week inside and a year around them, hours a week around them.
+        around = torch.where(period == 7, 365.25, 7.0 * period)
+        far = torch.cos(2 * math.pi * (self._time / around + draws.uniform())) + 0.5 * torch.cos(
+            4 * math.pi * (self._time / around + draws.uniform())
+        )
+        far = far * draws.chance(0.4) * draws.log_uniform(0.1, 1.0) * ((period == 7) | (period >= 24) & (period != 52))
+        return draws.chance(0.85) * draws.log_uniform(0.05, 1.5) * pattern * torch.exp(grow * _unit(drift)) + far
+
+    def _breaks(self, draws: _Draws, history: Tensor, own: dict[str, Any]) -> Tensor:
+        """A shift of the level somewhere in the history, and single outliers."""
+        shift = draws.chance(0.15) * draws.normal() * (self._time > -history * draws.uniform(0.05, 1.0))
+        odd = torch.rand(len(history), len(self._time), **own) < draws.chance(0.12) * draws.log_uniform(0.003, 0.04)
+        return shift + odd * torch.randn(odd.shape, **own) * draws.log_uniform(0.5, 3.0)
+
+    def _observe(self, draws: _Draws, part: Tensor, own: dict[str, Any]) -> Tensor:
+        """Turn the sum of parts into values: added, multiplied, clipped at zero, counted, or intermittent."""
+        part = part.clamp(-30.0, 30.0)
+        added = draws.log_uniform(0.3, 20.0) * torch.where(draws.chance(0.9), 1.0, 0.0) + part
+        values = torch.where(draws.chance(self.multiplicative), torch.exp((0.6 * part).clamp(-8.0, 5.0)), added)
+        values = torch.where(draws.chance(0.5), values.clamp_min(0.0), values)
+        kind = draws.uniform()
+        rate = torch.exp((0.5 * part).clamp(-6.0, 4.0)) * draws.log_uniform(0.2, 60.0)
+        # Demand comes on some days only, and then in lots of at least one.
+        often = (draws.log_uniform(0.03, 0.7) * torch.exp((0.3 * part).clamp(-3.0, 2.0))).clamp_max(0.95)
+        comes = torch.rand(part.shape, **own) < often
+        lots = draws.log_uniform(0.2, 10.0) * torch.exp(draws.uniform(0.0, 1.0) * torch.randn(part.shape, **own))
+        sporadic = kind < self.intermittent
+        counts = torch.poisson(torch.where(sporadic, lots, rate), generator=own["generator"])
+        counts = torch.where(sporadic, comes * (1 + counts), counts)
+        values = torch.where(kind < self.intermittent + self.counts, counts, values)
+        return values * 10 ** draws.uniform(-2.0, 5.0)

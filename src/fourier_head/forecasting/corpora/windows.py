@@ -1,0 +1,170 @@
+"""Training windows: a context, what followed it, and the period a model may be told, cut from a store on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fourier_head.errors import did_you_mean
+from fourier_head.forecasting.corpora.store import SeriesStore
+
+USUAL_HORIZONS: dict[int, int] = {1: 6, 4: 8, 5: 28, 7: 28, 12: 18, 24: 48, 48: 48, 52: 13}
+"""How far ahead series of a period are mostly forecast."""
+
+
+class Windows(NamedTuple):
+    """Carry a batch: context (B, C), NaN before a series begins; future (B, H), NaN after it ends; period (B,)."""
+
+    context: Tensor
+    future: Tensor
+    period: Tensor
+
+    @property
+    def values(self) -> Tensor:
+        """Context and future as one (B, C + H) tensor."""
+        return torch.cat((self.context, self.future), dim=-1)
+
+    def rows(self, index: Tensor | slice) -> Windows:
+        """Return some of the rows."""
+        return Windows(self.context[index], self.future[index], self.period[index])
+
+    def to(self, device: torch.device | str) -> Windows:
+        """Return the batch on `device`."""
+        return Windows(*(t.to(device) for t in self))
+
+
+def split_windows(values: Tensor, context: int, period: Tensor) -> Windows:
+    """Cut rows of context + horizon values into `Windows`."""
+    return Windows(values[:, :context], values[:, context:], period)
+
+
+def set_weights(
+    store: SeriesStore, weights: Mapping[str, float] | None = None, length_power: float = 0.25, by_length: bool = True
+) -> Tensor:
+    """Return the probability of every series (float64): first that of its data set, then its own within the set.
+
+    A set weighs (number of series)^0.5 x (mean length)^0.25 unless `weights` names it; within a set a series weighs
+    length^0.25, or as much as any other where `by_length` is False.
+    """
+    if unknown := [n for n in weights or {} if n not in store.names]:
+        raise ValueError(f"weights name no data set {unknown[0]!r}: {did_you_mean(unknown[0], store.names)}")
+    if negative := [n for n, w in (weights or {}).items() if not (w >= 0 and math.isfinite(w))]:
+        raise ValueError(f"weights[{negative[0]!r}] must be finite and not negative, got {weights[negative[0]]}.")  # type: ignore[index]
+    index, length = store.set_index.cpu(), store.lengths.cpu().double()
+    zeros = torch.zeros(len(store.names), dtype=torch.float64)
+    count = zeros.index_add(0, index, torch.ones_like(length))
+    mean = zeros.index_add(0, index, length) / count.clamp_min(1)
+    per_set = count.sqrt() * mean.pow(length_power)
+    for name, weight in (weights or {}).items():
+        per_set[store.names.index(name)] = weight
+    per_set = per_set.where(count > 0, 0.0)
+    if not per_set.sum() > 0:
+        raise ValueError("weights leave no data set with a positive weight.")
+    own = length.pow(length_power) if by_length else torch.ones_like(length)
+    own = own / zeros.index_add(0, index, own)[index]
+    return ((per_set / per_set.sum())[index] * own).to(store.device)
+
+
+def cut_contexts(context: Tensor, share: float, shortest: int, draw: Tensor) -> Tensor:
+    """Blank the older part of a random share of contexts, keeping a log-uniform length from `shortest` to all.
+
+    Users forecast series of a few dozen values; series of a corpus are longer. `draw` holds two uniforms per row.
+    """
+    size = context.shape[-1]
+    low = math.log(min(shortest, size))
+    keep = torch.exp(low + draw[:, 1:2] * (math.log(size + 1) - low)).floor()
+    keep = torch.where(draw[:, :1] < share, keep, size)
+    age = torch.arange(size, 0, -1, device=context.device)
+    return torch.where(age <= keep, context, math.nan)
+
+
+class WindowSampler:
+    """Draw windows of `context` + `horizon` values from a store, wholly on its device and without a host sync.
+
+    A data set is chosen by weight, then a series, then the moment between past and future. Short series take part:
+    at least `shortest` values of context are kept where a series has them, and a future may run past the end of a
+    series by all but a tenth of the series' length (NaN there). A share of the contexts is cut short.
+
+    >>> store = SeriesStore.from_series([range(100), range(12)], period=7)
+    >>> windows = WindowSampler(store, context=16, horizon=4).sample(8, torch.Generator().manual_seed(0))
+    >>> windows.context.shape, windows.future.shape, windows.period.unique()
+    (torch.Size([8, 16]), torch.Size([8, 4]), tensor([7]))
+    """
+
+    def __init__(
+        self,
+        store: SeriesStore,
+        context: int,
+        horizon: int,
+        *,
+        weights: Mapping[str, float] | None = None,
+        by_length: bool = True,
+        cut_share: float = 0.5,
+        shortest: int = 4,
+    ) -> None:
+        if context < 1 or horizon < 1 or shortest < 1:
+            raise ValueError(
+                f"context, horizon and shortest must be at least 1, got {context}, {horizon} and {shortest}."
+            )
+        if not 0 <= cut_share <= 1:
+            raise ValueError(f"cut_share must lie in [0, 1], got {cut_share}.")
+        usable = (store.lengths >= 2).nonzero().flatten()
+        if len(usable) == 0:
+            raise ValueError("no series has two values or more, so none has a past and a future.")
+        self.store = store if len(usable) == len(store) else store.select(usable)
+        self.context, self.horizon, self.shortest, self.cut_share = context, horizon, shortest, cut_share
+        # float64, because a running sum over millions of series in float32 would leave some without a chance.
+        self._running = set_weights(self.store, weights, by_length=by_length).cumsum(0)
+        self._running /= self._running[-1].clone()
+        lengths = self.store.lengths
+        ahead = (lengths // 10).clamp(1, horizon)
+        self._last = lengths - ahead
+        self._first = torch.minimum(self._last, torch.full_like(lengths, shortest))
+        self._steps = torch.arange(-context, horizon, device=store.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where windows are made."""
+        return self.store.device
+
+    def choose(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Draw series numbers and cut points (the index of the first future value), each (batch,)."""
+        draw = torch.rand(2, batch, dtype=torch.float64, device=self.device, generator=generator)
+        series = torch.searchsorted(self._running, draw[0], right=True).clamp_max(len(self.store) - 1)
+        first, last = self._first[series], self._last[series]
+        cut = torch.minimum(first + (draw[1] * (last - first + 1)).long(), last)
+        return series, cut
+
+    def at(self, series: Tensor, cut: Tensor) -> Windows:
+        """Return the windows of these series at these cut points, nothing blanked but what does not exist."""
+        store = self.store
+        place = cut[:, None] + self._steps
+        inside = (place >= 0) & (place < store.lengths[series, None])
+        flat = (store.offsets[series, None] + place).clamp(0, store.values.numel() - 1)
+        values = torch.where(inside, store.values[flat], math.nan)
+        return split_windows(values, self.context, store.period[series])
+
+    def last(self) -> Windows:
+        """Return one window per series that ends as the series does, with a horizon usual for its period.
+
+        For validation on series held out of training: yearly 6 steps, quarterly 8, monthly 18, and so on up to
+        `horizon`, but never more than a third of a series; NaN fills the rest of the future.
+        """
+        store = self.store
+        ahead = torch.full_like(store.lengths, self.horizon)
+        for period, steps in USUAL_HORIZONS.items():
+            ahead = torch.where(store.period == period, steps, ahead)
+        ahead = torch.minimum(ahead.clamp_max(self.horizon), (store.lengths // 3).clamp_min(1))
+        return self.at(torch.arange(len(store), device=store.device), store.lengths - ahead)
+
+    def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
+        """Draw a batch of windows."""
+        windows = self.at(*self.choose(batch, generator))
+        if not self.cut_share:
+            return windows
+        draw = torch.rand(batch, 2, device=self.device, generator=generator)
+        return windows._replace(context=cut_contexts(windows.context, self.cut_share, self.shortest, draw))

@@ -1,0 +1,103 @@
+"""How many steps a season has: the GluonTS default a score is defined with, and the period a model may be told."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+_ALIAS = re.compile(r"^(?P<count>\d*)\s*(?P<unit>[A-Za-z]+)(-[A-Za-z0-9-]+)?$")
+
+# Every alias, old (M, Q, A, H, T, S) and new (ME, QE, YE, h, min, s), by the unit it stands for. Case matters: MS is
+# the start of a month, ms a thousandth of a second.
+_UNITS = {
+    "second": ("S", "s", "sec"),
+    "minute": ("T", "min"),
+    "hour": ("H", "h"),
+    "day": ("D",),
+    "business day": ("B", "C"),
+    "week": ("W",),
+    "month": ("M", "ME", "MS", "BM", "BME", "BMS", "CBM", "CBME", "CBMS"),
+    "quarter": ("Q", "QE", "QS", "BQ", "BQE", "BQS"),
+    "year": ("A", "Y", "YE", "YS", "AS", "BA", "BY", "BYE", "BYS", "BAS"),
+}
+_UNIT_OF = {alias: unit for unit, aliases in _UNITS.items() for alias in aliases}
+
+_SEASON = {"second": 3600, "minute": 1440, "hour": 24, "business day": 5, "month": 12, "quarter": 4}
+_NATURAL = {**_SEASON, "day": 7, "week": 52}
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def _steps(freq: str | None, per_unit: dict[str, int]) -> int:
+    match = _ALIAS.match((freq or "").strip())
+    if match is None:
+        return 1
+    base = per_unit.get(_UNIT_OF.get(match["unit"], ""), 1)
+    steps, rest = divmod(base, int(match["count"] or 1) or 1)
+    return steps if rest == 0 and steps > 0 else 1
+
+
+def parse_frequency(freq: str) -> tuple[int, str] | None:
+    """Return the count and the unit of a pandas frequency, or None where it is none of those known here.
+
+    >>> parse_frequency("2QE-DEC"), parse_frequency("15T"), parse_frequency("often")
+    ((2, 'quarter'), (15, 'minute'), None)
+    """
+    match = _ALIAS.match(freq.strip())
+    unit = _UNIT_OF.get(match["unit"]) if match else None
+    return None if match is None or unit is None else (int(match["count"] or 1) or 1, unit)
+
+
+def season_length(freq: str | None) -> int:
+    """Return the GluonTS default season of a pandas frequency, the one published scores are relative to.
+
+    Years, weeks and days have season 1 there; a multiple that does not divide the season, and a frequency that is
+    unknown or empty, too.
+
+    >>> [season_length(f) for f in ("ME", "QE", "h", "30min", "15T", "D", "W-SUN", "YE", None)]
+    [12, 4, 24, 48, 96, 1, 1, 1, 1]
+    """
+    return _steps(freq, _SEASON)
+
+
+def natural_period(freq: str | None) -> int:
+    """Return the period a model may be told: as `season_length`, but 7 for days and 52 for weeks.
+
+    >>> [natural_period(f) for f in ("D", "W", "B", "5min", "10min", "MS", "A-DEC", "")]
+    [7, 52, 5, 288, 144, 12, 1, 1]
+    """
+    return _steps(freq, _NATURAL)
+
+
+def frequency_of(timestamps: np.ndarray) -> str | None:
+    """Return the pandas alias that fits the spacing of a few timestamps (datetime64), or None where none does.
+
+    >>> frequency_of(np.array(["2024-01-31", "2024-02-29", "2024-03-31"], dtype="datetime64[s]"))
+    'ME'
+    >>> frequency_of(np.arange("2024-01-01T00", "2024-01-02T00", dtype="datetime64[h]")[::2])
+    '2h'
+    """
+    moments = np.asarray(timestamps).astype("datetime64[s]").astype(np.int64)
+    if moments.size < 2:
+        return None
+    gaps = np.diff(moments)
+    step = int(np.median(gaps))
+    if step <= 0:
+        return None
+    days = step / _DAY
+    for alias, low, high in (("ME", 28, 31), ("QE", 89, 93), ("YE", 364, 367)):
+        if low <= days <= high and not (alias == "ME" and np.all(gaps == 28 * _DAY)):
+            return alias
+    if step % (7 * _DAY) == 0:
+        return _alias(step // (7 * _DAY), "W")
+    if step == _DAY and np.any(gaps == 3 * _DAY) and moments.size > 5 and not np.any(gaps == 2 * _DAY):
+        return "B"
+    for unit, seconds in (("D", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if step % seconds == 0:
+            return _alias(step // seconds, unit)
+    return _alias(step, "s")
+
+
+def _alias(count: int, unit: str) -> str:
+    return unit if count == 1 else f"{count}{unit}"

@@ -1,0 +1,267 @@
+"""The network: patches of the scaled past go in, one distribution per future step comes out, in one pass."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fourier_head.forecasting.patch.density import ForecastDensity
+from fourier_head.forecasting.patch.output import FourierOutput, Loss, Output, QuantileOutput
+from fourier_head.forecasting.patch.scaling import Scale, scale_of, seasonal_naive
+
+CHANNELS = 4
+"""Of each time step: the value, whether it is there, and the sine and cosine of its place in the cycle."""
+FEATURES = 4
+"""Of each series: how long, its period, how much is missing, and where zero lies."""
+
+
+@dataclass(frozen=True)
+class PatchConfig:
+    """Shape of a patch transformer.
+
+    Args:
+        context, horizon: longest past it reads, steps it forecasts in one pass; multiples of ``patch``.
+        patch: time steps per token.
+        width, layers, heads: of the transformer; its inner layers are four times as wide.
+        head: "fourier", a density per step, or "quantile", nine quantiles.
+        frequencies, packets, loss, tails: of the density.
+        dropout: in training, of what each layer adds.
+        use_period: whether the period of a series, where known, is told to the network.
+    """
+
+    context: int = 512
+    horizon: int = 64
+    patch: int = 16
+    width: int = 384
+    layers: int = 6
+    heads: int = 6
+    head: Literal["fourier", "quantile"] = "fourier"
+    frequencies: int = 15
+    packets: int = 0
+    loss: Loss = "crps"
+    tails: float = 0.01
+    dropout: float = 0.0
+    use_period: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("context", "horizon"):
+            value = getattr(self, name)
+            if value < 1 or value % self.patch:
+                raise ValueError(f"{name} must be a positive multiple of patch={self.patch}, got {value}")
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width must be a multiple of twice heads={self.heads}, got {self.width}")
+        if self.head not in ("fourier", "quantile"):
+            raise ValueError(f"head must be 'fourier' or 'quantile', got {self.head!r}")
+        if self.loss not in ("crps", "nll", "both"):
+            raise ValueError(f"loss must be 'crps', 'nll' or 'both', got {self.loss!r}")
+
+
+class Embedding(nn.Module):
+    """A layer with a straight path beside a bent one."""
+
+    def __init__(self, size: int, inner: int, width: int):
+        super().__init__()
+        self.straight, self.first, self.second = nn.Linear(size, width), nn.Linear(size, inner), nn.Linear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.straight(x) + self.second(functional.gelu(self.first(x)))
+
+
+class Layer(nn.Module):
+    """A transformer layer, normalised before each part, with positions turned into its queries and keys."""
+
+    def __init__(self, config: PatchConfig):
+        super().__init__()
+        width = config.width
+        self.heads, self.dropout = config.heads, config.dropout
+        self.norm_1, self.norm_2 = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.qkv, self.mix = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        y = functional.scaled_dot_product_attention(turn(q, turns), turn(k, turns), v, mask)
+        x = x + functional.dropout(self.mix(y.transpose(1, 2).flatten(2)), self.dropout, self.training)
+        y = self.down(functional.gelu(self.up(self.norm_2(x))))
+        return x + functional.dropout(y, self.dropout, self.training)
+
+
+def turn(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate pairs of features by angles that grow with the position, so that products know the distance."""
+    cos, sin = turns
+    left, right = x.chunk(2, dim=-1)
+    return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1).to(x.dtype)
+
+
+class PatchForecaster(nn.Module):
+    """Forecast every step of the horizon at once from patches of the past.
+
+    Args:
+        config: the shape.
+
+    Example:
+        >>> model = PatchForecaster(PatchConfig(context=32, horizon=16, patch=8, width=16, layers=1, heads=2))
+        >>> past = torch.arange(30.0).repeat(3, 1)
+        >>> model.density(past, torch.tensor([1, 4, 7])).quantile([0.1, 0.9]).shape
+        torch.Size([2, 3, 16])
+    """
+
+    def __init__(self, config: PatchConfig):
+        super().__init__()
+        self.config = config
+        width, patch = config.width, config.patch
+        self.past = Embedding(CHANNELS * patch, 2 * width, width)
+        self.future = Embedding(CHANNELS * patch + FEATURES, 2 * width, width)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(width)
+        self.output: Output
+        if config.head == "fourier":
+            self.output = FourierOutput(config.frequencies, config.packets, config.loss, config.tails)
+        else:
+            self.output = QuantileOutput()
+        self.read = Embedding(width, 2 * width, width)
+        self.project = nn.Linear(width, patch * self.output.size)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw small weights; what a layer adds starts smaller the more layers there are."""
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                shrink = math.sqrt(2 * self.config.layers) if name.endswith(("mix.weight", "down.weight")) else 1.0
+                nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1]) / shrink)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+        self.project.weight.mul_(0.1)
+        self.project.bias.copy_(self.output.start().repeat(self.config.patch))
+
+    def forward(self, context: Tensor, period: Tensor, horizon: int | None = None) -> tuple[Tensor, Tensor, Scale]:
+        """Return raw outputs (B, horizon, size), the naive forecast in u (B, horizon) and the scale of each series.
+
+        Arguments:
+            context: values (B, C), oldest first, NaN where missing; C at most ``config.context`` counts.
+            period: steps per cycle (B,), 1 where unknown.
+            horizon: steps wanted, all unless given; fewer cost less and are the same.
+        """
+        config = self.config
+        horizon = config.horizon if horizon is None else horizon
+        if not 1 <= horizon <= config.horizon:
+            raise ValueError(f"horizon must be from 1 to {config.horizon}, got {horizon}")
+        ahead = -(-horizon // config.patch)
+        context = context[..., -config.context :].float()
+        gap = -context.shape[-1] % config.patch
+        context = functional.pad(context, (gap, 0), value=torch.nan)
+        if not config.use_period:
+            period = torch.ones_like(period)
+        scale = scale_of(context)
+        u = scale.to_unit(context)
+        naive = seasonal_naive(u, period, ahead * config.patch)
+        tokens, seen = self._tokens(u, naive, period, scale)
+        mask = self._mask(seen, ahead)
+        turns = self._turns(seen.shape[-1], ahead, tokens.device)
+        for layer in self.layers:
+            tokens = layer(tokens, turns, mask)
+        future = self.norm(tokens[:, -ahead:])
+        raw = self.project(self.read(future)).unflatten(-1, (config.patch, -1)).flatten(1, 2)
+        return raw[:, :horizon], naive[:, :horizon], scale
+
+    def _tokens(self, u: Tensor, naive: Tensor, period: Tensor, scale: Scale) -> tuple[Tensor, Tensor]:
+        """Return the tokens of past and future, and which tokens of the past hold a value."""
+        patch, batch, length = self.config.patch, len(u), u.shape[-1]
+        there = ~u.isnan()
+        time = torch.arange(-length, naive.shape[-1], device=u.device) + 0.0
+        angle = 2 * math.pi * torch.remainder(time, period.unsqueeze(-1)) / period.unsqueeze(-1)
+        value = torch.cat([u.nan_to_num(0.0), naive], dim=-1)
+        flag = torch.cat([there.to(u.dtype), torch.zeros_like(naive)], dim=-1)
+        steps = torch.stack([value, flag, angle.sin(), angle.cos()], dim=1)
+        patches = steps.unflatten(-1, (-1, patch)).transpose(1, 2).flatten(2)
+        count = there.sum(-1)
+        past = length // patch
+        features = torch.stack(
+            [
+                (1 + count).log() / 5,
+                period.log() / 5,
+                1 - count / (length - there.int().argmax(-1)).clamp_min(1),
+                scale.to_unit(torch.zeros_like(scale.loc)).squeeze(-1).clamp(-10, 10) / 3,
+            ],
+            dim=-1,
+        ).to(u.dtype)
+        ahead = torch.cat([patches[:, past:], features.unsqueeze(1).expand(batch, patches.shape[1] - past, -1)], dim=-1)
+        seen = there.unflatten(-1, (-1, patch)).any(-1)
+        return torch.cat([self.past(patches[:, :past]), self.future(ahead)], dim=1), seen
+
+    def _mask(self, seen: Tensor, ahead: int) -> Tensor:
+        """Return who may look at whom (B, 1, T, T): all at patches with values, the future also at itself so far.
+
+        So neither leading empty patches nor a longer horizon change a forecast, and short series cost little.
+        """
+        past = seen.shape[-1]
+        size = past + ahead
+        earlier = torch.ones(size, size, dtype=torch.bool, device=seen.device).tril()
+        is_future = torch.arange(size, device=seen.device) >= past
+        allowed = functional.pad(seen, (0, ahead)).unsqueeze(1) | (is_future & earlier & is_future.unsqueeze(-1))
+        # An empty patch looks at itself alone: a row without any would be NaN.
+        own = torch.eye(size, dtype=torch.bool, device=seen.device)
+        return (allowed | own).unsqueeze(1)
+
+    def _turns(self, past: int, ahead: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        half = self.config.width // self.config.heads // 2
+        place = torch.arange(-past, ahead, device=device)
+        speed = torch.exp(-math.log(1000.0) * torch.arange(half, device=device) / half)
+        angle = place.unsqueeze(-1) * speed
+        return angle.cos(), angle.sin()
+
+    def loss(self, context: Tensor, future: Tensor, period: Tensor, even: float = 0.0) -> Tensor:
+        """Return the mean loss over the steps of the future that are there.
+
+        Arguments:
+            context, period: as in ``forward``.
+            future: outcomes (B, horizon), NaN where unknown.
+            even: 0 counts errors in deviations of the past, 1 in units of the mean error of the naive forecast there,
+                which weighs smooth series up; what lies between, between.
+        """
+        raw, naive, scale = self(context, period)
+        u = scale.to_unit(future.float())
+        known = ~u.isnan()
+        loss = self.output.loss(raw, naive, torch.where(known, u, naive))
+        weight = known.to(loss.dtype)
+        if even:
+            weight = weight * (naive_error(scale.to_unit(context.float()), period) ** -even).unsqueeze(-1)
+        return (loss * weight).sum() / weight.sum().clamp_min(1e-6)
+
+    def density(self, context: Tensor, period: Tensor, horizon: int | None = None) -> ForecastDensity:
+        """Return the density of each future step, of batch shape (B, horizon)."""
+        if not isinstance(self.output, FourierOutput):
+            raise ValueError("a model with head='quantile' has quantiles only, no density")
+        raw, naive, scale = self(context, period, horizon)
+        return self.output.density(raw, naive, scale)
+
+    def quantiles(self, context: Tensor, period: Tensor, levels: Tensor, horizon: int | None = None) -> Tensor:
+        """Return quantiles (B, horizon, levels) of values; a quantile head interpolates between its own levels."""
+        raw, naive, scale = self(context, period, horizon)
+        if isinstance(self.output, FourierOutput):
+            return self.output.density(raw, naive, scale).quantile(levels).movedim(0, -1)
+        assert isinstance(self.output, QuantileOutput)
+        own = torch.tensor(self.output.levels, device=raw.device)
+        points = self.output.quantiles(raw, naive).sort(-1).values
+        levels = levels.to(points)
+        right = torch.searchsorted(own, levels).clamp(1, len(own) - 1)
+        share = ((levels - own[right - 1]) / (own[right] - own[right - 1])).clamp(0, 1)
+        between = points[..., right - 1] + share * (points[..., right] - points[..., right - 1])
+        return scale.from_unit(between.transpose(-1, -2).flatten(1)).unflatten(1, (len(levels), -1)).transpose(-1, -2)
+
+
+def naive_error(u: Tensor, period: Tensor) -> Tensor:
+    """Return the mean |u_t - u_{t - period}| of each series (B,), kept between 0.1 and 2; 1 where none is known."""
+    length = u.shape[-1]
+    place = torch.arange(length, device=u.device) - period.unsqueeze(-1)
+    before = u.gather(-1, place.clamp_min(0))
+    change = torch.where(place >= 0, (u - before).abs(), torch.nan)
+    there = ~change.isnan()
+    mean = torch.where(there, change, 0).sum(-1) / there.sum(-1).clamp_min(1)
+    return torch.where(there.any(-1), mean.clamp(0.1, 2.0), 1.0)

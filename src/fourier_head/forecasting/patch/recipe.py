@@ -1,0 +1,88 @@
+"""How a patch forecaster is made: model, data and training in one description, and the function that follows it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fourier_head.forecasting.corpora.augment import DEFAULT
+from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
+from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.objective import Objective
+from fourier_head.forecasting.training import Training, TrainingSettings
+
+SIZES: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {"width": 96, "layers": 2, "heads": 3},
+    "mini": {"width": 192, "layers": 4, "heads": 4},
+    "small": {"width": 384, "layers": 6, "heads": 6},
+}
+"""Shapes by name: 0.4, 2.3 and 12.3 million parameters."""
+HELD_OUT = 0.04
+"""Share of the series of every set kept out of training, to choose between models on."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Describe a forecaster to train.
+
+    Args:
+        model: its shape and head.
+        shares: parts of the corpus, see ``corpora.standard_corpus``.
+        augment: whether windows are changed at random.
+        even: how errors of smooth and rough series weigh against each other, see ``PatchForecaster.loss``.
+        seed: of weights and data.
+    """
+
+    model: PatchConfig = field(default_factory=PatchConfig)
+    shares: Mapping[str, float] | str = "standard"
+    augment: bool = True
+    even: float = 0.0
+    seed: int = 0
+
+
+def prepare(
+    recipe: Recipe, store: SeriesStore | None, settings: TrainingSettings, device: str | None = None
+) -> tuple[PatchForecaster, Training]:
+    """Return the model of a recipe and the training of it, ready to run or to be continued."""
+    torch.manual_seed(recipe.seed)
+    model = PatchForecaster(recipe.model)
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    def stream(rank: int) -> BatchStream:
+        local = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if place == "cuda" else place
+        corpus = standard_corpus(
+            store,
+            recipe.model.context,
+            recipe.model.horizon,
+            shares=recipe.shares,
+            steps=DEFAULT if recipe.augment else (),
+            device=local,
+        )
+        processes = int(os.environ.get("WORLD_SIZE", 1))
+        return BatchStream(corpus, settings.batch // processes, recipe.seed, rank=rank)
+
+    return model, Training(Objective(model, recipe.even), stream, settings, device)
+
+
+def train(
+    recipe: Recipe,
+    store: SeriesStore | None,
+    settings: TrainingSettings,
+    device: str | None = None,
+    report: Callable[[dict[str, float]], None] | None = None,
+) -> tuple[PatchForecaster, bool]:
+    """Train a forecaster; return it with its averaged weights, where there are any, and whether the budget is spent."""
+    model, training = prepare(recipe, store, settings, device)
+    done = training.run(report)
+    training.use_average()
+    return model.eval(), done
+
+
+def hold_out(store: SeriesStore) -> tuple[SeriesStore, SeriesStore]:
+    """Return the series to train on and those to choose on, the same ones for every recipe."""
+    return store.split(HELD_OUT, seed=0)
