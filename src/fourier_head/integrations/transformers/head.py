@@ -1,0 +1,120 @@
+"""A head inside a model, and how a configuration describes it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
+from fourier_head.bins import Bins
+from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
+from fourier_head.heads import FourierHead, Head
+
+HEADS: dict[str, type[Head]] = {
+    kind.__name__: kind for kind in (FourierHead, LinearHead, HLGaussHead, MixtureHead, RegressionHead)
+}
+DOMAINS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "Interval": (Interval, ("low", "high")),
+    "Circle": (Circle, ("period", "low")),
+    "Line": (Line, ("loc", "scale")),
+}
+
+
+class _State(threading.local):
+    """Whether heads hand on features: no attribute of theirs, since adapters keep copies and threads share models."""
+
+    features_only = False
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def passing_features() -> Iterator[None]:
+    """Let heads hand on what they are given."""
+    before, _state.features_only = _state.features_only, True
+    try:
+        yield
+    finally:
+        _state.features_only = before
+
+
+class HeadInModel(Head):
+    """A head that passes features on while its model runs, and otherwise computes logits or, given targets, the loss.
+
+    Both happen in ``forward``, the one entrance that adapters, FSDP and offloading know how to guard.
+    """
+
+    def forward(self, x: Tensor, target: Tensor | None = None, reduction: Any = "mean") -> Tensor:
+        if _state.features_only:
+            return x
+        if target is None:
+            return super().forward(x)
+        if self.proj.weight.is_meta and not x.is_meta:
+            # Offloaded: only a call of the projection brings its weight here, so the loss comes from all bins.
+            return Head.loss(self, x, target, reduction=reduction)
+        return self.loss(x, target, reduction=reduction)
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight of the projection: models ask their head for its dtype and device."""
+        return self.proj.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.proj.bias
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return restore, (_in_model, type(self).__name__), self.__dict__
+
+
+@functools.cache
+def _in_model(kind: str) -> Any:
+    base = HEADS[kind]
+    return type(base.__name__, (HeadInModel, base), {"__module__": base.__module__, "__doc__": base.__doc__})
+
+
+def build(kind: str, options: dict[str, Any], device: Any, dtype: torch.dtype | None) -> Head:
+    """Make a head for a model from what its configuration says."""
+    if kind not in HEADS:
+        raise ValueError(f"head must be one of {', '.join(HEADS)}, got {kind!r}")
+    options = {**options, "domain": domain_from_dict(options.get("domain"))}
+    return _in_model(kind)(device=device, dtype=dtype, **options)
+
+
+def domain_to_dict(domain: Domain | Bins | None) -> dict[str, Any] | None:
+    """Return a dictionary fit for a JSON configuration."""
+    if domain is None:
+        return None
+    if isinstance(domain, BinnedInterval):
+        domain = domain.bins
+    if isinstance(domain, Bins):
+        return {"type": "Bins", **domain.to_dict()}
+    kind = type(domain).__name__
+    if kind not in DOMAINS:
+        raise ValueError(f"domain must be an Interval, Circle, Line or Bins, got {domain!r}")
+    return {"type": kind, **{key: float(getattr(domain, key)) for key in DOMAINS[kind][1]}}
+
+
+def domain_from_dict(state: dict[str, Any] | None) -> Domain | Bins | None:
+    """Return what ``domain_to_dict`` described."""
+    if state is None:
+        return None
+    numbers = {key: value for key, value in state.items() if key != "type"}
+    if state.get("type") == "Bins":
+        return Bins.from_dict(numbers)
+    if state.get("type") not in DOMAINS:
+        raise ValueError(f"the configuration names an unknown domain, {state.get('type')!r}")
+    return DOMAINS[state["type"]][0](**numbers)
+
+
+def restore(factory: Callable[..., Any], *key: Any) -> Any:
+    """Make an empty object of a class made by this module, for pickle and copy."""
+    kind = factory(*key)
+    return kind.__new__(kind)

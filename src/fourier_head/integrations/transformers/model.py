@@ -1,0 +1,264 @@
+"""A transformers model whose logits and loss come from one of our heads."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from fourier_head.heads import Head
+from fourier_head.integrations.transformers.head import build, passing_features, restore
+
+PLANS = ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan", "all_tied_weights_keys")
+
+
+class ModelWithHead:
+    """What a swapped model adds to its class."""
+
+    accepts_loss_kwargs = True
+    _base: type
+    _head_path: str
+    config: Any
+    training: bool
+
+    def _run(self, inputs: dict[str, Any]) -> Any:
+        labels, shifted = inputs.pop("labels", None), inputs.pop("shift_labels", None)
+        items, as_dict = inputs.pop("num_items_in_batch", None), inputs.pop("return_dict", None)
+        self._give_decoder_inputs(inputs, labels)
+        output = self._features(inputs)
+        head, features = self.get_submodule(self._head_path), output.logits  # type: ignore[attr-defined]
+        loss = logits = None
+        if labels is not None or shifted is not None:
+            target = self._align(labels, shifted, features)
+            try:
+                loss = head(features, target=target, reduction="mean" if items is None else "sum")
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"the labels do not fit the head: {error}") from error
+            if items is not None:
+                loss = loss / (items.to(loss.device) if isinstance(items, Tensor) else items)
+        if loss is None or not self.training or self.config.fourier_head["training_logits"]:
+            logits = head(features)
+        values = {field.name: getattr(output, field.name) for field in fields(output)}
+        # Made anew: an output that gets its loss later would keep it behind its logits when read as a tuple.
+        output = type(output)(**{**values, "loss": loss, "logits": logits})
+        as_dict = getattr(self.config, "return_dict", True) if as_dict is None else as_dict
+        return output if as_dict else output.to_tuple()
+
+    def density(self, **inputs: Any) -> Distribution:
+        """Return the predictive distribution of values for inputs as ``forward`` takes them.
+
+        Labels are not needed; an encoder-decoder makes its decoder's input from them.
+        """
+        self._give_decoder_inputs(inputs, inputs.pop("labels", None))
+        return self._head().density(self._features(inputs).logits)
+
+    def _head(self) -> Head:
+        """Return the head itself, which an adapter may have wrapped: the copy of the active adapter."""
+        head = self.get_submodule(self._head_path)  # type: ignore[attr-defined]
+        if isinstance(head, Head):
+            return head
+        copies = {key: head.modules_to_save[key] for key in head.active_adapters if key in head.modules_to_save}
+        return next(iter(copies.values()), head.original_module)
+
+    def get_output_embeddings(self) -> None:
+        """Return nothing: there is no matrix with one row per token that could be tied or resized."""
+
+    def _features(self, inputs: dict[str, Any]) -> Any:
+        """Run the model and return its output with the features of the head in place of logits."""
+        with passing_features():
+            output = self._base.forward(self, **inputs, return_dict=True)  # type: ignore[attr-defined]
+        expected = self.config.fourier_head["options"]["in_features"]
+        if getattr(output, "logits", None) is None or output.logits.shape[-1] != expected:
+            raise ValueError(
+                f"{type(self).__name__} does not return what its head {self._head_path!r} computes as logits, "
+                "so its head cannot be replaced"
+            )
+        return output
+
+    def _align(self, labels: Tensor | None, shifted: Tensor | None, features: Tensor) -> Tensor:
+        """Return one label per row of features."""
+        if shifted is None:
+            assert labels is not None
+            causal = self.can_generate() and not self.config.is_encoder_decoder  # type: ignore[attr-defined]
+            # Tokens before position t predict the token at t; nothing follows the last one.
+            shifted = F.pad(labels, (0, 1), value=-100)[..., 1:] if causal else labels
+        shifted = shifted.to(features.device)
+        rows = features.shape[:-1]
+        return shifted.reshape(rows) if shifted.numel() == rows.numel() else shifted
+
+    def _give_decoder_inputs(self, inputs: dict[str, Any], labels: Tensor | None) -> None:
+        """Make the decoder's input from labels, as encoder-decoders do when they are given them."""
+        if labels is None or not self.config.is_encoder_decoder:
+            return
+        if inputs.get("decoder_input_ids") is None and inputs.get("decoder_inputs_embeds") is None:
+            if hasattr(self, "prepare_decoder_input_ids_from_labels"):
+                inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
+            else:
+                before = F.pad(labels, (1, 0), value=self.config.decoder_start_token_id)[..., :-1]
+                inputs["decoder_input_ids"] = before.masked_fill(before == -100, self.config.pad_token_id)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Initialise a module; parts of the head as the head does, which no model's own rule may overwrite."""
+        head = self.get_submodule(self._head_path)  # type: ignore[attr-defined]
+        for name, part in head.named_modules():
+            if part is module:
+                return self._draw(name, part)
+        # Some models treat their head while they initialise themselves.
+        before = {key: value.clone() for key, value in head.state_dict().items()} if module is self else None
+        super()._init_weights(module)  # type: ignore[misc]
+        if before is not None:
+            head.load_state_dict(before)
+        return None
+
+    def _draw(self, name: str, part: nn.Module) -> None:
+        own = [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]
+        missing = {key: x for key, x in own if not x.is_meta and not getattr(x, "_is_hf_initialized", False)}
+        if missing:
+            x = next(iter(missing.values()))
+            spec = self.config.fourier_head
+            fresh = build(spec["head"], spec["options"], x.device, x.dtype).get_submodule(name)
+            for key, x in missing.items():
+                x.copy_(getattr(fresh, key))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return restore, (_with_head, self._base, self._head_path), self.__dict__
+
+
+def module_at(model: Any, path: str) -> Any:
+    """Return the linear layer, or head of ours, at a path in a model."""
+    try:
+        module = model.get_submodule(path)
+    except AttributeError:
+        raise ValueError(f"{type(model).__name__} has no module {path!r} to replace") from None
+    if not hasattr(module, "in_features") or not hasattr(module, "weight"):
+        raise ValueError(f"the head must be a linear layer, but {path!r} is a {type(module).__name__}")
+    return module
+
+
+def writes_tokens(model: Any) -> bool:
+    """Tell whether the classes of the head are tokens rather than labels."""
+    base: Any = super(ModelWithHead, model) if isinstance(model, ModelWithHead) else model
+    return base.get_output_embeddings() is not None
+
+
+@functools.cache
+def _with_head(base: type, path: str) -> type:
+    """Return the subclass of a model's class that computes logits and loss through the head at a path."""
+    names = tuple(inspect.signature(base.forward).parameters)[1:]  # type: ignore[attr-defined]
+
+    # Trainer and generate read the names of the arguments.
+    @functools.wraps(base.forward)  # type: ignore[attr-defined]
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._run({**dict(zip(names, args, strict=False)), **kwargs})
+
+    # One name for both classes: configurations and other libraries tell architectures apart by it.
+    body = {name: getattr(base, name) for name in ("__module__", "__qualname__", "__doc__")}
+    body.update(forward=forward, _base=base, _head_path=path)
+    if hasattr(base, "generate"):
+        body["generate"] = functools.wraps(base.generate)(_generate)
+    for plan in ("_tied_weights_keys", *PLANS):
+        body.update(_without_head(plan, getattr(base, plan, None), path))
+    return type(base.__name__, (ModelWithHead, base), body)
+
+
+def _generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+    classes, tokens = self._head().out_features, self.config.get_text_config(decoder=True).vocab_size
+    if classes != tokens:
+        raise ValueError(
+            f"generate reads what it writes, but the vocabulary has {tokens} tokens and the head {classes} classes; "
+            "pass resize_embeddings=True to replace_head, or call the model for its logits"
+        )
+    return self._base.generate(self, *args, **kwargs)
+
+
+def _without_head(name: str, keys: Any, path: str) -> dict[str, Any]:
+    """Return a plan or a list of tied weights without what concerns the head; nothing where there is none."""
+
+    def concerns(key: str) -> bool:
+        module = key.rpartition(".")[0]
+        return key == path or key.startswith(f"{path}.") or (bool(module) and path.endswith(f".{module}"))
+
+    if isinstance(keys, dict):
+        return {name: {key: value for key, value in keys.items() if not concerns(key)}}
+    if isinstance(keys, list):
+        return {name: [key for key in keys if not concerns(key)]}
+    return {}
+
+
+def install(model: Any) -> None:
+    """Put the head that a model's configuration describes in its place."""
+    spec = model.config.fourier_head
+    path = spec["module"]
+    old = module_at(model, path)
+    hook = getattr(old, "_hf_hook", None)
+    device = getattr(hook, "execution_device", None)
+    device = old.weight.device if device is None else device
+    dtype = old.weight.dtype if old.weight.dtype.is_floating_point else model.dtype
+    head = build(spec["head"], spec["options"], device, dtype).train(old.training)
+    if not old.weight.is_meta:
+        for part in head.modules():
+            part._is_hf_initialized = True  # type: ignore[assignment]
+    parent = model.get_submodule(path.rpartition(".")[0])
+    setattr(parent, path.rpartition(".")[2], head)
+    # What some models add to their logits would be added to features.
+    if getattr(parent, "bias", None) is not None and parent.bias.shape[0] == old.out_features:
+        parent.bias = None
+    if isinstance(getattr(model, "final_logits_bias", None), Tensor):
+        model.final_logits_bias = model.final_logits_bias.new_zeros(1, 1)
+    text = model.config.get_text_config(decoder=True)
+    if getattr(text, "final_logit_softcapping", None):
+        text.final_logit_softcapping = None
+
+    base = type(model)._base if isinstance(model, ModelWithHead) else type(model)
+    model.__class__ = _with_head(base, path)
+    for plan in PLANS:
+        vars(model).update(_without_head(plan, vars(model).get(plan), path))
+    if not model._tied_weights_keys and getattr(model.config, "tie_word_embeddings", False):
+        model.config.tie_word_embeddings = False
+    if hook is not None:
+        from accelerate.hooks import AlignDevicesHook, add_hook_to_module
+
+        add_hook_to_module(head, AlignDevicesHook(execution_device=device, place_submodules=True))
+    if "_old_forward" in vars(model):
+        # A dispatched model calls the forward that it was dispatched with.
+        model._old_forward = type(model).forward.__get__(model)
+
+
+def _give_heads(post_init: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return ``post_init`` with a first step: a configuration that carries a head gets it."""
+
+    @functools.wraps(post_init)
+    def with_head(self: Any) -> None:
+        if _expects_head(self):
+            install(self)
+        elif isinstance(self, ModelWithHead):
+            self.__class__ = self._base
+        post_init(self)
+
+    with_head.gives_heads = True  # type: ignore[attr-defined]
+    return with_head
+
+
+def _expects_head(model: Any) -> bool:
+    """Tell whether a model is the one that its configuration describes, and not a part of it, which shares that."""
+    spec = getattr(model.config, "fourier_head", None)
+    if not spec:
+        return False
+    try:
+        old = model.get_submodule(spec["module"])
+    except AttributeError:
+        return False
+    return getattr(old, "in_features", None) == spec["options"]["in_features"]
+
+
+if not hasattr(PreTrainedModel.post_init, "gives_heads"):
+    PreTrainedModel.post_init = _give_heads(PreTrainedModel.post_init)  # type: ignore[method-assign]

@@ -1,0 +1,516 @@
+"""Swapped heads of Hugging Face models: one table of architectures, each trained, saved and loaded."""
+
+import copy
+import os
+import pickle
+import sys
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fourier_head import Bins, Circle, FourierHead, HLGaussHead, Interval, LinearHead, MixtureHead, RegressionHead
+
+transformers = pytest.importorskip("transformers")
+
+from fourier_head.integrations.transformers import find_head, replace_head  # noqa: E402
+
+BINS, VOCABULARY, WIDTH = 30, 40, 16
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+
+SMALL = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+DROPLESS = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+LLAMA = {**SMALL, "vocab_size": VOCABULARY, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1}
+
+
+class Case:
+    """A tiny random model: its classes, configuration, layers for LoRA, where its head is and what it reads."""
+
+    def __init__(self, kind, auto, config, targets, path, reads="tokens", **settings):
+        self.kind, self.auto = getattr(transformers, kind), getattr(transformers, auto)
+        self.config, self.settings = getattr(transformers, config), settings
+        self.targets, self.path, self.reads = targets, path, reads
+
+    def model(self, **options):
+        torch.manual_seed(0)
+        model = self.kind(self.config(**copy.deepcopy(self.settings)))
+        return replace_head(model, **{"num_bins": BINS, "num_frequencies": 5, **options})
+
+    @property
+    def per_token(self):
+        return "LM" in self.auto.__name__
+
+    def batch(self, rows=4):
+        draw = torch.Generator().manual_seed(1)
+        labels = torch.randint(BINS, (rows, 7) if self.per_token else (rows,), generator=draw)
+        if self.per_token:
+            labels[0, 3] = -100
+        if self.reads == "pixels":
+            return {"pixel_values": torch.randn(rows, 3, 8, 8, generator=draw), "labels": labels}
+        if self.reads == "sound":
+            return {"input_values": torch.randn(rows, 16, 8, generator=draw), "labels": labels}
+        tokens = torch.randint(2, VOCABULARY, (rows, 7), generator=draw)
+        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
+
+
+CASES = {
+    "llama": Case(
+        "LlamaForCausalLM", "AutoModelForCausalLM", "LlamaConfig", ["q_proj"], "lm_head",
+        **LLAMA, tie_word_embeddings=True,
+    ),
+    "qwen2": Case(
+        "Qwen2ForCausalLM", "AutoModelForCausalLM", "Qwen2Config", ["q_proj"], "lm_head",
+        **LLAMA, tie_word_embeddings=True,
+    ),
+    "gpt2": Case(
+        "GPT2LMHeadModel", "AutoModelForCausalLM", "GPT2Config", ["c_attn"], "lm_head",
+        n_embd=WIDTH, n_layer=2, n_head=2, vocab_size=VOCABULARY, n_positions=32, pad_token_id=0, bos_token_id=1,
+        eos_token_id=1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    ),
+    "t5": Case(
+        "T5ForConditionalGeneration", "AutoModelForSeq2SeqLM", "T5Config", ["q"], "lm_head",
+        d_model=WIDTH, d_kv=8, d_ff=24, num_layers=2, num_heads=2, vocab_size=VOCABULARY, dropout_rate=0.0,
+        decoder_start_token_id=0, pad_token_id=0,
+    ),
+    "bert": Case(
+        "BertForSequenceClassification", "AutoModelForSequenceClassification", "BertConfig", ["query"], "classifier",
+        **SMALL, **DROPLESS, vocab_size=VOCABULARY,
+    ),
+    "vit": Case(
+        "ViTForImageClassification", "AutoModelForImageClassification", "ViTConfig", ["query", "q_proj"], "classifier",
+        "pixels", **SMALL, image_size=8, patch_size=4,
+    ),
+    "ast": Case(
+        "ASTForAudioClassification", "AutoModelForAudioClassification", "ASTConfig", ["query", "q_proj"],
+        "classifier.dense", "sound", **SMALL, max_length=16, num_mel_bins=8, patch_size=4, frequency_stride=4,
+        time_stride=4,
+    ),
+}  # fmt: skip
+WRITERS = ["llama", "qwen2", "gpt2", "t5"]
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def same(a, b):
+    """Compare what two models predict, in eval mode."""
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def logits(model, batch):
+    with torch.no_grad():
+        return model.eval()(**batch).logits
+
+
+def cross_entropy(output, batch, causal, reduction="mean"):
+    """The loss that transformers would compute from all logits."""
+    labels = batch["labels"]
+    scores = output.logits
+    if causal:
+        scores, labels = scores[:, :-1], labels[:, 1:]
+    return F.cross_entropy(scores.flatten(0, -2).float(), labels.flatten(), reduction=reduction)
+
+
+# --- the table
+
+
+def test_loss_and_gradients(case):
+    model, batch = case.model(), case.batch()
+    assert isinstance(model.get_submodule(case.path), FourierHead)
+    assert find_head(model) is model.get_submodule(case.path)
+    causal = case.auto is transformers.AutoModelForCausalLM
+    seen = model.eval()(**batch)
+    assert seen.logits.shape == (*batch["labels"].shape, BINS)
+    same(seen.logits.exp().sum(-1), torch.ones(batch["labels"].shape))
+    same(seen.loss, cross_entropy(seen, batch, causal))
+    parts = model(**batch, num_items_in_batch=torch.tensor(50))
+    same(parts.loss, cross_entropy(seen, batch, causal, "sum") / 50)
+    loss, first = model(**batch, return_dict=False)[:2]
+    same((loss, first), (seen.loss, seen.logits))
+
+    trained = model.train()(**batch)
+    assert trained.logits is None
+    same(trained.loss, seen.loss)
+    trained.loss.backward()
+    # Nothing is left over that DDP would wait for.
+    assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
+    assert all(weight.grad.isfinite().all() for weight in model.parameters())
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __len__(self):
+        return len(self.batch["labels"])
+
+    def __getitem__(self, i):
+        return {key: value[i] for key, value in self.batch.items()}
+
+
+def train(model, batch, folder):
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder), max_steps=3, per_device_train_batch_size=2, learning_rate=0.05, use_cpu=True,
+        report_to=[], save_strategy="no", disable_tqdm=True, logging_strategy="no", gradient_accumulation_steps=2,
+        dataloader_pin_memory=False,
+    )  # fmt: skip
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=Rows(batch), eval_dataset=Rows(batch))
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before
+    return trainer
+
+
+def test_train_save_and_load(case, tmp_path):
+    model, batch = case.model(boundary="reflect", domain=Interval(50, 210)), case.batch()
+    train(model, batch, tmp_path / "run").save_model(str(tmp_path / "model"))
+    expected = logits(model, batch)
+    for kind in (case.auto, case.kind):
+        loaded, info = kind.from_pretrained(tmp_path / "model", output_loading_info=True)
+        assert not info["missing_keys"]
+        assert not info["unexpected_keys"]
+        same(logits(loaded, batch), expected)
+    head = find_head(loaded)
+    assert head.layout == find_head(model).layout
+    assert repr(head.domain) == "Interval(50.0, 210.0)"
+    assert loaded.config.architectures == [case.kind.__name__]
+    same(loaded.density(**batch).mean, model.density(**batch).mean)
+
+
+def test_train_save_and_load_with_lora(case, tmp_path):
+    peft = pytest.importorskip("peft")
+    model, batch = case.model(), case.batch()
+    model.save_pretrained(tmp_path / "base")
+    settings = peft.LoraConfig(r=2, target_modules=case.targets, modules_to_save=[case.path])
+    adapted = peft.get_peft_model(model, settings)
+    head = find_head(adapted)
+    start = head.proj.weight.clone()
+    trained = {name for name, weight in adapted.named_parameters() if weight.requires_grad}
+    assert all("lora" in name or "modules_to_save" in name for name in trained)
+    assert head.proj.weight.requires_grad
+    train(adapted, batch, tmp_path / "run").save_model(str(tmp_path / "adapter"))
+    assert not torch.equal(find_head(adapted).proj.weight, start)
+    expected = logits(adapted, batch)
+
+    base = case.auto.from_pretrained(tmp_path / "base")
+    assert not torch.allclose(logits(base, batch), expected, atol=1e-3)
+    again = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
+    same(logits(again, batch), expected)
+    merged = adapted.merge_and_unload()
+    merged.save_pretrained(tmp_path / "merged")
+    same(logits(case.kind.from_pretrained(tmp_path / "merged"), batch), expected)
+
+
+def test_initial_scale_survives(case, tmp_path):
+    """Neither post_init nor a checkpoint without the head touches the head's own initialisation."""
+    model = case.model(packets=2)
+    small = find_head(model).proj.weight.abs().max()
+    assert small < 1e-3
+    fresh = case.kind(model.config)
+    from_config = case.auto.from_config(model.config)
+    weights = {key: value for key, value in model.state_dict().items() if not key.startswith(case.path + ".")}
+    partial = case.kind.from_pretrained(None, config=model.config, state_dict=weights)
+    for other in (fresh, from_config, partial):
+        head = find_head(other)
+        assert 1e-5 < head.proj.weight.abs().max() < 1e-3
+        assert head.proj.weight.std() > 1e-5
+        assert head.proj.bias.abs().max() > 0.1  # the places of the packets
+        assert type(other).__name__ == case.kind.__name__
+
+
+def test_meta_device(case, tmp_path):
+    model, batch = case.model(), case.batch()
+    model.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        empty = case.kind(copy.deepcopy(model.config))
+    assert all(weight.is_meta for weight in find_head(empty).parameters())
+    assert set(empty.state_dict()) == set(model.state_dict())
+    loaded = case.kind.from_pretrained(tmp_path, device_map={"": "cpu"})
+    same(logits(loaded, batch), logits(model, batch))
+    with torch.device("meta"):
+        swapped = replace_head(case.kind(case.config(**copy.deepcopy(case.settings))), BINS, 5)
+    assert find_head(swapped).proj.weight.is_meta
+
+
+def test_bf16_and_gradient_checkpointing(case):
+    model, batch = case.model(), case.batch()
+    expected = model.train()(**batch).loss
+    expected.backward()
+    gradient = find_head(model).proj.weight.grad.clone()
+    model.zero_grad()
+    model.gradient_checkpointing_enable()
+    model(**batch).loss.backward()
+    torch.testing.assert_close(find_head(model).proj.weight.grad, gradient, rtol=1e-3, atol=1e-4)
+
+    half = case.model().to(torch.bfloat16)
+    inputs = {key: x.bfloat16() if x.is_floating_point() else x for key, x in batch.items()}
+    loss = half.train()(**inputs).loss
+    loss.backward()
+    torch.testing.assert_close(loss.float(), expected, rtol=0.05, atol=0.05)
+    swapped = replace_head(case.kind(case.config(**copy.deepcopy(case.settings))).bfloat16(), BINS, 5)
+    assert find_head(swapped).proj.weight.dtype == torch.bfloat16
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(model(**batch).loss, expected, rtol=0.05, atol=0.05)
+
+
+# --- language models
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_generate(name, tmp_path):
+    case = CASES[name]
+    model = case.model(num_bins=BINS - 2, num_atoms=2, resize_embeddings=True).eval()
+    assert model.config.vocab_size == BINS == model.get_input_embeddings().num_embeddings
+    prompt = torch.randint(2, BINS, (2, 5))
+    greedy = model.generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False)
+    assert greedy.max() < BINS
+    sampled = model.generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=True, num_beams=2)
+    assert sampled.shape[0] == 2
+    model.save_pretrained(tmp_path)
+    loaded = case.auto.from_pretrained(tmp_path).eval()
+    assert torch.equal(loaded.generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False), greedy)
+    with pytest.raises(ValueError, match=f"the vocabulary has {VOCABULARY} tokens and the head {BINS} classes"):
+        case.model().generate(prompt, max_new_tokens=2)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_embeddings_are_untied(name):
+    model = CASES[name].model()
+    rows = model.get_input_embeddings().weight
+    assert all(rows is not weight for weight in find_head(model).parameters())
+    model.tie_weights()
+    model.resize_token_embeddings(VOCABULARY + 3)
+    assert model.get_input_embeddings().num_embeddings == VOCABULARY + 3
+    assert find_head(model).out_features == BINS
+    assert model(**CASES[name].batch()).loss.isfinite()
+    if name == "t5":
+        assert model.encoder.embed_tokens.weight is model.shared.weight
+    else:
+        assert not model.config.tie_word_embeddings
+
+
+def test_positions_and_shifted_labels():
+    case = CASES["llama"]
+    model, batch = case.model().eval(), case.batch()
+    full = logits(model, batch)
+    labels = batch.pop("labels")
+    last = model(**batch, logits_to_keep=1).logits
+    same(last, full[:, -1:])
+    same(model(batch["input_ids"], batch["attention_mask"]).logits, full)
+    shifted = F.pad(labels, (0, 1), value=-100)[:, 1:]
+    same(model(**batch, labels=labels).loss, model(**batch, shift_labels=shifted).loss)
+    assert model(**batch, labels=torch.full_like(labels, -100)).loss == 0
+
+
+# --- further models and options
+
+
+def test_models_that_pool_after_the_head():
+    model = transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**LLAMA))
+    replace_head(model, BINS, 5).eval()
+    batch = CASES["bert"].batch()
+    batch["input_ids"][1, 4:] = 0
+    seen = model(**batch)
+    assert seen.logits.shape == (4, BINS)
+    same(seen.loss, F.cross_entropy(seen.logits, batch["labels"]))
+    cut = model(input_ids=batch["input_ids"][1:2, :4])
+    same(cut.logits, seen.logits[1:2])
+
+
+def test_models_that_add_to_their_logits():
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 32}
+    bart = transformers.BartConfig(d_model=WIDTH, vocab_size=VOCABULARY, **sizes, **heads, pad_token_id=1)
+    bert = transformers.BertConfig(**SMALL, vocab_size=VOCABULARY)
+    for model in (transformers.BartForConditionalGeneration(bart), transformers.BertForMaskedLM(bert)):
+        batch = CASES["t5"].batch()
+        seen = replace_head(model, BINS, 5).eval()(**batch)
+        same(seen.loss, cross_entropy(seen, batch, causal=False))
+        model.train()(**batch).loss.backward()
+        assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
+
+
+@pytest.mark.parametrize("head", [LinearHead, HLGaussHead, MixtureHead, RegressionHead])
+def test_other_heads(head, tmp_path):
+    case = CASES["vit"]
+    model, batch = case.model(head=head, num_frequencies=None, domain=Interval(0, 1)), case.batch()
+    model.train()(**batch).loss.backward()
+    model.save_pretrained(tmp_path)
+    same(logits(case.auto.from_pretrained(tmp_path), batch), logits(model, batch))
+    assert isinstance(find_head(model), head)
+    weights = {key: value for key, value in model.state_dict().items() if not key.startswith("classifier.")}
+    partial = case.kind.from_pretrained(None, config=model.config, state_dict=weights)
+    assert logits(partial, batch).isfinite().all()
+
+
+@pytest.mark.parametrize("domain", [Bins.mixed(BINS, -15.0, 15.0, dense=(-1.0, 10.0)), Circle(24.0), None])
+def test_the_configuration_carries_the_domain(domain, tmp_path):
+    case = CASES["bert"]
+    model = case.model(num_bins=BINS, domain=domain, gamma=1e-4, impl="reference", floor=0.01)
+    model.save_pretrained(tmp_path)
+    loaded = case.auto.from_pretrained(tmp_path)
+    assert repr(find_head(loaded)) == repr(find_head(model))
+    assert find_head(loaded).impl == "reference"
+    same(loaded.eval().density(**case.batch()).mean, model.eval().density(**case.batch()).mean)
+
+
+def test_options_of_the_swap():
+    case = CASES["bert"]
+    model, batch = case.model(training_logits=True), case.batch()
+    assert model.train()(**batch).logits.shape == (4, BINS)
+    replace_head(model, 12, 3)
+    assert model.config.num_labels == 12 == len(model.config.id2label)
+    assert logits(model, {"input_ids": batch["input_ids"]}).shape == (4, 12)
+    assert find_head(replace_head(model)).num_bins == 12
+    plain = transformers.ASTForAudioClassification(transformers.ASTConfig(**CASES["ast"].settings))
+    replace_head(plain, 12, 3, name="classifier.dense")
+    assert find_head(plain).num_bins == 12
+
+
+def test_copies_and_pickles():
+    case = CASES["gpt2"]
+    model, batch = case.model(), case.batch()
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(other) is type(model)
+        same(logits(other, batch), logits(model, batch))
+
+
+def test_adapters_around_a_module_that_holds_the_head():
+    peft = pytest.importorskip("peft")
+    case = CASES["ast"]
+    model, batch = case.model(), case.batch()
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", modules_to_save=["classifier"])
+    adapted = peft.get_peft_model(model, settings)
+    adapted.train()(**batch).loss.backward()
+    assert find_head(adapted).proj.weight.grad.abs().sum() > 0
+    assert find_head(adapted).proj.__class__ is torch.nn.Linear
+    start = logits(adapted, batch)
+    with torch.no_grad():
+        find_head(adapted).proj.bias += 1
+    assert not torch.allclose(logits(adapted, batch), start)
+    with adapted.disable_adapter():
+        same(logits(adapted, batch), start)
+
+
+def test_compiles_in_one_graph():
+    case = CASES["llama"]
+    one_layer = transformers.LlamaConfig(**{**case.settings, "num_hidden_layers": 1})
+    model, batch = replace_head(transformers.LlamaForCausalLM(one_layer), BINS, 5), case.batch()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    same(compiled(**batch).loss, model(**batch).loss)
+
+
+def test_offloaded_weights(tmp_path):
+    """A head whose weights wait on disk comes to life through its forward alone."""
+    case = CASES["llama"]
+    model, batch = case.model(), case.batch()
+    model.save_pretrained(tmp_path / "model")
+    places = {"model": "cpu", "lm_head": "disk"}
+    loaded = case.auto.from_pretrained(tmp_path / "model", device_map=places, offload_folder=str(tmp_path / "off"))
+    assert next(find_head(loaded).parameters()).is_meta
+    same(logits(loaded, batch), logits(model, batch))
+    with torch.no_grad():
+        same(loaded(**batch).loss, model(**batch).loss)
+    plain = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))
+    plain.save_pretrained(tmp_path / "plain")
+    dispatched = case.kind.from_pretrained(
+        tmp_path / "plain", device_map={"model": "cpu", "lm_head": "disk"}, offload_folder=str(tmp_path / "off2")
+    )
+    replace_head(dispatched, BINS, 5)
+    assert not next(find_head(dispatched).parameters()).is_meta
+    assert dispatched(**batch).logits.shape[-1] == BINS
+
+
+def test_plain_configurations_stay_plain():
+    case = CASES["llama"]
+    model = case.model()
+    plain = type(model)(case.config(**case.settings))
+    assert type(plain) is case.kind
+    assert isinstance(plain.lm_head, torch.nn.Linear)
+    assert type(transformers.LlamaModel(model.config)) is transformers.LlamaModel
+
+
+# --- errors
+
+
+def test_errors():
+    case = CASES["bert"]
+    with pytest.raises(ValueError, match="BertModel has no recognisable head"):
+        replace_head(transformers.BertModel(case.config(**case.settings)), BINS, 5)
+    with pytest.raises(ValueError, match="has no module 'nowhere' to replace"):
+        case.model(name="nowhere")
+    with pytest.raises(ValueError, match=r"must be a linear layer, but 'bert.encoder' is a"):
+        case.model(name="bert.encoder")
+    with pytest.raises(ValueError, match=r"must be a transformers PreTrainedModel .* got Linear"):
+        replace_head(torch.nn.Linear(2, 2), 5)
+    with pytest.raises(ValueError, match=r"FourierHead does not take these options: .*colour"):
+        case.model(colour="red")
+    with pytest.raises(ValueError, match="num_frequencies is for a FourierHead"):
+        case.model(head=LinearHead)
+    with pytest.raises(ValueError, match="no swapped head"):
+        find_head(torch.nn.Linear(2, 2))
+    batch = case.batch()
+    batch["labels"][0] = BINS
+    with pytest.raises(ValueError, match=f"labels do not fit the head: .* from 0 to {BINS - 1} .* got {BINS}"):
+        case.model()(**batch)
+    with pytest.raises(TypeError, match=r"labels do not fit the head: .* integer bin ids"):
+        case.model()(**{**batch, "labels": torch.rand(4)})
+    answers = transformers.BertForQuestionAnswering(case.config(**case.settings))
+    with pytest.raises(
+        ValueError, match="BertForQuestionAnswering has no recognisable head: its forward takes no labels"
+    ):
+        replace_head(answers, BINS, 5)
+    with pytest.raises(ValueError, match=r"does not return what its head 'bert.pooler.dense' computes as logits"):
+        case.model(name="bert.pooler.dense")(input_ids=batch["input_ids"])
+
+
+def test_options_that_do_not_fit_change_nothing():
+    model = CASES["bert"].kind(CASES["bert"].config(**CASES["bert"].settings))
+    with pytest.raises(ValueError, match="floor"):
+        replace_head(model, BINS, 5, floor=2.0)
+    assert type(model) is CASES["bert"].kind
+    assert model.config.num_labels == 2
+
+
+def test_missing_dependency_names_the_extra(monkeypatch):
+    for name in [n for n in sys.modules if n.startswith("fourier_head.integrations.transformers")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match=r"pip install \"fourier-head\[transformers\]\""):
+        import fourier_head.integrations.transformers  # noqa: F401
+
+
+# --- two processes
+
+
+def _gradient_of_share(rank, store, folder):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    case = CASES["gpt2"]
+    model = torch.nn.parallel.DistributedDataParallel(case.model().train())
+    share = {key: value[2 * rank : 2 * rank + 2] for key, value in case.batch().items()}
+    items = int((case.batch()["labels"][:, 1:] != -100).sum())
+    # As Trainer does it: sums over all tokens of both processes, times two because DDP averages.
+    loss = 2 * model(**share, num_items_in_batch=items).loss
+    loss.backward()
+    torch.save({name: weight.grad for name, weight in model.module.named_parameters()}, f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes(tmp_path):
+    """Gradients of two halves of a batch, averaged by DDP, are those of the batch."""
+    # A forked process spares the imports, but not where autograd keeps threads for devices.
+    start = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
+    folders = (str(tmp_path / "store"), str(tmp_path))
+    torch.multiprocessing.start_processes(_gradient_of_share, folders, nprocs=2, start_method=start)
+    case = CASES["gpt2"]
+    model = case.model().train()
+    model(**case.batch()).loss.backward()
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    for name, weight in model.named_parameters():
+        assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(first[name], weight.grad, rtol=1e-4, atol=1e-6)
