@@ -58,14 +58,14 @@ class ForecastDensity(ScalarDensity):
     def expand(self, batch_shape: Sequence[int] | torch.Size, _instance: Distribution | None = None) -> ForecastDensity:
         """Return the same density for a larger batch, without copying."""
         shape = torch.Size(batch_shape)
-        scale = Scale(self.scale.loc.expand(shape), self.scale.scale.expand(shape))
+        scale = self.scale._replace(loc=self.scale.loc.expand(shape), scale=self.scale.scale.expand(shape))
         coefficients = self.coefficients.expand(*shape, *self.coefficients.shape[-3:])
         return ForecastDensity(coefficients, self.loc.expand(shape), self.width.expand(shape), self.tails, scale)
 
     def __getitem__(self, index: object) -> ForecastDensity:
         """Return the densities of some series or steps."""
         full = self.expand(self.batch_shape)
-        scale = Scale(full.scale.loc[index], full.scale.scale[index])  # type: ignore[index]
+        scale = full.scale._replace(loc=full.scale.loc[index], scale=full.scale.scale[index])  # type: ignore[index]
         return ForecastDensity(full.coefficients[index], full.loc[index], full.width[index], self.tails, scale)  # type: ignore[index]
 
     @functools.cached_property
@@ -87,7 +87,7 @@ class ForecastDensity(ScalarDensity):
     def log_prob(self, value: Tensor | float) -> Tensor:
         """Return the log-density."""
         u = self.scale.to_unit(self._value(value))
-        return self.log_prob_of_unit(u) - self.scale.scale.log() - _log_cosh(u)  # du/dx = 1 / (s cosh u)
+        return self.log_prob_of_unit(u) - self.scale.log_slope(u)
 
     def _cdf_of_place(self, v: Tensor) -> Tensor:
         core = spectrum.cdf(self.spectrum, v.clamp(-1, 1).unsqueeze(-1)).squeeze(-1)
@@ -152,8 +152,8 @@ class ForecastDensity(ScalarDensity):
         inside = -(2 / len(v)) * (log_p.exp() * log_p).sum(0)
         outside = self.tails * math.exp(-1) * (2 - math.log(self.tails / 2))
         _, weight, x = self._levels()
-        stretch = (weight * _log_cosh(self.scale.to_unit(x))).sum(0)
-        return inside + outside + self.width.log() + self.scale.scale.log() + stretch
+        stretch = (weight * self.scale.log_slope(self.scale.to_unit(x))).sum(0)
+        return inside + outside + self.width.log() + stretch
 
     @property
     def mode(self) -> Tensor:
@@ -172,10 +172,6 @@ class ForecastDensity(ScalarDensity):
             level, weight, x = level.unsqueeze(1), weight.unsqueeze(1), x.unsqueeze(1)
         error = value - x
         return 2 * (weight * torch.maximum(level * error, (level - 1) * error)).sum(0)
-
-
-def _log_cosh(u: Tensor) -> Tensor:
-    return u.abs() + torch.log1p(torch.exp(-2 * u.abs())) - math.log(2)
 
 
 def _laplace_cdf(v: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ class PatchConfig:
         frequencies, packets, loss, tails: of the density.
         dropout: in training, of what each layer adds.
         use_period: whether the period of a series, where known, is told to the network.
+        bend: whether values far from the mean are drawn in, by asinh.
     """
 
     context: int = 512
@@ -47,6 +48,7 @@ class PatchConfig:
     tails: float = 0.01
     dropout: float = 0.0
     use_period: bool = True
+    bend: bool = True
 
     def __post_init__(self) -> None:
         for name in ("context", "horizon"):
@@ -158,7 +160,7 @@ class PatchForecaster(nn.Module):
         context = functional.pad(context, (gap, 0), value=torch.nan)
         if not config.use_period:
             period = torch.ones_like(period)
-        scale = scale_of(context)
+        scale = scale_of(context, config.bend)
         u = scale.to_unit(context)
         naive = seasonal_naive(u, period, ahead * config.patch)
         tokens, seen = self._tokens(u, naive, period, scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -14,22 +15,32 @@ LEAST_SCALE = 1e-3
 
 
 class Scale(NamedTuple):
-    r"""Map values to :math:`u = \mathrm{asinh}((x - m) / s)` and back, one m and s per series (..., 1)."""
+    r"""Map values to :math:`u = \mathrm{asinh}((x - m) / s)` and back, one m and s per series (..., 1).
+
+    Where ``bend`` is False the map is straight, :math:`u = (x - m) / s`.
+    """
 
     loc: Tensor
     scale: Tensor
+    bend: bool = True
 
     def to_unit(self, x: Tensor) -> Tensor:
         """Return u of values; NaN stays NaN."""
-        return torch.asinh((x - self.loc) / self.scale)
+        u = (x - self.loc) / self.scale
+        return torch.asinh(u) if self.bend else u
 
     def from_unit(self, u: Tensor) -> Tensor:
         """Return the values of u."""
         # Beyond 30 lie values 5e12 deviations away: stay finite in float32.
-        return self.loc + self.scale * torch.sinh(u.clamp(-30, 30))
+        return self.loc + self.scale * (torch.sinh(u.clamp(-30, 30)) if self.bend else u)
+
+    def log_slope(self, u: Tensor) -> Tensor:
+        """Return log dx/du, without overflow."""
+        straight = self.scale.log()
+        return straight + u.abs() + torch.log1p(torch.exp(-2 * u.abs())) - math.log(2) if self.bend else straight
 
 
-def scale_of(context: Tensor) -> Scale:
+def scale_of(context: Tensor, bend: bool = True) -> Scale:
     """Return the scale of each context (..., C) from the values it has; NaN marks missing ones.
 
     >>> scale_of(torch.tensor([[torch.nan, 1.0, 3.0], [torch.nan, torch.nan, torch.nan]])).loc[:, 0]
@@ -46,7 +57,7 @@ def scale_of(context: Tensor) -> Scale:
     std = ((deviation * deviation).sum(-1, keepdim=True) / count.clamp_min(1)).sqrt()
     least = LEAST_DEVIATION * mean.abs() / count.clamp_min(1)
     scale = torch.hypot(std, least) * unit
-    return Scale(mean * unit, torch.where(scale > 1e-30, scale, LEAST_SCALE))
+    return Scale(mean * unit, torch.where(scale > 1e-30, scale, LEAST_SCALE), bend)
 
 
 def fill_forward(x: Tensor) -> Tensor:

@@ -1,0 +1,178 @@
+"""The study zero-shot: scores on the evaluation sets, calibration, speed, and the ablation of the recipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive, relative_scores
+from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.patch.predict import PatchPredictor
+from fourier_head.forecasting.patch.pretrained import load_model
+from fourier_head.forecasting.published import read_published_scores
+from fourier_head.report.summary import Summary
+from fourier_head.studies.engine import Engine, run_tasks
+from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, relative_chart
+from fourier_head.studies.forecast_scores import published_rows, seasonal_naive_rows, summary_rows
+from fourier_head.studies.results import RunStore, command_line, row, write_results
+from fourier_head.studies.zero_shot import ablation, speed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to evaluate.
+
+    Args:
+        output: folder of the results.
+        evaluation: folder of evaluation sets; published scores may lie beside it.
+        published: CSV of published scores, left out where it is None.
+        model: forecaster of the package or folder.
+        t5: folder of a T5 forecaster to set beside it, scores and speed.
+        corpus: packed series or folder, for the ablation; without one there is none.
+        variants: of the ablation, all unless named.
+        steps, batch, seeds: of each run of the ablation.
+        workers: runs of the ablation at a time.
+        quick: first 50 series of each set only.
+    """
+
+    output: Path
+    evaluation: Path
+    published: Path | None = None
+    model: str = "small"
+    t5: Path | None = None
+    corpus: Path | None = None
+    variants: Sequence[str] | None = None
+    steps: int = 3000
+    batch: int = 1024
+    seeds: int = 1
+    workers: int = 1
+    device: str | None = None
+    engine: Engine = "local"
+    quick: bool = False
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary:
+    """Evaluate the forecaster and write the folder."""
+    begin = time.monotonic()
+    device = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if unknown := [name for name in settings.variants or () if name not in ablation.VARIANTS]:
+        raise UserError(f"--variants names no {unknown[0]}; there are {', '.join(ablation.VARIANTS)}.")
+    sets = read_evaluation_sets(settings.evaluation)
+    if settings.quick:
+        sets = [one.head(50) for one in sets]
+    naive = evaluate_seasonal_naive(sets)
+    published = read_published_scores(settings.published) if settings.published else []
+    network = load_model(settings.model, device)
+    name = Path(settings.model).name
+    forecasters: dict[str, Any] = {name: PatchPredictor(network)}
+    about: dict[str, dict[str, Any]] = {name: _about(network)}
+    if settings.t5 is not None:
+        from fourier_head.forecasting.t5.predict import load_predictor
+
+        forecasters["t5"] = load_predictor(settings.t5, device)
+        about["t5"] = {"head": "fourier", "protocol": "20 sample paths"}
+    scores = [one for key, f in forecasters.items() for one in _scores(f, sets, key, console)]
+    ablated = _ablation(settings, device, console)
+    times = speed.measure(forecasters, {key: speed.SERIES if key == name else 100 for key in forecasters})
+    rows = summary_rows(scores, naive, about)
+    rows += seasonal_naive_rows(naive, published) + published_rows(published)
+    for one in times:
+        rows += [
+            row(metric, one[metric], dataset=f"{one['series']} monthly series", head=about[one["model"]]["head"],
+                model=one["model"], device=device)
+            for metric in ("seconds", "per_second")
+        ]  # fmt: skip
+    if ablated:
+        relative = [{**one, "seed": run["seed"]} for run in ablated for one in relative_scores(run["scores"], naive)]
+        rows += ablation.rows(ablated, relative, settings.steps, settings.batch)
+    heads = {key: value["head"] for key, value in about.items()}
+    theirs = [
+        one for one in published if one["model"] in ("chronos-t5-large", "chronos-bolt-base", "chronos-bolt-mini")
+    ]
+    charts = [
+        overview_chart(scores, naive, published, heads=heads),
+        relative_chart([*scores, *theirs], naive, "mase", heads=heads),
+        relative_chart([*scores, *theirs], naive, "wql", heads=heads),
+        calibration_chart(scores, heads=heads),
+    ]
+    options = {
+        "evaluation": "EVALUATION",
+        "model": settings.model,
+        "corpus": "CORPUS" if settings.corpus else None,
+        "variants": ",".join(settings.variants) if settings.variants else None,
+        "steps": settings.steps,
+        "batch": settings.batch,
+        "seeds": settings.seeds,
+        "device": settings.device,
+        "quick": settings.quick,
+    }
+    defaults = {"model": "small", "steps": 3000, "batch": 1024, "seeds": 1}
+    return write_results(
+        settings.output,
+        rows,
+        command=command_line("study zero-shot", options, defaults),
+        seconds=time.monotonic() - begin,
+        runs=[*scores, *ablated],
+        charts=charts,
+        gpu=device == "cuda",
+        notes=_notes(relative_scores(scores, naive), times),
+    )
+
+
+def _about(network: Any) -> dict[str, Any]:
+    config = network.config
+    return {
+        "head": config.head,
+        "frequencies": config.frequencies if config.head == "fourier" else None,
+        "packets": config.packets if config.head == "fourier" else None,
+        "parameters": sum(p.numel() for p in network.parameters()),
+    }
+
+
+def _scores(forecaster: Any, sets: list[EvaluationSet], name: str, console: Console | None) -> list[ScoreRow]:
+    def tell(one: ScoreRow) -> None:
+        if console is not None:
+            console.print(f"{name} on {one['dataset']}: MASE {one['mase']:.4f}, WQL {one['wql']:.4f}", markup=False)
+
+    return evaluate(forecaster, sets, model=name, report=tell)
+
+
+def _ablation(settings: Settings, device: str, console: Console | None) -> list[dict[str, Any]]:
+    if settings.corpus is None:
+        return []
+    names = list(settings.variants or ablation.VARIANTS)
+    todo = ablation.tasks(
+        names, settings.seeds, settings.steps, settings.batch, settings.corpus, settings.evaluation, device=device
+    )
+    store = RunStore(settings.output)
+    return run_tasks(todo, store, engine=settings.engine, console=console, title="variants", workers=settings.workers)
+
+
+def _notes(relative: list[ScoreRow], times: list[dict[str, Any]]) -> list[str]:
+    notes = [
+        "Scores are relative to seasonal naive, geometric means over sets. `verified` are the 15 sets on which our "
+        "seasonal naive equals the published scores, the only ones that compare with published models; `all` adds "
+        "three that are partial or reconstructed.",
+        "The forecaster may be told the period of a series, which its frequency gives: 12 for months, 7 for days. "
+        "Of the published models none is.",
+    ]
+    for one in relative:
+        if one["dataset"] == "verified":
+            scores = f"relative MASE {one['relative_mase']:.3f}, WQL {one['relative_wql']:.3f}"
+            error = 100 * one["interval_error"]
+            notes.append(f"{one['model']}: {scores}, intervals off by {error:.1f} points on average.")
+    notes += [
+        f"{one['model']}: {one['series']} monthly series, horizon {speed.HORIZON}, in {one['seconds']:.2f} s "
+        f"({one['per_second']:.0f} a second)."
+        for one in times
+    ]
+    return notes
