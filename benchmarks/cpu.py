@@ -1,6 +1,7 @@
 """Compare heads on a CPU: ``python -m benchmarks.cpu`` writes ``benchmarks/results/cpu.csv``.
 
-Forward and backward in float32 at shapes with far fewer frequencies than bins; medians of wall time.
+Forward and backward in float32 at shapes with far fewer frequencies than bins; medians of wall time. "fourier" is what
+``FourierHead.loss`` takes, "formula" the same in plain torch, "projection" its matrix products alone.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Callable
 import torch
 
 from benchmarks import arms
-from benchmarks.arms import Problem
+from benchmarks.arms import FLOOR, Problem
 from benchmarks.head import save
+from fourier_head import losses
+from fourier_head.layout import Layout
 
 # (tokens, n, m, N)
 SHAPES = [(1024, 384, 4096, 128), (1024, 384, 4096, 32), (1024, 128, 1024, 32), (1024, 256, 256, 16)]
@@ -30,13 +33,27 @@ def measure(step: Callable[[], object], runs: int = 9) -> float:
     return statistics.median(times[2:]) * 1e3
 
 
+def fourier(p: Problem) -> torch.Tensor:
+    """The loss of a ``FourierHead``."""
+    layout = Layout(p.num_bins, p.frequencies, FLOOR)
+    return losses.cross_entropy(p.x, p.weight, p.vector, p.target, layout)
+
+
 def main() -> None:
     rows: list[dict[str, object]] = []
     for shape in SHAPES:
         p = Problem(*shape, dtype=torch.float32, device="cpu")
-        for name, loss in {"linear + CE": arms.linear_ce, "formula": arms.plain}.items():
+        steps = {
+            "linear + CE": arms.step(arms.linear_ce, p),
+            "fourier": arms.step(fourier, p),
+            "formula": arms.step(arms.plain, p),
+            "projection": arms.gemms(p),
+        }
+        if hasattr(torch.nn.functional, "linear_cross_entropy"):
+            steps["torch linear_cross_entropy"] = arms.step(arms.torch_linear_ce, p)
+        for name, step in steps.items():
             rows.append({"tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "implementation": name,
-                         "median_ms": round(measure(arms.step(loss, p)), 2), "threads": torch.get_num_threads(),
+                         "median_ms": round(measure(step), 2), "threads": torch.get_num_threads(),
                          "machine": platform.machine(), "torch": torch.__version__})  # fmt: skip
             print(shape, name, rows[-1]["median_ms"], "ms", flush=True)
     save(rows, "cpu")

@@ -33,6 +33,21 @@ for boundary in ("periodic", "reflect"):
             got = torch.autograd.grad(a.sum(), list(fused.parameters()))
             for g, w in zip(got, torch.autograd.grad(b.sum(), list(plain.parameters()))):
                 torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(fused(x), plain(x), rtol=1e-4, atol=1e-4)
+        assert fused(x[:0]).shape == (0, 9, 18)
+        fast, slow = fused.density(x), plain.density(x)
+        levels = torch.tensor([[0.9, 0.1], [0.5, 1.0]])
+        torch.testing.assert_close(fast.quantile(levels), slow.quantile(levels), rtol=0, atol=4e-5)
+        assert fast._spectrum is None and slow._spectrum is not None  # so the kernels did run
+        if boundary == "reflect":
+            break
+        draws = [d.sample((3,), generator=torch.Generator().manual_seed(0)) for d in (fast, slow)]
+        torch.testing.assert_close(draws[0], draws[1], rtol=0, atol=4e-5)
+        blurred = [d.low_pass(0.1).icdf(torch.tensor(0.3)) for d in (fast, slow)]
+        torch.testing.assert_close(blurred[0], blurred[1], rtol=0, atol=4e-5)
+    a = fused.density(x).rsample()
+    assert a.requires_grad
 print("equal")
 """
 
@@ -70,6 +85,33 @@ def test_a_cpu_takes_the_reference_and_says_why(monkeypatch):
         head.loss(x, torch.tensor([0, 1, 2]))
     with pytest.raises(ValueError, match="impl must be"):
         FourierHead(8, 18, 5, impl="fast")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"boundary": "reflect"}, {"packets": 2}, {"num_atoms": 3}, {"num_frequencies": 100, "num_bins": 512}],
+)
+def test_inference_on_a_gpu_equals_the_reference(options, dtype):
+    options = {"num_bins": 64, "num_frequencies": 20, "init_scale": 1.0} | options
+    head = FourierHead(32, impl="auto", **options).to("cuda", dtype)
+    plain = FourierHead(32, impl="reference", **options).to("cuda", dtype)
+    plain.load_state_dict(head.state_dict())
+    x = torch.randn(5, 33, 32, device="cuda", dtype=dtype)
+    wide = dtype == torch.bfloat16 and options["num_frequencies"] == 100
+    with torch.no_grad():
+        torch.testing.assert_close(head(x), plain(x), rtol=1e-3, atol=0.1 if wide else 1e-3)
+        fast, slow = head.density(x), plain.density(x)
+        cdf = slow.cdf(fast.quantile([0.1, 0.5, 0.9]))
+        expected = torch.tensor([0.1, 0.5, 0.9], device="cuda")[:, None, None].expand_as(cdf)
+        torch.testing.assert_close(cdf, expected, rtol=0, atol=1e-5)
+        draws = fast.sample((7,), generator=torch.Generator("cuda").manual_seed(0))
+        level = torch.rand((7, 5, 33), device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+        torch.testing.assert_close(slow.cdf(draws), level, rtol=0, atol=1e-5)
+    assert head(x).requires_grad
+    assert fast.expand((2, 5, 33)).impl == "auto"
+    assert plain.density(x).low_pass(0.1).impl == "reference"
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
-from fourier_head import inversion, series
+from fourier_head import inversion, kernels, series
 from fourier_head import spectrum as closed_form
 from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
 from fourier_head.scalar import ScalarDensity
@@ -46,6 +46,9 @@ class FourierDensity(ScalarDensity):
         >>> d.quantile([0.1, 0.9])
         tensor([2.2586, 7.7414])
     """
+
+    impl = "auto"
+    """Which implementation finds quantiles and samples without gradients, as in ``FourierHead``."""
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "coefficients": constraints.independent(constraints.real, 2)
@@ -84,7 +87,7 @@ class FourierDensity(ScalarDensity):
     # --- shape and structure
 
     def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> FourierDensity:
-        return FourierDensity(
+        expanded = FourierDensity(
             self.coefficients.expand(*batch_shape, *self.coefficients.shape[len(self.batch_shape) :]),
             self.domain,
             floor=self.floor,
@@ -92,13 +95,17 @@ class FourierDensity(ScalarDensity):
             squares=self.squares,
             validate_args=self._validate_args,
         )
+        expanded.impl = self.impl
+        return expanded
 
     def low_pass(self, scale: float) -> FourierDensity:
         """Return the density blurred by a Gaussian of this standard deviation in z, an exact low-pass filter."""
         blur = math.hypot(self.blur, scale)
-        return FourierDensity(
+        blurred = FourierDensity(
             self.coefficients, self.domain, floor=self.floor, blur=blur, squares=self.squares, validate_args=False
         )
+        blurred.impl = self.impl
+        return blurred
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
@@ -159,7 +166,14 @@ class FourierDensity(ScalarDensity):
         return self._cdf_of_unit(self.domain.to_unit(self._value(value)))
 
     def _icdf(self, level: Tensor) -> Tensor:
-        return self.domain.from_unit(self._at_points(inversion.icdf, self.spectrum, level))
+        single = not self.squares or self.coefficients.shape[-3] == 1
+        fresh = self._spectrum is None and not self.blur
+        if single and fresh and kernels.wanted(self.impl, self.coefficients, level):
+            a = self.coefficients.squeeze(-3) if self.squares else self.coefficients
+            z = self._at_points(lambda a, u: inversion.icdf_of_coefficients(a, u, self.floor), a, level)
+        else:
+            z = self._at_points(lambda q, u: inversion.icdf(q, u, self.impl), self.spectrum, level)
+        return self.domain.from_unit(z)
 
     # --- summaries
 

@@ -191,14 +191,16 @@ class FourierHead(Head):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return normalised log-probabilities, (..., num_atoms + num_bins)."""
-        return self.layout.log_pmf(self.proj(x), self.blur)
+        return losses.log_pmf(self.proj(x), self.layout, blur=self.blur, impl=self.impl)
 
     def density(self, x: Tensor) -> FourierDensity:
         """Return the continuous density over the values of ``domain``; atoms are not part of it."""
         return self._density_of(self.coefficients(x), self.blur)
 
     def _density_of(self, a: Tensor, blur: float = 0.0) -> FourierDensity:
-        return FourierDensity(a, self.domain, floor=self.layout.floor, blur=blur, squares=True, validate_args=False)
+        density = FourierDensity(a, self.domain, floor=self.layout.floor, blur=blur, squares=True, validate_args=False)
+        density.impl = self.impl
+        return density
 
     def atom_log_probs(self, x: Tensor) -> Tensor:
         """Return log-probabilities (..., 1 + num_atoms): of the continuum, then of each atom."""

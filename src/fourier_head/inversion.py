@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fourier_head import spectrum
+from fourier_head import kernels, spectrum
 
 
 @torch.no_grad()
@@ -40,8 +40,14 @@ def _solve(q: Tensor, u: Tensor) -> Tensor:
     return z
 
 
-def icdf(q: Tensor, u: Tensor) -> Tensor:
-    r"""Return the quantiles z of levels (..., V), with implicit gradients.
+def icdf_of_coefficients(a: Tensor, u: Tensor, floor: float) -> Tensor:
+    """Return the quantiles z of levels (..., V) from coefficients (..., rows, L), by the kernels: no gradients."""
+    z = kernels.coefficient_quantile(a.reshape(-1, *a.shape[-2:]), u.reshape(-1, u.shape[-1]), floor=floor)
+    return z.view(u.shape)
+
+
+def icdf(q: Tensor, u: Tensor, impl: str = "auto") -> Tensor:
+    r"""Return the quantiles z of levels (..., V), with implicit gradients; by the kernels where none is wanted.
 
     From :math:`F(z; q) = u` follow :math:`dz/du = 1/p(z)` and :math:`dz/dq = -(\partial F / \partial q) / p(z)`.
     Levels at the ends give the ends of the interval.
@@ -49,6 +55,10 @@ def icdf(q: Tensor, u: Tensor) -> Tensor:
     if q.dtype in (torch.float16, torch.bfloat16):
         q = q.float()
     u = u.to(q.dtype)
+    if kernels.wanted(impl, q, u):
+        levels = u.expand(*q.shape[:-2], u.shape[-1]) if u.dim() < q.dim() else u
+        spectra = q.expand(*levels.shape[:-1], *q.shape[-2:]).reshape(-1, *q.shape[-2:])
+        return kernels.quantile(spectra, levels.reshape(-1, u.shape[-1])).view(levels.shape)
     z = _solve(q.detach(), u.detach())
     if torch.is_grad_enabled() and (q.requires_grad or u.requires_grad):
         with torch.no_grad():

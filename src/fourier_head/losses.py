@@ -1,7 +1,8 @@
 """Losses of a projected density, in O(N) per token; the place where an implementation is chosen.
 
 "reference" is plain torch and runs anywhere; "compiled" is the same through ``torch.compile``; "fused" are the Triton
-kernels of `kernels/`, which equal it. "auto" takes the kernels where they apply and plain torch elsewhere.
+kernels of `kernels/`, which equal it. "auto" takes the kernels where they apply and plain torch elsewhere, on a CPU
+with the gradient of a small head in closed form.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fourier_head import kernels, series
 from fourier_head.domains import Domain
+from fourier_head.kernels import direct
 from fourier_head.layout import Layout, Regularizer
 
 Reduction = Literal["none", "mean", "sum"]
@@ -156,9 +158,26 @@ def cross_entropy(
             walls=layout.walls,
         )
         return loss.view(target.shape) if reduction == "none" else loss
+    bare = not (layout.packets or layout.num_atoms or layout.walls or label_smoothing or gamma)
+    if impl == "auto" and bare and layout.bin_mass == "midpoint" and direct.applies(x, weight, layout.require_bins()):
+        kept = torch.where(target == ignore_index, 0, target).long()
+        outputs = torch.nn.functional.linear(x, weight, bias)
+        nll = direct.nll(outputs, kept, layout.require_bins(), layout.floor)
+        return reduce_loss(nll, target.long(), class_weight, ignore_index, reduction, layout.num_classes)
     function = _compiled(_reference) if chosen == "compiled" else _reference
     options = (class_weight, ignore_index, label_smoothing, reduction, gamma, regularizer)
     return function(x, weight, bias, target, layout, *options)
+
+
+def log_pmf(outputs: Tensor, layout: Layout, *, blur: float = 0.0, impl: Implementation = "auto") -> Tensor:
+    """Return log-probabilities of all classes; by the kernels where they apply and no gradient is wanted."""
+    plain = layout.packets or layout.num_atoms or layout.walls or layout.bin_mass != "midpoint" or blur
+    fits = layout.num_bins is not None and layout.num_coefficients <= 2 * layout.num_bins
+    if plain or not fits or is_distributed(outputs) or not kernels.wanted(impl, outputs):
+        return layout.log_pmf(outputs, blur)
+    flat = outputs.reshape(-1, outputs.shape[-1])
+    result = kernels.log_pmf(flat, num_bins=layout.require_bins(), floor=layout.floor)
+    return result.view(*outputs.shape[:-1], layout.num_classes)
 
 
 @functools.cache

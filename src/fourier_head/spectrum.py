@@ -40,13 +40,13 @@ def autocorrelation(a: Tensor) -> Tensor:
         c_re, c_im = power @ cos.mT, -(power @ sin.mT)
     else:
         re, im = (a[..., 0, :], a[..., 1, :]) if rows == 2 else (a[..., 0, :], torch.zeros_like(a[..., 0, :]))
-        values = torch.view_as_real(torch.fft.fft(torch.complex(re, im), n=_fast_length(2 * length - 1)))
+        values = torch.view_as_real(torch.fft.fft(torch.complex(re, im), n=fast_length(2 * length - 1)))
         c = torch.fft.rfft((values * values).sum(-1), norm="forward")[..., :length]
         c_re, c_im = c.real, c.imag
     return torch.stack([c_re, c_im], dim=-2) if rows == 2 else c_re.unsqueeze(-2)
 
 
-def _fast_length(length: int) -> int:
+def fast_length(length: int) -> int:
     """Return the smallest 2^i 3^j 5^k >= length, a size FFTs are quick at."""
     best = 1 << (length - 1).bit_length()
     for five in (1, 5, 25):

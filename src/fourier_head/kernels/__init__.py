@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
-__all__ = ["available", "cross_entropy", "density_nll", "log_pmf", "quantile", "sample"]
+__all__ = ["available", "coefficient_quantile", "cross_entropy", "density_nll", "log_pmf", "quantile", "sample"]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 REDUCTIONS = ("none", "mean", "sum")
@@ -40,6 +41,21 @@ def _capable(index: int) -> bool:
 def interpreted(x: Tensor) -> bool:
     """Tell whether Triton's interpreter would run the kernels on the CPU of ``x``: slowly, for tests."""
     return x.device.type == "cpu" and x.dtype in DTYPES and os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def wanted(impl: str, *tensors: Tensor) -> bool:
+    """Tell whether the kernels of inference take these tensors: where they run, nothing traces or needs a gradient.
+
+    >>> wanted("auto", torch.zeros(2, 3))
+    False
+    """
+    if impl not in ("auto", "fused") or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    if not available(tensors[0]) and not (impl == "fused" and interpreted(tensors[0])):
+        return False
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return False
+    return not any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
 
 
 def cross_entropy(
@@ -149,38 +165,75 @@ def sample(
     digits = max(harmonics - 1, 1).bit_length()
     noise = torch.rand((2 + digits, num_samples, len(x)), device=x.device, generator=generator)
     bias = bias if bias is None else bias.contiguous()
-    return evaluation.sample(x, weight, bias, noise, Plan(None, floor, walls=walls))
+    with _on(x):
+        return evaluation.sample(x, weight, bias, noise, Plan(None, floor, walls=walls))
 
 
 @torch.no_grad()
-def log_pmf(x: Tensor, weight: Tensor, bias: Tensor | None, *, num_bins: int, floor: float = 0.0) -> Tensor:
-    """Return log-probabilities of all bins, (tokens, num_bins) in float32, on the circle and without a gradient."""
+def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
+    """Return log-probabilities of all bins, (tokens, num_bins) in float32, on the circle and without a gradient.
+
+    ``y`` are outputs of a projection, (tokens, 2 (N + 1)). Up to 64 harmonics, in float32 and for odd numbers of bins,
+    results have the precision of float32; else coefficients and cosines are rounded to 11 bits, which is more than
+    outputs of a 16-bit type have.
+    """
     from fourier_head.kernels import evaluation
     from fourier_head.kernels.plan import Plan
 
-    _check(x, weight, bias)
-    if weight.shape[0] // 2 > num_bins:
-        raise ValueError(f"num_bins: {weight.shape[0] // 2 - 1} frequencies need more than {num_bins} bins")
-    x, weight = _match(x, weight)
-    return evaluation.log_pmf(x, weight, bias if bias is None else bias.contiguous(), Plan(num_bins, floor))
+    if not available(y) and not interpreted(y):
+        raise TypeError(f"y: the fused kernels need a CUDA tensor in {DTYPES}, got {y.dtype} on {y.device}")
+    if y.dim() != 2 or y.shape[1] % 2:
+        raise ValueError(f"y: expected (tokens, 2 (N + 1)), got {tuple(y.shape)}")
+    if y.shape[1] // 2 > num_bins:
+        raise ValueError(f"num_bins: {y.shape[1] // 2 - 1} frequencies need more than {num_bins} bins")
+    y = y if y.stride(-1) == 1 else y.contiguous()
+    with _on(y):
+        return evaluation.log_pmf(y, Plan(num_bins, floor))
 
 
 @torch.no_grad()
 def quantile(q: Tensor, levels: Tensor) -> Tensor:
     """Return the quantiles of spectra (tokens, 2, N), or (tokens, 1, N) between walls, at levels (tokens, V).
 
-    Bisection on the exact distribution function with the spectrum in registers; float32, no gradient.
+    The distribution function is interpolated from a grid twice as fine as its waves (``window``); no gradient flows.
     """
     from fourier_head.kernels import evaluation
-    from fourier_head.kernels.plan import Plan
 
-    if not available(q) and not interpreted(q):
-        raise TypeError(f"q: the fused kernels need a CUDA tensor, got {q.dtype} on {q.device}")
-    if q.dim() != 3 or levels.dim() != 2 or len(levels) != len(q):
-        raise ValueError(f"levels: expected shape ({len(q)}, V), got {tuple(levels.shape)}")
-    q = q.float()
-    q = q if q.stride(-1) == 1 else q.contiguous()
-    return evaluation.quantile(q, levels.float(), Plan(None, walls=q.shape[1] == 1))
+    q = _rows("q", q, levels)
+    with _on(q):
+        return evaluation.quantile(q, levels.float())
+
+
+@torch.no_grad()
+def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0) -> Tensor:
+    """Return the quantiles of densities with coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls.
+
+    As :func:`quantile`, without making the spectrum of few coefficients and without plain torch for that of many.
+    """
+    from fourier_head.kernels import evaluation
+
+    a = _rows("a", a, levels)
+    with _on(a):
+        return evaluation.coefficient_quantile(a, levels.float(), floor)
+
+
+def _rows(name: str, tensor: Tensor, levels: Tensor) -> Tensor:
+    """Check (tokens, halves, length) beside levels (tokens, V) and return it as the kernels read it."""
+    if not available(tensor) and not interpreted(tensor):
+        raise TypeError(f"{name}: the fused kernels need a CUDA tensor, got {tensor.dtype} on {tensor.device}")
+    if tensor.dim() != 3 or tensor.shape[1] not in (1, 2):
+        raise ValueError(f"{name}: expected (tokens, 2, N), or (tokens, 1, N), got {tuple(tensor.shape)}")
+    if levels.dim() != 2 or len(levels) != len(tensor):
+        raise ValueError(f"levels: expected shape ({len(tensor)}, V), got {tuple(levels.shape)}")
+    tensor = tensor.float()
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _on(x: Tensor) -> AbstractContextManager[object]:
+    """Launch on the device of ``x``, whichever is the current one."""
+    if x.is_cuda and x.device.index != torch.cuda.current_device():
+        return torch.cuda.device(x.device)
+    return nullcontext()
 
 
 def _apply(
@@ -213,10 +266,8 @@ def _apply(
     keep = torch.is_grad_enabled() and wanted
     if torch.compiler.is_compiling():
         return fused_loss(x, weight, bias, target, offsets, class_weight, plan, keep)
-    if x.is_cuda and x.device.index != torch.cuda.current_device():
-        with torch.cuda.device(x.device):
-            return FusedLoss.apply(x, weight, bias, target, offsets, class_weight, plan, keep)
-    return FusedLoss.apply(x, weight, bias, target, offsets, class_weight, plan, keep)
+    with _on(x):
+        return FusedLoss.apply(x, weight, bias, target, offsets, class_weight, plan, keep)
 
 
 def _match(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
