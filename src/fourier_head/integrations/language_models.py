@@ -1,0 +1,118 @@
+"""Language models by name, folder or GGUF file, the adapters they are fine-tuned with, and how they are sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fourier_head.integrations.gguf import is_gguf, load_gguf
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+
+
+def needs_transformers(error: ImportError) -> ImportError:
+    """Return the error that says what to install."""
+    name = (error.name or "transformers").split(".")[0]
+    return ImportError(f'language models need {name}: pip install "fourier-head[transformers]"', name=name)
+
+
+def load_model(
+    name: str,
+    dtype: torch.dtype = torch.float32,
+    options: Mapping[str, Any] | None = None,
+    *,
+    causal: bool = False,
+    tokenizer: bool = True,
+) -> tuple[Any, Any]:
+    """Return a language model and its tokenizer.
+
+    Args:
+        name: of a model on a hub, a folder, or a GGUF file.
+        dtype: of the weights.
+        options: for the ``from_pretrained`` of transformers.
+        causal: whether with the head that predicts tokens, or without.
+        tokenizer: whether to load the tokenizer; None takes its place.
+    """
+    if is_gguf(name):
+        model, words = load_gguf(name, dtype)
+        return model if causal else model.base_model, words
+    try:
+        from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise needs_transformers(error) from None
+    try:
+        words = AutoTokenizer.from_pretrained(name) if tokenizer else None
+        kind = AutoModelForCausalLM if causal else AutoModel
+        return kind.from_pretrained(name, dtype=dtype, **(options or {})).eval(), words
+    except (OSError, ValueError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{name} is no language model by name, folder or .gguf file: {first}") from None
+
+
+def lora_settings(rank: int = 8, alpha: int = 32, dropout: float = 0.05, **more: Any) -> LoraConfig:
+    """Return the LoRA configuration of the paper's released code, which took the defaults of llama-recipes."""
+    try:
+        from peft import LoraConfig
+    except ImportError as error:
+        raise needs_transformers(error) from None
+    return LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, **more)
+
+
+SENTENCE = "The following is a list of normally distributed random numbers in the interval with mean and std"
+
+
+def tiny_model(seed: int = 0, width: int = 64, layers: int = 2, text: str = SENTENCE) -> tuple[Any, Any]:
+    """Return a random Llama and a tokenizer that knows the words of ``text``, single digits and all bytes.
+
+    Nothing is downloaded, and it answers in milliseconds: for trying things out.
+    """
+    try:
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+        from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    except ImportError as error:
+        raise needs_transformers(error) from None
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    core.decoder = decoders.ByteLevel()
+    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=512, special_tokens=["<pad>", "<s>", "</s>"], initial_alphabet=bytes_, show_progress=False
+    )
+    core.train_from_iterator([text] * 2, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token="<s>", eos_token="</s>", pad_token="<pad>", clean_up_tokenization_spaces=False
+    )
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config).eval(), tokenizer
+
+
+def nucleus(probability: Tensor, top_p: float) -> Tensor:
+    """Set to zero all but the most probable classes that together reach ``top_p``; the rest keeps its proportions.
+
+    >>> nucleus(torch.tensor([0.1, 0.6, 0.3]), 0.8)
+    tensor([0.0000, 0.6000, 0.3000])
+    """
+    if top_p >= 1:
+        return probability
+    ordered, place = probability.sort(-1, descending=True)
+    before = ordered.cumsum(-1) - ordered
+    return torch.zeros_like(probability).scatter(-1, place, ordered.masked_fill(before >= top_p, 0.0))

@@ -1,0 +1,400 @@
+"""NumberLM: a language model that reads text and answers with a number, as a density."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from fourier_head.bins import Bins
+from fourier_head.density import FourierDensity
+from fourier_head.domains import Interval
+from fourier_head.heads import FourierHead
+from fourier_head.integrations import fine_tuning
+from fourier_head.integrations.language_models import load_model, lora_settings, needs_transformers, nucleus
+
+if TYPE_CHECKING:
+    from peft import LoraConfig, PeftModel
+
+SETTINGS = "number_lm.json"
+HEAD = "head.safetensors"
+BACKBONE = "backbone"
+Objective = Literal["cross_entropy", "nll"]
+
+
+class NumberLM(nn.Module):
+    """Read text with a language model and answer with a density over [low, high].
+
+    The hidden state of a prompt's last token goes to a Fourier head. ``forward`` has the shape that Trainer and
+    accelerate expect, ``fine_tune`` trains without them, and ``predict`` and ``sample`` ask questions.
+
+    Args:
+        model: a transformers model that reads token ids; a language-modelling head on it is left aside.
+        tokenizer: its tokenizer.
+        low, high: the interval of answers.
+        num_bins: bins of the interval, which cross-entropy is trained on.
+        num_frequencies: the highest harmonic of the density.
+        objective: "cross_entropy" on bins (the paper) or "nll", the likelihood of the value itself.
+        base: name, folder or GGUF file the model came from; an adapter is saved with this instead of the weights.
+        head_options: further options of ``FourierHead``.
+
+    References:
+        Gillman et al., Fourier Head, ICLR 2025, section 4.2 and appendix C.4.
+    """
+
+    accepts_loss_kwargs = True  # Trainer: `num_items_in_batch` scales the loss under gradient accumulation
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        low: float = -1.0,
+        high: float = 1.0,
+        num_bins: int = 200,
+        num_frequencies: int = 8,
+        *,
+        objective: Objective = "cross_entropy",
+        base: str | None = None,
+        **head_options: Any,
+    ):
+        super().__init__()
+        if objective not in get_args(Objective):
+            raise ValueError(f"objective must be one of {', '.join(get_args(Objective))}, got {objective!r}")
+        self.backbone: Any = getattr(model, "base_model", model)
+        self.config = self.backbone.config
+        self.tokenizer = tokenizer
+        self.objective: Objective = objective
+        self.name_or_path = base
+        self.bins = Bins.uniform(num_bins, low, high)
+        weight = next(self.backbone.parameters())
+        # One token per prompt reaches the head: fused kernels would take longer to compile than they could save.
+        options = {"impl": "reference"} | head_options
+        width = getattr(self.config.get_text_config(), "hidden_size", None) or self.config.n_embd
+        self.head: FourierHead = FourierHead(
+            width, num_bins, num_frequencies, domain=Interval(low, high), device=weight.device, **options
+        )
+        given = {"low": low, "high": high, "num_bins": num_bins, "num_frequencies": num_frequencies}
+        self.settings: dict[str, Any] = given | {"objective": objective} | head_options
+        accepted = inspect.signature(self.backbone.forward).parameters
+        self._takes = {name for name in ("position_ids", "use_cache") if name in accepted}
+        self._adapter: list[PeftModel] = []  # in a list: as an attribute it would be a module inside itself
+
+    # --- loading and saving
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path,
+        low: float = -1.0,
+        high: float = 1.0,
+        num_bins: int = 200,
+        num_frequencies: int = 8,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+        base: str | Path | None = None,
+        model_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> NumberLM:
+        """Load a language model by name, folder or GGUF file, with a fresh head; or what ``save_pretrained`` wrote.
+
+        Args:
+            name_or_path: where from. A folder that ``save_pretrained`` wrote brings its own settings.
+            low, high, num_bins, num_frequencies, options: as for the class.
+            dtype: of the language model; the head stays in float32.
+            device: where everything goes.
+            base: for a saved adapter, the model it belongs to, where that has moved.
+            model_options: for the ``from_pretrained`` of transformers, such as ``device_map`` or ``revision``.
+        """
+        folder = Path(name_or_path)
+        if (folder / SETTINGS).is_file():
+            return cls._load(folder, dtype, device, base, model_options)
+        model, tokenizer = load_model(str(name_or_path), dtype, model_options, causal=True)
+        if device is not None:
+            model = model.to(device)
+        return cls(model, tokenizer, low, high, num_bins, num_frequencies, base=str(name_or_path), **options)
+
+    @classmethod
+    def _load(
+        cls,
+        folder: Path,
+        dtype: torch.dtype,
+        device: torch.device | str | None,
+        base: str | Path | None,
+        model_options: Mapping[str, Any] | None,
+    ) -> NumberLM:
+        from safetensors.torch import load_file
+        from transformers import AutoTokenizer
+
+        content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        whole = (folder / BACKBONE).is_dir()
+        origin = str(folder / BACKBONE) if whole else str(base or content["base"])
+        model, _ = load_model(origin, dtype, model_options, causal=not whole, tokenizer=False)
+        if device is not None:
+            model = model.to(device)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        out = cls(model, tokenizer, base=content["base"], **content["settings"])
+        if whole:
+            out.head.load_state_dict(load_file(folder / HEAD))
+        else:
+            from peft import PeftModel
+
+            out._adapter = [PeftModel.from_pretrained(out, str(folder), is_trainable=True)]
+        return out.eval()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write one folder: the adapter and the head where there is an adapter, else the whole model."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        if self._adapter and self.name_or_path is None:
+            raise ValueError("an adapter is saved with the name of its model: pass base=, or call merge_lora() first")
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._adapter:
+            # Embeddings never change here, and looking for a change would ask the hub.
+            self._adapter[0].save_pretrained(str(folder), save_embedding_layers=False)
+        else:
+            self.backbone.save_pretrained(str(folder / BACKBONE))
+            save_file({k: v.contiguous() for k, v in self.head.state_dict().items()}, folder / HEAD)
+        self.tokenizer.save_pretrained(str(folder))
+        content = {"base": self.name_or_path, "settings": self.settings}
+        (folder / SETTINGS).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    # --- reading prompts
+
+    def encode(self, prompts: Sequence[str], values: Sequence[float] | Tensor | None = None) -> dict[str, Tensor]:
+        """Return the batch of some prompts: ids and mask, padded on the right, and the values where given.
+
+        Whatever follows the last token of a prompt cannot reach it in a causal model, so this padding is exact.
+        """
+        return self._pad(self._tokenize(prompts), values)
+
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """Make a batch of rows with ``prompt`` and ``value``: the data collator of a Trainer."""
+        batch = self.encode([row["prompt"] for row in rows], [row["value"] for row in rows])
+        if self.objective == "cross_entropy":  # Trainer counts and gathers what is called labels
+            batch["labels"] = self.bins.encode(batch.pop("values"))
+        return batch
+
+    def _tokenize(self, prompts: Sequence[str]) -> list[list[int]]:
+        if isinstance(prompts, str):
+            raise TypeError("prompts must be a sequence of texts, got one text: put it into a list")
+        ids = self.tokenizer(list(prompts))["input_ids"] if len(prompts) else []
+        for i, row in enumerate(ids):
+            if not len(row):
+                raise ValueError(f"prompts[{i}] is empty: there is no last token to answer from")
+        return ids
+
+    def _pad(self, ids: Sequence[Sequence[int]], values: Sequence[float] | Tensor | None) -> dict[str, Tensor]:
+        width = max(map(len, ids), default=1)
+        filler = self.tokenizer.pad_token_id or 0  # masked, so any id will do
+        padded = [[*row, *[filler] * (width - len(row))] for row in ids]
+        mask = [[1] * len(row) + [0] * (width - len(row)) for row in ids]
+        batch = {
+            "input_ids": torch.tensor(padded, dtype=torch.long).reshape(len(ids), width),
+            "attention_mask": torch.tensor(mask, dtype=torch.long).reshape(len(ids), width),
+        }
+        if values is not None:
+            batch["values"] = self._checked(values, len(ids))
+        return batch
+
+    def _checked(self, values: Sequence[float] | Tensor, count: int) -> Tensor:
+        tensor = torch.as_tensor(values, dtype=torch.float64)
+        if tensor.shape != (count,):
+            raise ValueError(f"values must be one number for each of {count} prompts, got shape {tuple(tensor.shape)}")
+        outside = tensor[(tensor < self.bins.low) | (tensor > self.bins.high)]
+        if len(outside):
+            limits = f"[{self.bins.low:g}, {self.bins.high:g}]"
+            raise ValueError(f"values must lie in {limits}, got {outside[0]:g}: widen low and high, or clip them")
+        return tensor
+
+    # --- the network
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go."""
+        return self.backbone.get_input_embeddings().weight.device
+
+    def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Return the last hidden state of each prompt, (batch, features), in the dtype and on the device of the head.
+
+        Padding may be on either side: positions count attended tokens, and the last of them is the one taken.
+        """
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        more: dict[str, Any] = {}
+        if "position_ids" in self._takes:
+            more["position_ids"] = (mask.long().cumsum(-1) - 1).clamp_min(0)
+        if "use_cache" in self._takes:
+            more["use_cache"] = False
+        states = self.backbone(input_ids=input_ids, attention_mask=mask, **more).last_hidden_state
+        places = torch.arange(mask.shape[-1], device=mask.device)
+        last = (places * (mask != 0)).argmax(-1).to(states.device)
+        rows = torch.arange(len(states), device=states.device)
+        return states[rows, last].to(self.head.proj.weight)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        values: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """Return the loss on values (numbers) or labels (bin ids), and log-probabilities of the bins as logits.
+
+        In training mode with a target the logits, which the loss does not need, are left out.
+        """
+        from transformers.modeling_outputs import SequenceClassifierOutput
+
+        x = self.hidden(input_ids, attention_mask)
+        loss: Any = None
+        reduction: Literal["mean", "sum"] = "mean" if num_items_in_batch is None else "sum"
+        if labels is not None:
+            loss = self.head.loss(x, labels.to(x.device), reduction=reduction)
+        elif values is not None and self.objective == "nll":
+            loss = self.head.nll(x, values.to(x), reduction=reduction)
+        elif values is not None:
+            loss = self.head.loss(x, self.bins.encode(values).to(x.device), reduction=reduction)
+        if loss is not None and num_items_in_batch is not None:
+            loss = loss / num_items_in_batch
+        logits = self.head(x) if loss is None or not self.training else None
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
+        """Recompute activations of the language model in the backward pass."""
+        self.backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs)
+
+    # --- answers
+
+    @torch.no_grad()
+    def features(self, prompts: Sequence[str], batch_size: int = 64) -> Tensor:
+        """Return what the head sees of each prompt, (prompts, features), without gradient or dropout."""
+        ids = self._tokenize(prompts)
+        was_training = self.training
+        self.eval()
+        parts = [self.head.proj.weight.new_empty(0, self.head.in_features)]
+        for i in range(0, len(ids), batch_size):
+            batch = self._pad(ids[i : i + batch_size], None)
+            parts.append(self.hidden(**{key: value.to(self.device) for key, value in batch.items()}))
+        self.train(was_training)
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def predict(self, prompts: Sequence[str], batch_size: int = 64) -> FourierDensity:
+        """Return the density of the answer to each prompt, one distribution with a batch of prompts."""
+        return self.head.density(self.features(prompts, batch_size))
+
+    @torch.no_grad()
+    def sample(
+        self,
+        prompts: Sequence[str],
+        n: int = 1,
+        generator: torch.Generator | None = None,
+        *,
+        on_bins: bool = False,
+        top_p: float = 1.0,
+        batch_size: int = 64,
+    ) -> Tensor:
+        """Return n answers to each prompt, (prompts, n).
+
+        Args:
+            prompts, n: what is asked, and how often.
+            generator: of the device of the head.
+            on_bins: draw bins and answer with their centres, as the paper does, rather than from the density.
+            top_p: keep only the most probable bins that together have this probability; below 1 it needs ``on_bins``.
+            batch_size: prompts read at once.
+        """
+        if not 0 < top_p <= 1:
+            raise ValueError(f"top_p must be in (0, 1], got {top_p}")
+        if top_p < 1 and not on_bins:
+            raise ValueError("top_p cuts bins: pass on_bins=True with it")
+        x = self.features(prompts, batch_size)
+        if not len(x):
+            return x.new_empty(0, n)
+        if not on_bins:
+            return self.head.density(x).sample((n,), generator).movedim(0, -1)
+        ids = torch.multinomial(nucleus(self.head(x).exp(), top_p), n, replacement=True, generator=generator)
+        return self.bins.decode(ids, dtype=x.dtype)
+
+    # --- training
+
+    def add_lora(self, config: LoraConfig | None = None) -> PeftModel:
+        """Freeze the language model and add a LoRA adapter that trains beside the head; return the PEFT model.
+
+        Without a configuration: rank 8, alpha 32, dropout 0.05 on the projections that PEFT chooses for the
+        architecture (queries and values), which is what the paper's released code trains.
+        """
+        if self._adapter:
+            raise ValueError("there is an adapter already: merge_lora() or remove_lora() first")
+        try:
+            from peft import get_peft_model
+        except ImportError as error:
+            raise needs_transformers(error) from None
+        config = lora_settings() if config is None else config
+        config.modules_to_save = sorted({*(config.modules_to_save or ()), "head"})
+        try:
+            peft = get_peft_model(self, config)
+        except ValueError as error:
+            kind = getattr(self.config, "model_type", "this")
+            if "target_modules" in str(error):
+                raise ValueError(
+                    f"PEFT knows no default LoRA layers for {kind} models: pass lora=LoraConfig(target_modules=[...])"
+                ) from None
+            raise
+        self._adapter = [peft]
+        return peft
+
+    def merge_lora(self) -> None:
+        """Add the adapter to the weights of the language model and keep the trained head."""
+        self._drop_adapter("merge_and_unload")
+
+    def remove_lora(self) -> None:
+        """Take the adapter away and leave the language model as it was; the trained head stays."""
+        self._drop_adapter("unload")
+
+    def _drop_adapter(self, how: str) -> None:
+        if self._adapter:
+            getattr(self._adapter.pop(), how)()
+            self.requires_grad_(True)
+
+    def fine_tune(
+        self,
+        prompts: Sequence[str],
+        values: Sequence[float] | Tensor,
+        *,
+        lora: LoraConfig | bool = True,
+        epochs: int = 16,
+        lr: float = 3e-4,
+        batch_size: int = 64,
+        seed: int = 0,
+        progress: fine_tuning.Progress | None = None,
+        **options: Any,
+    ) -> list[float]:
+        """Train on prompts and their values; return the mean loss of each epoch.
+
+        Args:
+            prompts, values: what is asked, and the number that answers it.
+            lora: True or a configuration adds an adapter (one that is there goes on training); False trains all.
+            epochs, lr, batch_size: the paper's unless given; the rate decays linearly to a tenth.
+            seed: of the order of rows, of dropout and of a new adapter.
+            progress: called with the fraction done and a few words.
+            options: as for ``fourier_head.integrations.fine_tuning.fine_tune``.
+        """
+        ids = self._tokenize(prompts)
+        targets = self._checked(values, len(ids))
+        if lora is not False and not self._adapter:
+            with fine_tuning.seeded(seed, self.device):
+                self.add_lora(None if lora is True else lora)
+        elif lora is False and self._adapter:
+            raise ValueError("lora=False trains all weights, but there is an adapter: merge_lora() first")
+
+        def batch_of(rows: Sequence[int]) -> dict[str, Tensor]:
+            return self._pad([ids[i] for i in rows], targets[list(rows)])
+
+        more = {"seed": seed, "progress": progress} | options
+        return fine_tuning.fine_tune(self, batch_of, len(ids), epochs=epochs, lr=lr, batch_size=batch_size, **more)

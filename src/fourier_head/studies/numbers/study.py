@@ -1,0 +1,263 @@
+"""Section 4.2 and appendix C.4: does a language model that is asked for Gaussian numbers give Gaussian numbers?
+
+One prompt per distribution, the answer sampled many times. Arms: the model as it is, fine-tuned with LoRA on answers
+written as text, and fine-tuned with LoRA and a Fourier head in place of its own. All arms sample with the same
+settings. Beyond the paper, the same questions about distributions that no arm was trained on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.integrations.language_models import load_model
+from fourier_head.report.summary import Summary
+from fourier_head.studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
+from fourier_head.studies.numbers.charts import charts
+from fourier_head.studies.numbers.data import (
+    PROMPT,
+    TRAINED,
+    UNSEEN,
+    check_prompt,
+    score,
+    test_prompts,
+    training_pairs,
+)
+from fourier_head.studies.numbers.tables import FOURIER_KEYS, notes, rows
+from fourier_head.studies.results import RunStore, command_line, write_results
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+TINY = "tiny Llama"
+PAIRS = 256
+Run = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line sets."""
+
+    output: Path = Path("results/numbers")
+    model: str | None = None
+    gguf: str | None = None
+    frequencies: str = "1-12"
+    seeds: int = 10
+    in_context: str = "2"
+    epochs: int = 16
+    learning_rate: float = 3e-4
+    lora_rank: int = 8
+    lora_layers: str | None = None
+    init_scale: str = "1000"
+    gamma: str = "0"
+    top_p: float = 1.0
+    prompt: str = PROMPT
+    dtype: str = "float32"
+    device: str = "auto"
+    quick: bool = False
+    time_limit: float | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this study; files go by their names."""
+        chosen = dict(vars(self)) | {"device": None, "time_limit": None}
+        for name in ("model", "gguf"):
+            if chosen[name] is not None and Path(chosen[name]).exists():
+                chosen[name] = Path(chosen[name]).name
+        return command_line("study numbers", chosen, vars(Settings()))
+
+
+def parse_counts(text: str, option: str, least: int) -> list[int]:
+    """Return the numbers of a list with ranges.
+
+    >>> parse_counts("0,2,4-6", "--in-context", 0)
+    [0, 2, 4, 5, 6]
+    """
+    out: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            out += range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            raise UserError(f"{option} must be numbers and ranges such as 2,4,8 or 1-12, got {text!r}.") from None
+    if not out or min(out) < least:
+        raise UserError(f"{option} must be numbers from {least} on, got {text!r}.")
+    return sorted(set(out))
+
+
+def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
+    """Return the positive numbers of a list, one arm of Fourier heads each; with ``zero``, 0 is one too.
+
+    >>> parse_numbers("1000,1", "--init-scale", zero=False)
+    [1000.0, 1.0]
+    """
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [-1.0]
+    if not all(0 < number < float("inf") or (zero and number == 0) for number in numbers):
+        kind = "numbers from 0 on, such as 0,1e-4" if zero else "positive numbers such as 1000 or 1000,1"
+        raise UserError(f"{option} must be {kind}, got {text!r}.")
+    return list(dict.fromkeys(numbers))
+
+
+def load(settings: Settings) -> tuple[LanguageModel, str]:
+    """Return the language model and what to call it; a quick look without a named one makes do with a tiny one."""
+    if settings.model is not None and settings.gguf is not None:
+        raise UserError("--model and --gguf both name a model: give one of them.")
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if settings.dtype not in kinds:
+        raise UserError(f"--dtype must be one of {', '.join(kinds)}, got {settings.dtype}.")
+    device = settings.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"--device {device} needs a graphics card that torch can use; there is none.")
+    source = settings.gguf or settings.model or (None if settings.quick else MODEL)
+    if source is None:
+        language = tiny_language(device)
+    else:
+        try:
+            language = LanguageModel(*load_model(source, kinds[settings.dtype], causal=True))
+        except (ImportError, ValueError) as error:
+            raise UserError(f"{error}.") from None
+        language.model.to(device)
+    language.model.requires_grad_(False)
+    return language, TINY if source is None else Path(source).name if Path(source).exists() else source
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary:
+    """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
+    begin = time.monotonic()
+    check_prompt(settings.prompt)
+    frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
+    contexts = parse_counts(settings.in_context, "--in-context", 0)
+    layers = None if settings.lora_layers is None else tuple(settings.lora_layers.split(","))
+    recipe = Recipe(settings.epochs, settings.learning_rate, 64, settings.lora_rank, layers, 128, settings.top_p)
+    seeds, pairs = settings.seeds, PAIRS
+    if settings.quick:
+        seeds, pairs, frequencies = min(seeds, 2), 64, [n for n in (2, 8) if n in frequencies] or frequencies[:2]
+        recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
+    language, name = load(settings)
+    size = sum(p.numel() for p in language.model.parameters())
+    common = {"model": name, "size": size, "dtype": settings.dtype, "prompt": settings.prompt, "pairs": pairs}
+    scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
+    gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
+    arms: list[dict[str, Any]] = [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")]
+    arms += [
+        {"head": "fourier", "frequencies": n, "init_scale": scale, "gamma": gamma}
+        for scale in scales
+        for gamma in gammas
+        for n in frequencies
+    ]
+    # Seeds outermost: whenever time is up, all arms have had about equally many.
+    plan = [
+        {**arm, "in_context": context, "seed": seed} | common | asdict(recipe)
+        for seed in range(seeds)
+        for context in contexts
+        for arm in arms
+    ]
+    store = RunStore(settings.output)
+    finished = _run_all(plan, store, language, recipe, settings.time_limit, begin, console)
+    runs = [result for _, result in finished]
+    missing = len(plan) - len(runs)
+    if not runs:
+        raise UserError(f"--time-limit {settings.time_limit:g} is over before the first run is finished.")
+    table = rows(runs)
+    summary = write_results(
+        settings.output,
+        table,
+        command=settings.command,
+        seconds=time.monotonic() - begin,
+        runs=runs,
+        charts=charts(runs, table),
+        gpu=language.device.type == "cuda",
+        notes=notes(table, name, size, recipe, missing),
+        model=name,
+        parameters=size,
+        sampling={"temperature": 1.0, "top_p": recipe.top_p, "top_k": None, "answers": recipe.answers},
+        libraries=_libraries(),
+    )
+    if missing:
+        for chosen, result in finished:
+            store.put(_label(chosen), chosen, result)
+    return summary
+
+
+def _label(chosen: Mapping[str, Any]) -> str:
+    arm = chosen["head"]
+    if chosen["frequencies"] is not None:
+        arm = f"{arm} {chosen['frequencies']} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g})"
+    return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
+
+
+def _run_all(
+    plan: Sequence[Mapping[str, Any]],
+    store: RunStore,
+    language: LanguageModel,
+    recipe: Recipe,
+    limit: float | None,
+    begin: float,
+    console: Console | None,
+) -> list[tuple[Mapping[str, Any], Run]]:
+    """Return the runs that were kept or fit into the time, in the order of the plan."""
+    finished = []
+    slowest = 0.0
+    for i, chosen in enumerate(plan):
+        result = store.get(_label(chosen), chosen)
+        if result is None:
+            if limit is not None and time.monotonic() - begin + slowest > limit:
+                continue
+            start = time.monotonic()
+            result = store.put(_label(chosen), chosen, _run_one(chosen, language, recipe))
+            slowest = max(slowest, time.monotonic() - start)
+            if console is not None:
+                trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
+                text = f"[{i + 1}/{len(plan)}] {_label(chosen)}: TVD {sum(trained) / len(trained):.3f}"
+                console.print(f"{text}, {result['seconds']:.1f} s", markup=False)
+        finished.append((chosen, result))
+    return finished
+
+
+def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe) -> Run:
+    """Train and ask one arm; every arm of a seed gets the same pairs and the same questions."""
+    start = time.monotonic()
+    seed, context, template = chosen["seed"], chosen["in_context"], chosen["prompt"]
+    prompts, answers = training_pairs(template, chosen["pairs"], context, seed)
+    gaussians = [*TRAINED, *UNSEEN]
+    tests = test_prompts(template, gaussians, context, seed)
+    losses: list[float] = []
+    try:
+        if chosen["head"] == "base":
+            found = ask_base(language, tests, seed, recipe)
+        elif chosen["head"] == "linear":
+            found, losses = ask_text(language, prompts, answers, tests, seed, recipe)
+        else:
+            options = {"init_scale": chosen["init_scale"], "gamma": chosen["gamma"]}
+            found, losses = ask_fourier(language, chosen["frequencies"], prompts, answers, tests, seed, recipe, options)
+    except ValueError as error:
+        if "target_modules" not in str(error) and "Target modules" not in str(error):
+            raise
+        raise UserError(
+            "--lora-layers must name layers of the model, such as q_proj,v_proj: PEFT found none."
+        ) from None
+    scores = [
+        {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score(one, g)
+        for g, one in zip(gaussians, found, strict=True)
+    ]
+    names = ("head", *FOURIER_KEYS, "in_context", "seed")
+    seconds = round(time.monotonic() - start, 2)
+    return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": losses, "scores": scores}
+
+
+def _libraries() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("transformers", "peft")}

@@ -1,0 +1,63 @@
+"""Run the tempo study without the command line's extras: `python -m fourier_head.studies.tempo --help`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from fourier_head.errors import UserError, needs_extra
+from fourier_head.studies.tempo.study import FREQUENCIES, Settings, parse_frequencies, run
+
+
+def main() -> int:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(prog="python -m fourier_head.studies.tempo", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Settings.output)
+    parser.add_argument("--model", default=Settings.model, help="small, tiny, or an AST by name or path")
+    parser.add_argument("--data", type=Path, help="folder of SynTheory's tempos; generated clips without it")
+    parser.add_argument("--seeds", type=int, default=Settings.seeds)
+    parser.add_argument("--frequencies", default=",".join(map(str, FREQUENCIES)))
+    parser.add_argument("--clips", type=int, default=Settings.clips, help="generated for each tempo")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--pretrain", type=int, help="steps without labels, for untrained networks")
+    parser.add_argument("--protocol", default=Settings.protocol, help="released, longer or all")
+    parser.add_argument("--device", default=Settings.device)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--time-limit", type=float, help="seconds")
+    parser.add_argument("--quick", action="store_true")
+    given = vars(parser.parse_args())
+    try:
+        try:
+            for name in ("matplotlib", "transformers"):  # better missed now than after the last run
+                importlib.import_module(name)
+        except ImportError as error:
+            raise needs_extra(error, "cli,transformers") from None
+        settings = Settings(**given | {"frequencies": parse_frequencies(given["frequencies"])})
+        summary = run(settings, echo=True)
+    except UserError as error:
+        print(f"fourier-head: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    for one in summary.rows:
+        if one["metric"] in ("macro_f1", "bpm_error", "macro_f1_to_linear", "validation_f1"):
+            print(
+                one["protocol"],
+                one["metric"],
+                one["head"],
+                one["frequencies"] or "",
+                f"{one['ours']:.4f}",
+                one["std"],
+                one["seeds"],
+            )
+    print("\n".join(summary.extra.get("notes", ())))
+    print(f"Wrote {settings.output}/ in {summary.seconds:.1f} s.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,339 @@
+"""NumberLM: exact reading of padded prompts, losses, adapters, saving, Trainer, GGUF files, and its errors."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from fourier_head.density import FourierDensity
+from fourier_head.integrations.gguf import load_gguf
+from fourier_head.integrations.language_models import lora_settings, nucleus, tiny_model
+from fourier_head.integrations.numbers import NumberLM
+
+PROMPTS = ["mean 0.55:", "the mean is -0.55 and the rest is silence:", "1"]
+
+
+def fresh(**options):
+    model, tokenizer = tiny_model()
+    return NumberLM(model, tokenizer, **options)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A tiny causal model as a folder, as a hub would give it."""
+    model, tokenizer = tiny_model()
+    model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    return tmp_path / "base"
+
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    _, tokenizer = tiny_model()
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64)
+    return NumberLM(GPT2LMHeadModel(config), tokenizer)
+
+
+@pytest.mark.parametrize("make", [fresh, gpt2])
+def test_padding_on_either_side_changes_nothing(make):
+    lm = make().eval()
+    right = lm.encode(PROMPTS)
+    left = {key: value.clone() for key, value in right.items()}
+    for i, length in enumerate(right["attention_mask"].sum(-1).tolist()):
+        for key in left:
+            left[key][i] = right[key][i].roll(right[key].shape[1] - length)
+    assert left["attention_mask"][2, 0] == 0
+    with torch.no_grad():
+        alone = torch.cat([lm.hidden(**lm.encode([prompt])) for prompt in PROMPTS])
+        torch.testing.assert_close(lm.hidden(**right), alone, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(lm.hidden(**left), alone, atol=1e-5, rtol=1e-5)
+    density = lm.predict(PROMPTS, batch_size=2)
+    assert isinstance(density, FourierDensity)
+    assert density.batch_shape == (3,)
+    torch.testing.assert_close(density.mean, lm.head.density(alone).mean, atol=1e-4, rtol=1e-4)
+
+
+def test_losses_are_those_of_the_bins_and_of_the_density():
+    lm = fresh(low=0, high=10, num_bins=20, num_frequencies=3)
+    batch = lm.encode(PROMPTS, [0.0, 4.9, 10.0])
+    out = lm.eval()(**batch)
+    ids = torch.tensor([0, 9, 19])
+    torch.testing.assert_close(out.loss, F.cross_entropy(out.logits, ids))
+    given = {key: batch[key] for key in ("input_ids", "attention_mask")}
+    torch.testing.assert_close(lm(**given, labels=ids).loss, out.loss)
+    torch.testing.assert_close(lm(**batch, num_items_in_batch=6).loss, out.loss / 2)
+    assert lm.train()(**batch).logits is None
+    assert lm(**given).loss is None
+    lm.objective = "nll"
+    expected = -lm.predict(PROMPTS).log_prob(batch["values"].float()).mean()
+    torch.testing.assert_close(lm(**batch).loss, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_samples_come_from_the_density_or_from_the_bins():
+    lm = fresh(num_bins=10, num_frequencies=2)
+    lm.head.reset_parameters()
+    first = lm.sample(PROMPTS, 200, torch.Generator().manual_seed(1))
+    assert first.shape == (3, 200)
+    torch.testing.assert_close(first, lm.sample(PROMPTS, 200, torch.Generator().manual_seed(1)))
+    assert len(first[0].unique()) > 190
+    drawn = lm.sample(PROMPTS, 4000, torch.Generator().manual_seed(1), on_bins=True)
+    centres = lm.bins.centers.float()
+    share = (drawn[..., None] == centres).float().mean(1)
+    torch.testing.assert_close(share, lm.head(lm.features(PROMPTS)).exp().detach(), atol=0.04, rtol=0)
+    cut = lm.sample(PROMPTS, 500, torch.Generator().manual_seed(1), on_bins=True, top_p=0.5)
+    kept = nucleus(lm.head(lm.features(PROMPTS)).exp(), 0.5) > 0
+    assert ((cut[..., None] == centres).any(1) <= kept).all()
+    assert lm.sample([], 5).shape == (0, 5)
+
+
+def test_an_adapter_learns_and_leaves_the_model_as_it_was():
+    lm = fresh(num_frequencies=4)
+    before = {key: value.clone() for key, value in lm.backbone.state_dict().items()}
+    prompts, values = ["low:", "high:"] * 16, [-0.5, 0.5] * 16
+    words = []
+    history = lm.fine_tune(
+        prompts, values, epochs=12, lr=1e-2, batch_size=8, progress=lambda share, text: words.append((share, text))
+    )
+    assert len(history) == 12
+    assert history[-1] < history[0] - 1
+    assert words[-1] == (1.0, "epoch 12 of 12")
+    low, high = lm.predict(["low:", "high:"]).mean.tolist()
+    assert low == pytest.approx(-0.5, abs=0.15)
+    assert high == pytest.approx(0.5, abs=0.15)
+    trained = {name for name, p in lm.named_parameters() if p.requires_grad}
+    assert trained
+    assert all("lora_" in name or "head.modules_to_save" in name for name in trained)
+    lm.remove_lora()
+    after = lm.backbone.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+def test_the_same_seed_gives_the_same_model():
+    models = [fresh() for _ in range(2)]
+    for lm in models:
+        with torch.no_grad():
+            lm.head.proj.weight.copy_(models[0].head.proj.weight)
+            lm.head.proj.bias.copy_(models[0].head.proj.bias)
+    one, two = (lm.fine_tune(PROMPTS, [0.1, 0.2, 0.3], epochs=2, batch_size=2, seed=5) for lm in models)
+    assert one == two
+
+
+def test_adapter_and_head_travel_in_one_folder(folder, tmp_path):
+    lm = NumberLM.from_pretrained(folder, low=-2, high=2, num_bins=50, num_frequencies=5, floor=1e-3)
+    lm.fine_tune(PROMPTS, [-1.0, 0.5, 1.5], epochs=3, lr=1e-2, lora=lora_settings(rank=2))
+    saved = tmp_path / "saved"
+    lm.save_pretrained(saved)
+    names = {path.name for path in saved.iterdir()}
+    assert names >= {"adapter_config.json", "adapter_model.safetensors", "number_lm.json", "tokenizer.json"}
+    assert "backbone" not in names
+    from safetensors.torch import load_file
+
+    weights = load_file(saved / "adapter_model.safetensors")
+    assert sum("head" in key for key in weights) == 2
+    assert all("lora_" in key or "head" in key for key in weights)
+    expected = lm.predict(PROMPTS)
+    again = NumberLM.from_pretrained(saved)
+    assert again.settings == lm.settings
+    torch.testing.assert_close(again.predict(PROMPTS).coefficients, expected.coefficients)
+    assert again.predict(PROMPTS).domain.high == 2
+    # the adapter goes on training, and a base that has moved can be named
+    assert len(again.fine_tune(PROMPTS, [-1.0, 0.5, 1.5], epochs=1)) == 1
+    moved = folder.rename(tmp_path / "moved")
+    torch.testing.assert_close(
+        NumberLM.from_pretrained(saved, base=moved).predict(PROMPTS).coefficients, expected.coefficients
+    )
+
+
+def test_a_merged_or_fully_trained_model_is_saved_whole(folder, tmp_path):
+    lm = NumberLM.from_pretrained(folder)
+    lm.fine_tune(PROMPTS, [-1.0, 0.5, 1.0], epochs=2, lr=1e-2)
+    expected = lm.predict(PROMPTS).coefficients
+    lm.merge_lora()
+    torch.testing.assert_close(lm.predict(PROMPTS).coefficients, expected, atol=1e-5, rtol=1e-4)
+    before = next(lm.backbone.parameters()).clone()
+    lm.fine_tune(PROMPTS, [-1.0, 0.5, 1.0], epochs=1, lora=False)
+    assert not torch.equal(before, next(lm.backbone.parameters()))
+    lm.save_pretrained(tmp_path / "whole")
+    again = NumberLM.from_pretrained(tmp_path / "whole")
+    torch.testing.assert_close(again.predict(PROMPTS).coefficients, lm.predict(PROMPTS).coefficients)
+
+
+@pytest.mark.parametrize("objective", ["cross_entropy", "nll"])
+@pytest.mark.parametrize("adapter", [False, True])
+def test_trainer_trains_it(tmp_path, objective, adapter):
+    pytest.importorskip("accelerate")
+    from transformers import Trainer, TrainingArguments
+
+    lm = fresh(objective=objective)
+    rows = [{"prompt": prompt, "value": value} for prompt, value in zip(PROMPTS, [-0.5, 0.1, 0.9], strict=True)] * 4
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=3,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=2,
+        learning_rate=1e-2,
+        remove_unused_columns=False,
+        label_names=["labels" if objective == "cross_entropy" else "values"],
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    model = lm.add_lora() if adapter else lm
+    before = lm.head.proj.weight.detach().clone()
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows, data_collator=lm.collate)
+    trainer.train()
+    assert not torch.equal(before, lm.head.proj.weight)
+    assert np.isfinite(trainer.evaluate()["eval_loss"])
+    assert (tmp_path / "checkpoint-3" / ("adapter_model.safetensors" if adapter else "model.safetensors")).exists()
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul")  # of processors without bfloat16
+def test_bfloat16_models_keep_a_float32_head():
+    model, tokenizer = tiny_model()
+    lm = NumberLM(model.bfloat16(), tokenizer)
+    assert lm.features(PROMPTS).dtype == torch.float32
+    assert np.isfinite(lm.fine_tune(PROMPTS, [0.1, 0.2, 0.3], epochs=1)).all()
+
+
+def test_a_published_model_reads_numbers(shared):
+    lm = NumberLM.from_pretrained(shared / "models" / "stories260K", num_frequencies=4)
+    prompts = ["Once upon a time there was a small number:", "The big number is:"]
+    history = lm.fine_tune(prompts * 8, [-0.6, 0.6] * 8, epochs=8, lr=1e-2, batch_size=8)
+    assert history[-1] < history[0]
+    small, big = lm.predict(prompts).mean.tolist()
+    assert small < big
+
+
+def test_bad_input_gets_one_clear_sentence(tmp_path):
+    lm = fresh()
+    with pytest.raises(TypeError, match="put it into a list"):
+        lm.predict("a text")
+    with pytest.raises(ValueError, match=r"prompts\[1\] is empty"):
+        lm.predict(["a", ""])
+    with pytest.raises(ValueError, match=r"values must lie in \[-1, 1\], got 1.5"):
+        lm.fine_tune(["a", "b"], [0.0, 1.5])
+    with pytest.raises(ValueError, match="one number for each of 2 prompts"):
+        lm.fine_tune(["a", "b"], [0.0])
+    with pytest.raises(ValueError, match="target must hold bin ids from 0 to 199"):
+        lm(**lm.encode(["a"]), labels=torch.tensor([200]))
+    with pytest.raises(ValueError, match="pass on_bins=True"):
+        lm.sample(["a"], top_p=0.5)
+    with pytest.raises(ValueError, match="objective must be one of"):
+        fresh(objective="mse")
+    with pytest.raises(ValueError, match=r"is no language model by name, folder or \.gguf file"):
+        NumberLM.from_pretrained(tmp_path)
+    lm.add_lora()
+    with pytest.raises(ValueError, match="an adapter already"):
+        lm.add_lora()
+    with pytest.raises(ValueError, match=r"call merge_lora\(\) first"):
+        lm.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_gguf(tmp_path / "none.gguf")
+    (tmp_path / "bad.gguf").write_bytes(b"PK zip")
+    with pytest.raises(ValueError, match="is not a GGUF file"):
+        load_gguf(tmp_path / "bad.gguf")
+
+
+def write_gguf(path, model, tokenizer):
+    """Write a Llama as a GGUF file in float32, with the names and the order of rows that llama.cpp uses."""
+    gguf = pytest.importorskip("gguf")
+    config = model.config
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    core = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(sorted(core["vocab"], key=core["vocab"].get))
+    writer.add_token_merges([" ".join(pair) for pair in core["merges"]])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    names = {
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+    }
+    state = {key: value.detach().float().numpy() for key, value in model.state_dict().items()}
+    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"])
+    writer.add_tensor("output_norm.weight", state["model.norm.weight"])
+    writer.add_tensor("output.weight", state["lm_head.weight"])
+    heads = {"self_attn.q_proj": config.num_attention_heads, "self_attn.k_proj": config.num_key_value_heads}
+    for i in range(config.num_hidden_layers):
+        for ours, theirs in names.items():
+            weight = state[f"model.layers.{i}.{ours}.weight"]
+            if ours in heads:  # rotary pairs lie side by side there, half a head apart here
+                n, (rows, columns) = heads[ours], weight.shape
+                weight = weight.reshape(n, 2, rows // n // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+            writer.add_tensor(f"blk.{i}.{theirs}.weight", np.ascontiguousarray(weight))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_gguf_file_becomes_an_ordinary_model(tmp_path):
+    model, tokenizer = tiny_model()
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, model, tokenizer)
+    again, words = load_gguf(path)
+    assert words("mean 0.55")["input_ids"] == tokenizer("mean 0.55")["input_ids"]
+    ids = torch.tensor([tokenizer("the mean is")["input_ids"]])
+    with torch.no_grad():
+        torch.testing.assert_close(again(input_ids=ids).logits, model(input_ids=ids).logits, atol=1e-5, rtol=1e-5)
+    again.save_pretrained(tmp_path / "plain")  # what transformers refuses for a model it read from GGUF
+    lm = NumberLM.from_pretrained(path)
+    lm.fine_tune(PROMPTS, [0.1, 0.2, 0.3], epochs=1)
+    lm.save_pretrained(tmp_path / "saved")
+    again = NumberLM.from_pretrained(tmp_path / "saved")
+    torch.testing.assert_close(again.predict(PROMPTS).coefficients, lm.predict(PROMPTS).coefficients)
+
+
+PROGRAM = """
+import json, os, sys, torch
+from fourier_head.integrations.language_models import lora_settings, tiny_model
+from fourier_head.integrations.numbers import NumberLM
+torch.manual_seed(0)
+lm = NumberLM(*tiny_model())
+prompts = [f"number {i}:" for i in range(7)]
+values = [i / 10 for i in range(7)]
+history = lm.fine_tune(prompts, values, epochs=2, batch_size=4, lr=1e-2, lora=lora_settings(dropout=0.0))
+if os.environ.get("RANK", "0") == "0":
+    json.dump([history, lm.predict(prompts).mean.tolist()], open(sys.argv[1], "w"))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    results = []
+    for name, words in (("one", []), ("two", launch)):
+        path = tmp_path / f"{name}.json"
+        subprocess.run([sys.executable, *words, str(program), str(path)], check=True, env=environment, timeout=300)
+        results.append(json.loads(path.read_text()))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-4)
+    np.testing.assert_allclose(results[0][1], results[1][1], atol=2e-3)

@@ -1,0 +1,234 @@
+"""The study of language models as random number generators: its prompts, its scores, its arms, its folder."""
+
+import json
+import time
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from fourier_head.errors import UserError
+from fourier_head.integrations.language_models import tiny_model
+from fourier_head.studies import results
+from fourier_head.studies.numbers import study
+from fourier_head.studies.numbers.arms import LanguageModel, Recipe, TextLoss, ask_fourier, ask_text, text_batch
+from fourier_head.studies.numbers.data import (
+    PROMPT,
+    TRAINED,
+    UNSEEN,
+    Gaussian,
+    check_prompt,
+    parse_answer,
+    score,
+    training_pairs,
+    write_prompt,
+)
+from fourier_head.studies.numbers.data import test_prompts as make_tests
+from fourier_head.studies.numbers.study import Settings, parse_counts, run
+from fourier_head.studies.numbers.tables import PAPER_GAIN
+
+
+def test_prompts_are_the_papers():
+    assert write_prompt(PROMPT, Gaussian(0.55, 0.1), [57, 36]) == (
+        "The following is a list of normally distributed random numbers in the interval [-1, 1] with mean 0.55 and std "
+        "0.10: 0.57, 0.36, "
+    )
+    prompts, answers = training_pairs(PROMPT, 256, 2, seed=0)
+    for gaussian in TRAINED:
+        mine = [a for p, a in zip(prompts, answers, strict=True) if f"mean {gaussian.mean:.2f} " in p]
+        assert len(mine) == 64
+        assert sum(mine) / 6400 == pytest.approx(gaussian.mean, abs=4 * gaussian.std / 8)
+    assert all(-100 <= a <= 100 for a in answers)
+    assert (prompts, answers) == training_pairs(PROMPT, 256, 2, seed=0)
+    assert prompts != training_pairs(PROMPT, 256, 2, seed=1)[0]
+    assert len(make_tests(PROMPT, UNSEEN, 0, 0)) == len(UNSEEN)
+    assert not set(TRAINED) & set(UNSEEN)
+    assert make_tests(PROMPT, TRAINED, 0, 0)[0].endswith("std 0.10: ")
+
+
+def test_a_prompt_without_a_slot_is_refused():
+    assert check_prompt(PROMPT) == PROMPT
+    with pytest.raises(UserError, match=r"no slot for std and samples: write \{std\}"):
+        check_prompt("a number with mean {mean}: ")
+    with pytest.raises(UserError, match=r"slot \{median\} that nothing fills"):
+        check_prompt("{mean} {std} {samples} {median}")
+    with pytest.raises(UserError, match="--prompt must be a text"):
+        check_prompt("{mean} {std} {samples")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0.57", 0.57), (" -0.3, 0.2", -0.3), ("1.", 1.0), (".5 and", 0.5), ("+0.1\n", 0.1), ("", None), ("x 0.1", None)],
+)
+def test_answers_are_read_from_their_beginning(text, number):
+    assert parse_answer(text) == number
+
+
+def test_scores():
+    gaussian = Gaussian(0.0, 0.2)
+    truth = gaussian.mass(20)
+    assert truth.sum().item() == pytest.approx(1)
+    torch.testing.assert_close(truth, truth.flip(0))
+    generator = torch.Generator().manual_seed(0)
+    exact = score([x / 100 for x in gaussian.draw(20000, generator)], gaussian)
+    assert exact["tvd"] < 0.03
+    assert exact["tvd"] == pytest.approx(exact["tvd_all"])
+    # every two-decimal number belongs to the bin that begins at it, whatever its binary fraction
+    for k in range(-100, 100):
+        assert score([k / 100], gaussian)["histogram"][(k + 100) // 10] == 1
+    assert score([1.0], gaussian)["histogram"][19] == 1
+    half = score([0.05, 0.05, None, 1.5], gaussian)
+    assert (half["unique"], half["invalid"]) == (1, 0.5)
+    assert half["tvd"] == pytest.approx(1 - truth[10].item())
+    # half of the probability is nowhere: the distance to a truth with one more, empty bin
+    assert half["tvd_all"] == pytest.approx(0.5 * (0.5 - truth[10].item() + 1 - truth[10].item() + 0.5))
+    nothing = score([None, 7.0], gaussian)
+    assert (nothing["tvd"], nothing["tvd_all"], nothing["unique"]) == (1.0, pytest.approx(1.0), 0)
+
+
+def test_counts_are_lists_with_ranges():
+    assert parse_counts("1-3, 8", "--frequencies", 1) == [1, 2, 3, 8]
+    for text in ("", "a", "0", "3-1"):
+        with pytest.raises(UserError, match="--frequencies must be numbers"):
+            parse_counts(text, "--frequencies", 1)
+
+
+@pytest.fixture(scope="module")
+def language():
+    return LanguageModel(*tiny_model())
+
+
+def test_the_loss_of_text_needs_only_the_logits_of_answers(language):
+    pairs = [([5, 6, 7, 8, 9], [10, 11, 2]), ([5, 6], [12, 2])]
+    whole, cut = (TextLoss(language.model)(**text_batch(pairs, 0, cut=cut)) for cut in (False, True))
+    assert cut.logits.shape[1] == 4
+    assert whole.logits.shape[1] == 8
+    torch.testing.assert_close(whole.loss, cut.loss)
+    alone = [
+        torch.nn.functional.cross_entropy(
+            language.model(input_ids=torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1],
+            torch.tensor(answer),
+            reduction="sum",
+        )
+        for prompt, answer in pairs
+    ]
+    torch.testing.assert_close(cut.loss, sum(alone) / 5)
+
+
+def test_arms_repeat_themselves_and_leave_the_model_alone(language):
+    before = {key: value.clone() for key, value in language.model.state_dict().items()}
+    prompts, answers = training_pairs(PROMPT, 16, 1, seed=0)
+    tests = make_tests(PROMPT, TRAINED[:2], 1, seed=0)
+    recipe = Recipe(epochs=1, batch_size=8, answers=8)
+    text = [ask_text(language, prompts, answers, tests, 3, recipe) for _ in range(2)]
+    fourier = [ask_fourier(language, 4, prompts, answers, tests, 3, recipe) for _ in range(2)]
+    assert text[0] == text[1]
+    assert fourier[0] == fourier[1]
+    assert all(len(row) == 8 for row in text[0][0] + fourier[0][0])
+    assert all(x == round(x, 2) and -1 <= x <= 0.99 for row in fourier[0][0] for x in row)
+    after = language.model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path, language):
+    """Settings of a very small study, without drawing."""
+    monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
+    monkeypatch.setattr(study, "tiny_language", lambda device: language)
+    return Settings(output=tmp_path / "numbers", frequencies="2", seeds=1, epochs=1, quick=True)
+
+
+def test_quick_study_writes_its_folder(small):
+    summary = run(small)
+    content = json.loads((small.output / "summary.json").read_text())
+    assert content["command"] == "fourier-head study numbers --frequencies 2 --seeds 1 --epochs 1 --quick"
+    assert content["sampling"] == {"temperature": 1.0, "top_p": 1.0, "top_k": None, "answers": 64}
+    found = {(r["dataset"], r["head"], r["metric"]): r for r in content["rows"]}
+    for dataset in ("trained", "unseen"):
+        for head in ("base", "linear", "fourier", "truth"):
+            assert 0 <= found[dataset, head, "tvd"]["ours"] <= 1
+            assert 0 <= found[dataset, head, "unique"]["ours"] <= 64
+    assert found["trained", "fourier", "invalid"]["ours"] == 0
+    assert {g.name for g in (*TRAINED, *UNSEEN)} <= {r["dataset"] for r in content["rows"]}
+    assert {r["head"]: r["paper"] for r in summary.compared} == PAPER_GAIN
+    assert {p.name for p in small.output.iterdir()} >= {"histograms.png", "frequencies.png", "runs.json", "rows.csv"}
+    assert not (small.output / ".partial").exists()
+
+
+def fake(chosen, language, recipe, seconds=0.0):
+    time.sleep(seconds)
+    gaussians = [*TRAINED, *UNSEEN]
+    scores = [
+        {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score([g.mean] * 4, g)
+        for g in gaussians
+    ]
+    names = ("head", "frequencies", "init_scale", "gamma", "in_context", "seed")
+    return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": [], "scores": scores}
+
+
+def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small, monkeypatch):
+    settings = Settings(**vars(small) | {"in_context": "0,2", "time_limit": 0.5})
+    monkeypatch.setattr(study, "_run_one", lambda *given: fake(*given, seconds=0.15))
+    summary = run(settings)
+    assert "left out" in summary.extra["notes"][-1]
+    assert list((small.output / ".partial").glob("*.json"))
+    calls = []
+    monkeypatch.setattr(study, "_run_one", lambda *given: calls.append(given[0]) or fake(*given))
+    summary = run(Settings(**vars(settings) | {"time_limit": None}))
+    assert 0 < len(calls) < 6
+    assert "left out" not in summary.extra["notes"][-1]
+    assert len(json.loads((small.output / "runs.json").read_text())) == 6
+    assert (small.output / "in-context.png").exists()
+    with pytest.raises(UserError, match="over before the first run"):
+        run(Settings(**vars(settings) | {"time_limit": 0.0, "seeds": 2, "in_context": "3"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model": "a", "gguf": "b.gguf"}, "give one of them"),
+        ({"gguf": "missing.gguf"}, "missing.gguf cannot be read"),
+        ({"model": "no/such/model/anywhere"}, "is no language model by name, folder or .gguf file"),
+        ({"dtype": "int4"}, "--dtype must be one of"),
+        ({"in_context": "-1"}, "--in-context must be"),
+        ({"prompt": "say a number"}, "--prompt has no slot for mean"),
+        ({"lora_layers": "nonsense"}, "--lora-layers must name layers"),
+        ({"init_scale": "0"}, "--init-scale must be positive"),
+        ({"gamma": "-1"}, "--gamma must be numbers from 0 on"),
+    ],
+)
+def test_bad_settings_get_one_sentence(small, change, sentence):
+    with pytest.raises(UserError, match=sentence):
+        run(Settings(**vars(small) | change))
+
+
+def test_the_command_line_runs_the_study(small, monkeypatch):
+    testing = pytest.importorskip("typer.testing")
+    from fourier_head.studies.cli import app
+
+    monkeypatch.setattr(study, "_run_one", fake)
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [
+        "numbers",
+        "--quick",
+        "--seeds",
+        "1",
+        "--frequencies",
+        "2,4",
+        "--init-scale",
+        "1000,1",
+        "-o",
+        str(small.output),
+    ]
+    got = testing.CliRunner().invoke(app, words)
+    assert got.exit_code == 0, got.output
+    assert "tvd_gain_over_base" in got.output
+    assert "first weights are divided by" in " ".join(got.output.split())
+    charts = json.loads((small.output / "charts.json").read_text())
+    names = {one["name"] for chart in charts for panel in chart["panels"] for one in panel["series"]}
+    assert names >= {"LoRA, Fourier head, init / 1000", "LoRA, Fourier head, init / 1"}
+    got = testing.CliRunner().invoke(app, ["numbers", "--quick", "--frequencies", "x", "-o", str(small.output)])
+    assert got.exit_code == 2
