@@ -337,3 +337,18 @@ def test_two_processes_train_as_one(tmp_path):
         results.append(json.loads(path.read_text()))
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-4)
     np.testing.assert_allclose(results[0][1], results[1][1], atol=2e-3)
+
+
+def test_a_new_head_may_learn_at_its_own_rate():
+    from fourier_head.integrations.language_models import tiny_model
+
+    def moved(head_lr):
+        torch.manual_seed(0)
+        numbers = NumberLM(*tiny_model(), num_frequencies=3)
+        numbers.add_lora()
+        head = [p for name, p in numbers.named_parameters() if name.startswith("head.") and p.requires_grad]
+        before = [p.detach().clone() for p in head]
+        numbers.fine_tune(["a", "b"], [0.1, 0.2], epochs=1, batch_size=2, lr=1e-6, head_lr=head_lr)
+        return max(float((p.detach() - q).abs().max()) for p, q in zip(head, before, strict=True))
+
+    assert moved(1e-2) > 1000 * moved(None)

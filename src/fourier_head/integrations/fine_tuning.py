@@ -31,6 +31,8 @@ def fine_tune(
     epochs: int = 16,
     batch_size: int = 64,
     lr: float = 3e-4,
+    fresh: Sequence[nn.Parameter] = (),
+    fresh_lr: float | None = None,
     final_share: float = 0.1,
     weight_decay: float = 0.01,
     seed: int = 0,
@@ -46,6 +48,8 @@ def fine_tune(
         batch_of: makes the batch of the rows with these indices.
         count: number of rows.
         epochs, batch_size, lr, weight_decay: as usual.
+        fresh, fresh_lr: parameters that start from nothing, such as a new head's, and their own rate; ``lr`` unless
+            given.
         final_share: what is left of ``lr`` at the end (0.1 in the code released with the paper).
         seed: of the order of rows, and of dropout.
         progress: called after every step.
@@ -61,7 +65,12 @@ def fine_tune(
         raise ValueError("no parameter of the model wants a gradient: add an adapter or unfreeze some")
     per_epoch = -(-count // batch_size)
     steps = epochs * per_epoch
-    optimizer = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay)
+    new = {id(p) for p in fresh}
+    groups = [
+        {"params": [p for p in trained if id(p) not in new], "lr": lr},
+        {"params": [p for p in trained if id(p) in new], "lr": lr if fresh_lr is None else fresh_lr},
+    ]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=lr, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - (1 - final_share) * step / steps)
     order = torch.Generator().manual_seed(seed)
     was_training = model.training

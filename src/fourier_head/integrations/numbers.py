@@ -72,7 +72,7 @@ class NumberLM(nn.Module):
         self.name_or_path = base
         self.bins = Bins.uniform(num_bins, low, high)
         weight = next(self.backbone.parameters())
-        # One token per prompt reaches the head: fused kernels would take longer to compile than they could save.
+        # One token per prompt: compiling fused kernels would take longer than they could save.
         options = {"impl": "reference"} | head_options
         width = getattr(self.config.get_text_config(), "hidden_size", None) or self.config.n_embd
         self.head: FourierHead = FourierHead(
@@ -370,6 +370,7 @@ class NumberLM(nn.Module):
         lora: LoraConfig | bool = True,
         epochs: int = 16,
         lr: float = 3e-4,
+        head_lr: float | None = None,
         batch_size: int = 64,
         seed: int = 0,
         progress: fine_tuning.Progress | None = None,
@@ -381,6 +382,7 @@ class NumberLM(nn.Module):
             prompts, values: what is asked, and the number that answers it.
             lora: True or a configuration adds an adapter (one that is there goes on training); False trains all.
             epochs, lr, batch_size: the paper's unless given; the rate decays linearly to a tenth.
+            head_lr: rate of the head, which starts from nothing; as that of the rest unless given.
             seed: of the order of rows, of dropout and of a new adapter.
             progress: called with the fraction done and a few words.
             options: as for ``fourier_head.integrations.fine_tuning.fine_tune``.
@@ -396,5 +398,6 @@ class NumberLM(nn.Module):
         def batch_of(rows: Sequence[int]) -> dict[str, Tensor]:
             return self._pad([ids[i] for i in rows], targets[list(rows)])
 
-        more = {"seed": seed, "progress": progress} | options
+        head = [p for name, p in self.named_parameters() if name.startswith("head.")]
+        more = {"seed": seed, "progress": progress, "fresh": head, "fresh_lr": head_lr} | options
         return fine_tuning.fine_tune(self, batch_of, len(ids), epochs=epochs, lr=lr, batch_size=batch_size, **more)

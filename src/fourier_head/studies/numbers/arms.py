@@ -32,6 +32,7 @@ class Recipe:
     layers: tuple[str, ...] | None = None
     answers: int = 128
     top_p: float = 1.0
+    head_lr: float | None = None
 
     @property
     def training(self) -> dict[str, Any]:
@@ -207,7 +208,8 @@ def ask_fourier(
         centres = [min(x / 100, HIGH - 2 * half_bin) + half_bin for x in answers]
         with fine_tuning.seeded(seed, language.device):
             numbers.add_lora(recipe.adapter)
-        losses = numbers.fine_tune(prompts, centres, seed=seed, progress=progress, **recipe.training)
+        training = recipe.training | {"head_lr": recipe.head_lr}
+        losses = numbers.fine_tune(prompts, centres, seed=seed, progress=progress, **training)
         generator = torch.Generator(language.device).manual_seed(seed)
         drawn = numbers.sample(tests, recipe.answers, generator, on_bins=True, top_p=recipe.top_p)
         found = (drawn.double() - half_bin).cpu().mul(100).round() / 100

@@ -53,6 +53,7 @@ class Settings:
     in_context: str = "2"
     epochs: int = 16
     learning_rate: float = 3e-4
+    head_learning_rate: float | None = None
     lora_rank: int = 8
     lora_layers: str | None = None
     init_scale: str = "1000"
@@ -140,7 +141,14 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
     layers = None if settings.lora_layers is None else tuple(settings.lora_layers.split(","))
-    recipe = Recipe(settings.epochs, settings.learning_rate, 64, settings.lora_rank, layers, 128, settings.top_p)
+    recipe = Recipe(
+        settings.epochs,
+        settings.learning_rate,
+        rank=settings.lora_rank,
+        layers=layers,
+        top_p=settings.top_p,
+        head_lr=settings.head_learning_rate,
+    )
     seeds, pairs = settings.seeds, PAIRS
     if settings.quick:
         seeds, pairs, frequencies = min(seeds, 2), 64, [n for n in (2, 8) if n in frequencies] or frequencies[:2]
