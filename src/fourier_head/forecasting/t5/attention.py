@@ -1,0 +1,129 @@
+"""Attention with T5's relative positions, in several implementations that must agree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Attention = Literal["plain", "sdpa", "flex", "flex-table"]
+"""plain: matrix products around a softmax. sdpa: torch's kernels, which take the bias as a mask. flex: FlexAttention,
+whose kernel adds the bias itself, and so never makes anything of size time x time per sample; compiled only. Its bias
+is a matrix, or a table by distance: less to read, but gradients of all pairs of places meet in few numbers."""
+ATTENTIONS: tuple[Attention, ...] = ("plain", "sdpa", "flex", "flex-table")
+
+HIDDEN = -1e9
+"""What is added to the score of a key nobody may see; finite, so that not even rows without a key are NaN."""
+
+
+def position_buckets(distance: Tensor, buckets: int, max_distance: int, two_sided: bool) -> Tensor:
+    """Return the bucket of each distance (key minus query): exact ones near by, then logarithmically wider.
+
+    References:
+        Raffel et al., Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (2020), 2.1.
+    """
+    side = torch.zeros_like(distance)
+    if two_sided:
+        buckets //= 2
+        side = (distance > 0).long() * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp_min(0)
+    exact = buckets // 2
+    share = torch.log(distance.clamp_min(1).float() / exact) / math.log(max_distance / exact)
+    wide = (exact + (share * (buckets - exact)).long()).clamp_max(buckets - 1)
+    return side + torch.where(distance < exact, distance, wide)
+
+
+class PositionBias(nn.Module):
+    """Learn a number to add to attention scores for every head and bucket of distances; all layers share it."""
+
+    def __init__(self, heads: int, buckets: int, max_distance: int, two_sided: bool):
+        super().__init__()
+        self.buckets, self.max_distance, self.two_sided = buckets, max_distance, two_sided
+        self.table = nn.Parameter(torch.zeros(buckets, heads))
+
+    def forward(self, length: int, kind: Attention = "plain") -> Tensor:
+        """Return the bias (heads, length, length), keys last; hidden after the query where it looks back only.
+
+        For "flex-table" it is (heads, 2 length), indexed by length + key - query. The matrix has these numbers along
+        its diagonals, laid out by reshaping: the gradient is a sum over rows instead of a scatter into few buckets.
+        """
+        distance = torch.arange(-length, length, device=self.table.device)
+        lines = self._lookup(distance)
+        if not self.two_sided:
+            lines = torch.where(distance > 0, HIDDEN, lines)
+        if kind == "flex-table":
+            return lines
+        # Rows of 2 length, read as rows of 2 length - 1: every row begins one place earlier in the lines.
+        tiled = lines.roll(length, 1)[:, None].expand(-1, length, -1).flatten(1)
+        tiled = tiled[:, : length * (2 * length - 1)].unflatten(1, (length, 2 * length - 1))
+        return tiled[..., :length].contiguous()
+
+    def at(self, place: int) -> Tensor:
+        """Return the bias (heads, 1, place + 1) of the query at a place to all keys up to it."""
+        distance = torch.arange(place + 1, device=self.table.device) - place
+        return self._lookup(distance)[:, None]
+
+    def _lookup(self, distance: Tensor) -> Tensor:
+        """Return (heads, distances) in float32."""
+        found = position_buckets(distance, self.buckets, self.max_distance, self.two_sided)
+        one_hot = functional.one_hot(found, self.buckets).to(self.table.dtype)
+        with torch.autocast(self.table.device.type, enabled=False):
+            return self.table.t() @ one_hot.t()
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None = None,
+    hide: Tensor | None = None,
+    kind: Attention = "plain",
+    dropout: float = 0.0,
+) -> Tensor:
+    """Return what queries (B, heads, Q, D) find among keys (B, heads, K, D); scores are not scaled, as in T5.
+
+    Arguments:
+        bias: added to scores, (heads, Q, K), or as a table, see ``PositionBias``.
+        hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
+        kind: see ``Attention``.
+        dropout: of attention weights; FlexAttention has none.
+    """
+    if kind in ("flex", "flex-table"):
+        if dropout:
+            raise ValueError(f"dropout must be 0 with FlexAttention, got {dropout}; choose 'sdpa'")
+        return _flex(query, key, value, bias, hide)
+    mask = _mask(bias, hide)
+    if kind != "plain":
+        mask = None if mask is None else mask.to(query.dtype)
+        return functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, scale=1.0)
+    scores = (query @ key.transpose(-1, -2)).float()
+    scores = scores if mask is None else scores + mask
+    weights = functional.dropout(torch.softmax(scores, dim=-1), dropout, dropout > 0)
+    return weights.to(value.dtype) @ value
+
+
+def _mask(bias: Tensor | None, hide: Tensor | None) -> Tensor | None:
+    if hide is None:
+        return bias
+    hide = hide[:, None, None]
+    return hide if bias is None else bias + hide
+
+
+def _flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, hide: Tensor | None) -> Tensor:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def score(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        if bias is not None:
+            score = score + (bias[h, bias.shape[1] // 2 + k - q] if bias.dim() == 2 else bias[h, q, k])
+        if hide is not None:
+            score = score + hide[b, k]
+        return score
+
+    # Short queries would otherwise go to the kernel for decoding, which is not made for training.
+    options: Any = {"FORCE_USE_FLEX_ATTENTION": True}
+    return flex_attention(query, key, value, score_mod=score, scale=1.0, kernel_options=options)

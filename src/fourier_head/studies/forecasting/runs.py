@@ -1,0 +1,190 @@
+"""Train and score one arm of the forecasting study; stopped runs go on, finished ones are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
+from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.evaluation import evaluate
+from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.t5 import (
+    T5Config,
+    T5Forecaster,
+    T5Objective,
+    T5Predictor,
+    build_forecaster,
+    save_forecaster,
+)
+from fourier_head.forecasting.tokenizer import ChronosTokenizer
+from fourier_head.forecasting.training import Training, TrainingSettings
+from fourier_head.studies.forecasting.arms import Arm
+from fourier_head.studies.forecasting.data import share_of
+
+SHOWN_SET = "tourism_monthly"
+"""The set of the paper's figure of a next-token distribution."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What all arms have in common.
+
+    Args:
+        size: name of the shape.
+        context, horizon, ids: tokens read, values predicted, size of the vocabulary.
+        smooth: whether embeddings start smooth, see ``T5Config``; not in the paper, the same for all arms.
+        lengths: of the groups of a batch, see ``T5Objective``.
+        seconds, batch, learning_rate, recipe: of training and its data.
+        paths, probes: sample paths, and series of a set whose next-token distributions are measured.
+    """
+
+    size: str = "mini"
+    context: int = 512
+    horizon: int = 64
+    ids: int = 4096
+    smooth: bool = True
+    lengths: tuple[int, ...] = (128, 512)
+    seconds: float = 480.0
+    batch: int = 512
+    learning_rate: float = 1e-3
+    recipe: str = "standard"
+    paths: int = 20
+    probes: int = 32
+
+    @property
+    def scoring(self) -> dict[str, Any]:
+        """How trained models are scored."""
+        return {name: getattr(self, name) for name in ("paths", "probes")}
+
+    def training(self, arm: Arm, seed: int, corpus: str) -> dict[str, Any]:
+        """Return all that the weights of an arm depend on."""
+        common = {name: value for name, value in asdict(self).items() if name not in self.scoring}
+        return common | {"arm": asdict(arm), "seed": seed, "corpus": corpus}
+
+    def model(self, arm: Arm, seed: int) -> tuple[T5Forecaster, ChronosTokenizer]:
+        """Return the untrained model of an arm; arms of a seed and size start alike, but for their heads."""
+        tokenizer = ChronosTokenizer(num_ids=self.ids, **dict(arm.tokenizer))
+        shape = {"context": self.context, "horizon": self.horizon, "vocabulary": self.ids, "smooth": self.smooth}
+        config = T5Config.named(arm.size or self.size, **shape)
+        return build_forecaster(tokenizer, config, arm.head, seed), tokenizer
+
+
+def train_arm(
+    arm: Arm,
+    protocol: Protocol,
+    store: SeriesStore | None,
+    seed: int,
+    folder: Path,
+    *,
+    device: str,
+    limit: float | None = None,
+    report: Callable[[dict[str, float]], None] | None = None,
+) -> tuple[Training, T5Forecaster, ChronosTokenizer, bool]:
+    """Train an arm or go on with it; return whether its budget is spent. Arms of a seed see the same windows."""
+    gpu = device.startswith("cuda")
+    model, tokenizer = protocol.model(arm, seed)
+    objective = T5Objective(model, tokenizer, lengths=protocol.lengths, gamma=arm.gamma, compile=gpu)
+    chosen = share_of(store, arm.data, seed)
+
+    def stream(rank: int) -> BatchStream:
+        place = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if gpu else "cpu"
+        shares: Any = protocol.recipe if chosen is not None else {"kernels": 0.5, "structural": 0.5}
+        corpus = standard_corpus(chosen, protocol.context - 1, protocol.horizon, shares=shares, device=place)
+        return BatchStream(corpus, protocol.batch // int(os.environ.get("WORLD_SIZE", 1)), seed, rank=rank)
+
+    settings = TrainingSettings(
+        folder,
+        batch=protocol.batch,
+        seconds=protocol.seconds,
+        limit=limit,
+        learning_rate=protocol.learning_rate,
+        precision="bf16" if gpu else "no",
+        rehearsals=3 if gpu else 1,  # compiling is nobody's budget
+        shard=16,
+        log_every=50 if gpu else 10,
+    )
+    training = Training(objective, stream, settings, None if gpu else "cpu")
+    done = training.run(report)
+    return training, model, tokenizer, done
+
+
+def score_arm(
+    arm: Arm,
+    protocol: Protocol,
+    model: T5Forecaster,
+    tokenizer: ChronosTokenizer,
+    sets: Sequence[EvaluationSet],
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> tuple[list[dict[str, Any]], list[float], dict[str, list[float]]]:
+    """Return the rows of all sets, the smoothness of every measured distribution, and one to draw."""
+    rows, measured = [], []
+    for one in sets:
+        predictor = T5Predictor(model, tokenizer, paths=protocol.paths, probes=protocol.probes)
+        row = evaluate(predictor, [one], model=arm.label)[0]
+        values = predictor.smoothness
+        row["smoothness"] = float(values.mean())
+        measured.append(values)
+        rows.append(row)
+        if report is not None:
+            report(row)
+    shown = next((one for one in sets if one.name == SHOWN_SET), sets[0])
+    at, probabilities = T5Predictor(model, tokenizer).next_probabilities(shown.contexts()[0])
+    # The density of scaled values, where there is any to see.
+    density = probabilities / np.gradient(at)
+    seen = np.flatnonzero(density > density.max() / 300)
+    window = slice(max(seen[0] - 20, 0), seen[-1] + 20)
+    picture = {"value": at[window].round(5).tolist(), "density": density[window].round(6).tolist()}
+    return rows, np.concatenate(measured).tolist(), picture
+
+
+def run_arm(
+    arm: Arm,
+    protocol: Protocol,
+    store: SeriesStore | None,
+    sets: Sequence[EvaluationSet],
+    seed: int,
+    folder: Path,
+    *,
+    device: str,
+    limit: float | None = None,
+    report: Callable[[dict[str, float]], None] | None = None,
+    scored: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any] | None:
+    """Train and score an arm; None where it stopped at the limit, to be continued, or in a process beside the first."""
+    training, model, tokenizer, done = train_arm(
+        arm, protocol, store, seed, folder, device=device, limit=limit, report=report
+    )
+    if not done:
+        return None
+    if not training.accelerator.is_main_process:
+        training.accelerator.wait_for_everyone()
+        return None
+    save_forecaster(folder / "model", model, tokenizer, arm.head, shard=16)
+    rows, measured, picture = score_arm(arm, protocol, model, tokenizer, sets, scored)
+    training.accelerator.wait_for_everyone()  # the others begin the next arm when this one is scored
+    history = training.history
+    speeds = [line["samples_per_second"] for line in history]
+    return {
+        "model": arm.label,
+        "seed": seed,
+        "scores": [row | {"seed": seed} for row in rows],
+        "smoothness": float(np.mean(measured)),
+        "smoothness_std": float(np.std(measured)),
+        "distributions": len(measured),
+        "picture": picture,
+        "loss": float(np.mean([line["loss"] for line in history[-max(1, len(history) // 20) :]])) if history else None,
+        "curve": [[line["seconds"], line["loss"]] for line in history[:: max(1, len(history) // 200)]],
+        "samples_per_second": float(np.median(speeds)) if speeds else None,
+        "samples": training.step * protocol.batch,
+        "steps": training.step,
+        "training_seconds": training.spent,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
+    }

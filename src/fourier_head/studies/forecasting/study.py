@@ -1,0 +1,227 @@
+"""Section 6 and appendix D.2 of the paper: forecasters after Chronos with linear and Fourier heads.
+
+All arms of a seed start from the same encoder and decoder, see the same windows in the same order, and train for the
+same number of seconds, compiling left out. Each is then scored by sampling on every evaluation set. What is
+trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora.mix import RECIPES
+from fourier_head.forecasting.evaluation import ScoreRow, evaluate_seasonal_naive
+from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.published import read_published_scores
+from fourier_head.forecasting.t5 import SIZES
+from fourier_head.report.summary import Summary
+from fourier_head.studies.forecasting.arms import Arm, parse_arms
+from fourier_head.studies.forecasting.charts import charts
+from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets
+from fourier_head.studies.forecasting.runs import Protocol, run_arm
+from fourier_head.studies.forecasting.tables import notes, rows
+from fourier_head.studies.results import RunStore, command_line, write_results
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SCORING, COMPILING = 45.0, 60.0
+"""Seconds of this run's limit kept for scoring an arm and, on a GPU, for compiling the first."""
+QUICK_ARMS = "linear,fourier-16"
+LEAST = 20.0
+"""Seconds of training below which starting an arm is not worth it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line sets."""
+
+    output: Path = Path("results/forecasting")
+    arms: str = "paper"
+    corpus: Path | None = None
+    evaluation: Path | None = None
+    published: Path | None = None
+    checkpoints: Path = Path("scratch/forecasting")
+    seconds: float = 480.0
+    limit: float | None = None
+    size: str = "mini"
+    batch: int = 512
+    learning_rate: float = 1e-3
+    recipe: str = "standard"
+    embedding: str = "smooth"
+    seeds: int = 1
+    max_series: int | None = None
+    device: str = "auto"
+    summarise: bool = False
+    quick: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this study; where files are is the reader's affair."""
+        chosen = dict(vars(self)) | {"device": None, "limit": None, "summarise": None}
+        return command_line("study forecasting", chosen, vars(Settings()))
+
+    @property
+    def place(self) -> str:
+        """The device."""
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        if self.device not in ("cpu", "cuda"):
+            raise UserError(f"--device must be cpu, cuda or auto, got {self.device}.")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise UserError("--device cuda needs a graphics card that torch can use; there is none.")
+        return self.device
+
+    @property
+    def protocol(self) -> Protocol:
+        """What all arms have in common."""
+        if self.size not in SIZES:
+            raise UserError(f"--size must be one of {', '.join(SIZES)}, got {self.size}.")
+        if self.embedding not in ("smooth", "noise"):
+            raise UserError(f"--embedding must be smooth or noise, got {self.embedding}.")
+        if self.recipe not in RECIPES:
+            raise UserError(f"--recipe must be one of {', '.join(RECIPES)}, got {self.recipe}.")
+        protocol = Protocol(
+            size=self.size,
+            seconds=self.seconds,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            recipe=self.recipe,
+            smooth=self.embedding == "smooth",
+        )
+        if not self.quick:
+            return protocol
+        return replace(
+            protocol,
+            size="test",
+            context=48,
+            horizon=8,
+            ids=258,
+            lengths=(24, 48),
+            seconds=min(self.seconds, 4.0),
+            batch=32,
+            learning_rate=5e-3,
+            probes=4,
+        )
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary | None:
+    """Train and score all arms that fit into the limit, and write the folder from those that are finished.
+
+    Returns None where nothing is finished yet, and in the processes of a distributed run beside the first.
+    """
+    begin = time.monotonic()
+    main = int(os.environ.get("RANK", 0)) == 0
+    arms = parse_arms(QUICK_ARMS if settings.quick and settings.arms == Settings().arms else settings.arms)
+    protocol, device = settings.protocol, settings.place
+    store = read_corpus(settings.corpus)
+    sets = (
+        artificial_sets()
+        if settings.quick and settings.evaluation is None
+        else read_sets(settings.evaluation, settings.max_series)
+    )
+    sets, naive = _scorable(sets, console)
+    published = read_published_scores(settings.published) if settings.published else []
+    corpus = "artificial" if store is None else f"{len(store)} series, {store.values.numel()} values"
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")
+    keep = RunStore(settings.checkpoints)
+    results: list[dict[str, Any]] = []
+    missing, fresh = 0, True
+    # Seeds outermost: whenever time is up, all arms have had about equally many.
+    for seed in range(settings.seeds):
+        for arm in arms:
+            name = f"{arm.label}, seed {seed}"
+            trained = protocol.training(arm, seed, corpus)
+            key = trained | protocol.scoring | {"sets": [[one.name, len(one)] for one in sets]}
+            result = keep.get(name, key)
+            left = None if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
+            if left is not None and device == "cuda":
+                left -= COMPILING / (1 if fresh else 4)
+            if result is None and not settings.summarise and (left is None or left > LEAST):
+                folder = settings.checkpoints / keep.path(name, trained).stem
+                teller = _Teller(console if main else None, name, protocol.seconds)
+                result = run_arm(
+                    arm, protocol, store, sets, seed, folder,
+                    device=device, limit=left, report=teller.trained, scored=teller.scored,
+                )  # fmt: skip
+                fresh = False
+                if result is not None:
+                    result = keep.put(name, key, result)
+            if result is None:
+                missing += 1
+            else:
+                results.append(result)
+    if not main:
+        return None
+    return _write(settings, arms, results, naive, published, missing, begin, device, console)
+
+
+def _scorable(sets: Sequence[EvaluationSet], console: Console | None) -> tuple[list[EvaluationSet], list[ScoreRow]]:
+    """Return the sets on which seasonal naive has scores, and these: few series of a set may be all missing or zero."""
+    naive = evaluate_seasonal_naive(sets)
+    good = [0 < row["mase"] < math.inf and 0 < row["wql"] < math.inf for row in naive]
+    for one in itertools.compress(sets, [not kept for kept in good]):
+        if console is not None:
+            console.print(f"{one.name} is left out: seasonal naive has no score there.", markup=False)
+    if not any(good):
+        raise UserError("--evaluation has no set on which seasonal naive has a score.")
+    return list(itertools.compress(sets, good)), list(itertools.compress(naive, good))
+
+
+def _write(
+    settings: Settings,
+    arms: Sequence[Arm],
+    results: list[dict[str, Any]],
+    naive: Sequence[ScoreRow],
+    published: Sequence[ScoreRow],
+    missing: int,
+    begin: float,
+    device: str,
+    console: Console | None,
+) -> Summary | None:
+    if missing and console is not None:
+        console.print(f"{missing} runs are not finished; the same command goes on from there.", markup=False)
+    if not results:
+        return None
+    table = rows(results, arms, naive, published)
+    return write_results(
+        settings.output,
+        table,
+        command=settings.command,
+        seconds=sum(one["training_seconds"] for one in results) + time.monotonic() - begin,
+        runs=[{key: value for key, value in one.items() if key != "picture"} for one in results],
+        charts=charts(results, arms, naive, published),
+        gpu=device == "cuda",
+        notes=notes(results, arms, naive, missing),
+    )
+
+
+class _Teller:
+    """Print one line now and then: a training run and its scores."""
+
+    def __init__(self, console: Console | None, name: str, seconds: float):
+        self.console, self.name, self.every = console, name, max(seconds / 20, 1.0)
+        self.next = 0.0
+
+    def trained(self, line: dict[str, float]) -> None:
+        if self.console is None or line["seconds"] < self.next:
+            return
+        self.next = line["seconds"] + self.every
+        text = f"{self.name}: {100 * line['progress']:.0f} %, step {line['step']:.0f}, loss {line['loss']:.4f}"
+        self.console.print(f"{text}, {line['samples_per_second']:.0f} samples/s", markup=False)
+
+    def scored(self, row: dict[str, Any]) -> None:
+        if self.console is not None:
+            text = f"{self.name}: {row['dataset']} MASE {row['mase']:.4f}, WQL {row['wql']:.4f}"
+            self.console.print(f"{text}, {row['seconds']:.1f} s", markup=False)

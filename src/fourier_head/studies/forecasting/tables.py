@@ -1,0 +1,101 @@
+"""Rows and sentences of the forecasting study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
+from fourier_head.report.summary import Row
+from fourier_head.studies.forecast_scores import published_rows, seasonal_naive_rows, summary_rows
+from fourier_head.studies.forecasting.arms import Arm
+from fourier_head.studies.results import aggregate
+
+Result = Mapping[str, Any]
+
+
+def rows(
+    results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreRow], published: Sequence[ScoreRow]
+) -> list[Row]:
+    """Return all rows: relative scores, smoothness, training, single sets, seasonal naive, published models.
+
+    The paper's numbers stand beside ours where sets of its benchmark were scored.
+    """
+    benchmark = any(one["status"] == "verified" for one in naive)
+    about = {arm.label: arm.about | ({} if benchmark else {"paper": {}}) for arm in arms}
+    scores = [row for one in results for row in one["scores"]]
+    table = summary_rows(scores, naive, about)
+    measured = aggregate(
+        results, ["smoothness", "loss", "samples_per_second", "samples", "parameters"], ["model"]
+    ) + aggregate(scores, ["smoothness"], ["dataset", "model", "status"])
+    spread = {one["model"]: one["smoothness_std"] for one in results}
+    for one in measured:
+        described = dict(about[one["model"]])
+        paper = described.pop("paper")
+        one |= described
+        if one["dataset"] is None:
+            one["dataset"] = "all"
+            if one["metric"] == "smoothness":
+                # Between distributions, as in the paper; `std` is between seeds.
+                one |= {"spread": spread[one["model"]], "paper": paper.get("smoothness")}
+                one["paper_std"] = paper.get("smoothness_std")
+    return [*table, *measured, *seasonal_naive_rows(naive, published), *published_rows(published)]
+
+
+def notes(results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreRow], missing: int) -> list[str]:
+    """Return in sentences what came out."""
+    means = _means(results, naive)
+    first = results[0]
+    out = [
+        f"Every arm trained for {first['training_seconds']:.0f} seconds on {first['device']}, compiling left out, and "
+        "saw the same windows in the same order. The paper's models trained for 48 hours on 8 GPUs."
+    ]
+    linear = means.get("linear")
+    fouriers = {name: one for name, one in means.items() if name.startswith("fourier") and "@" not in name}
+    if linear and fouriers:
+        best = min(fouriers, key=lambda name: fouriers[name]["relative_mase"])
+        ours = fouriers[best]
+        times = linear["smoothness"] / ours["smoothness"]
+        out.append(
+            f"{best} against linear over {ours['sets']:.0f} sets: relative MASE {ours['relative_mase']:.3f} and "
+            f"{linear['relative_mase']:.3f}, WQL {ours['relative_wql']:.3f} and {linear['relative_wql']:.3f}, "
+            f"next-token distributions {times:.1f} times smoother."
+        )
+        out.append(_by_set(results, best))
+        speed, other = ours.get("samples_per_second"), linear.get("samples_per_second")
+        if speed and other:
+            out.append(f"Training ran at {speed:.0f} samples per second with {best} and {other:.0f} with linear.")
+    if missing:
+        out.append(f"{missing} runs are not finished and left out.")
+    return out
+
+
+def _means(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
+    """Return for each model the means over seeds of what is compared, over all sets."""
+    groups: dict[str, list[dict[str, float]]] = {}
+    for one in results:
+        relative = next(row for row in relative_scores(one["scores"], naive) if row["dataset"] == "all")
+        kept = {key: relative[key] for key in ("relative_mase", "relative_wql", "sets")}
+        kept |= {key: one[key] for key in ("smoothness", "samples_per_second") if one[key] is not None}
+        groups.setdefault(one["model"], []).append(kept)
+    return {
+        name: {key: sum(one[key] for one in members) / len(members) for key in members[0]}
+        for name, members in groups.items()
+    }
+
+
+def _by_set(results: Sequence[Result], best: str) -> str:
+    """Say on which sets an arm is better than linear, and by how much."""
+    mean: dict[str, dict[str, list[float]]] = {}
+    for one in results:
+        if one["model"] in (best, "linear"):
+            for row in one["scores"]:
+                mean.setdefault(row["dataset"], {}).setdefault(one["model"], []).append(row["mase"])
+    change = {}
+    for dataset, both in mean.items():
+        ours, theirs = (sum(both[name]) / len(both[name]) for name in (best, "linear"))
+        change[dataset] = 100 * (ours / theirs - 1)
+    ordered = sorted(change.items(), key=lambda pair: pair[1])
+    better = sum(value < 0 for value in change.values())
+    text = ", ".join(f"{name} {value:+.1f} %" for name, value in ordered)
+    return f"{best} has the lower MASE on {better} of {len(change)} sets: {text}."

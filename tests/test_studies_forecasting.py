@@ -1,0 +1,128 @@
+"""The forecasting study: arms by name, a quick run that is kept and gone on with, and what it writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.studies.forecasting.arms import GROUPS, PAPER, parse_arm, parse_arms
+from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets, share_of
+from fourier_head.studies.forecasting.runs import Protocol, run_arm
+from fourier_head.studies.forecasting.study import Settings, run
+
+# --- arms
+
+
+def test_every_named_arm_can_be_built():
+    protocol = Protocol(size="test", context=16, horizon=4, ids=1200)
+    for name in (arm for group in GROUPS.values() for arm in group):
+        arm = parse_arm(name)
+        assert arm.label == name
+        model, tokenizer = protocol.model(replace(arm, size="test"), 0)
+        assert model.head.out_features == tokenizer.num_ids == 1200
+    assert parse_arm("fourier-550-uniform").about["protocol"] == "uniform bins"
+    assert parse_arm("fourier-550-free").gamma == 0
+    assert parse_arm("fourier-64").gamma == 1e-6
+    assert parse_arm("linear-tied").head.tied
+    assert set(PAPER) <= set(GROUPS["paper"] + GROUPS["ablations"])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("fourier", "there is|no arm 'fourier'"),
+        ("linaer", "did you mean linear"),
+        ("linear-packets", "nothing a linear head has"),
+        ("fourier-64-tied", "no weights to tie"),
+        ("linear@size=huge", "must be size="),
+        ("linear@data=2", "a share up to 1"),
+    ],
+)
+def test_bad_arms_get_one_sentence(text, sentence):
+    with pytest.raises(UserError, match=sentence):
+        parse_arms(text)
+
+
+# --- data
+
+
+def test_a_share_of_the_data_keeps_every_set():
+    store = SeriesStore.from_series([np.arange(20.0) + i for i in range(100)])
+    few = share_of(store, 0.1, 0)
+    assert few is not None
+    assert len(few) == 10
+    assert share_of(store, 1.0, 0) is store
+    assert share_of(None, 0.5, 0) is None
+
+
+def test_missing_files_get_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="--corpus must be"):
+        read_corpus(tmp_path / "none")
+    with pytest.raises(UserError, match="--evaluation must name"):
+        read_sets(None)
+    with pytest.raises(UserError, match="--size must be one of"):
+        run(Settings(size="huge", quick=True))
+    with pytest.raises(UserError, match="--device must be"):
+        run(Settings(device="tpu", quick=True))
+
+
+# --- a quick run
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    return Settings(output=folder / "forecasting", checkpoints=folder / "models", quick=True, seconds=1.0, device="cpu")
+
+
+def test_a_quick_study_trains_scores_writes_and_is_not_repeated(settings):
+    assert run(replace(settings, summarise=True)) is None  # nothing is finished, nothing is written
+    summary = run(settings)
+    assert summary is not None
+    found = {(row["model"], row["metric"]): row for row in summary.rows if row["dataset"] == "all"}
+    for model in ("linear", "fourier-16"):
+        assert found[model, "relative_mase"]["sets"] == len(artificial_sets())
+        assert found[model, "smoothness"]["ours"] > 0
+        assert found[model, "samples"]["ours"] >= 32
+        assert found[model, "relative_mase"]["paper"] is None  # other sets than the paper's
+    assert found["fourier-16", "smoothness"]["frequencies"] == 16
+    naive = [row for row in summary.rows if row["head"] == "seasonal_naive"]
+    assert {row["dataset"] for row in naive} == {"waves", "growth"}
+    assert any("fourier-16 against linear" in note for note in summary.extra["notes"])
+    runs = json.loads((settings.output / "runs.json").read_text())
+    assert [one["model"] for one in runs] == ["linear", "fourier-16"]
+    for name in ("overview", "relative-mase", "relative-wql", "calibration", "next-token", "training"):
+        assert (settings.output / f"{name}.png").stat().st_size > 1000
+    assert summary.command == "fourier-head study forecasting --seconds 1.0 --quick"
+
+    again = run(replace(settings, summarise=True))
+    assert again is not None
+    assert [row["ours"] for row in again.rows] == [row["ours"] for row in summary.rows]
+
+
+def test_an_arm_stopped_at_its_limit_goes_on(tmp_path):
+    protocol, sets = replace(Settings(quick=True).protocol, seconds=6.0, batch=4), artificial_sets(2)
+    arm, options = parse_arm("fourier-8"), {"device": "cpu"}
+    assert run_arm(arm, protocol, None, sets, 0, tmp_path, **options, limit=0.01) is None
+    before = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
+    assert before["step"] >= 10
+    assert before["seconds"] < 6.0
+    result = run_arm(arm, protocol, None, sets, 0, tmp_path, **options)
+    assert result is not None
+    assert result["steps"] > before["step"]
+    assert 6.0 <= result["training_seconds"] < 6.0 + before["seconds"] + 10
+    assert len(result["scores"]) == 2
+    assert (tmp_path / "model" / "config.json").exists()
+
+
+def test_a_run_without_time_for_an_arm_says_so_and_keeps_the_others(settings):
+    summary = run(replace(settings, arms="linear,fourier-4", limit=1.0))
+    assert summary is not None
+    models = {row.get("model") for row in summary.rows if row["metric"] == "relative_mase"}
+    assert models <= {"linear"}
+    assert any("1 runs are not finished" in note for note in summary.extra["notes"])
