@@ -1,0 +1,92 @@
+"""The commands `fourier-head atari ...`: make recordings of play, and make them again from a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="Recordings of Atari play to learn from.", no_args_is_help=True)
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Folder of the recording.", show_default="scratch/atari/GAME")
+]
+
+
+@app.command()
+def collect(
+    game: Annotated[str, typer.Argument(help="seaquest, bank_heist, double_dunk or gravitar.")],
+    output: Output = None,
+    transitions: Annotated[int, typer.Option(min=1, help="To record, evenly over the agent's training.")] = 500_000,
+    steps: Annotated[int, typer.Option(min=1, help="Of all environments together.")] = 5_000_000,
+    environments: Annotated[int, typer.Option(min=1, max=128, help="Played at once.")] = 128,
+    seed: Annotated[int, typer.Option(help="Of everything.")] = 0,
+    shard: Annotated[int, typer.Option(min=1, help="Transitions of a shard, the most an interruption loses.")] = 20_000,
+    limit: Annotated[float | None, typer.Option(help="Seconds after which to stop; the same command goes on.")] = None,
+    sticky: Annotated[float, typer.Option(min=0, max=1, help="Chance that an action is repeated.")] = 0.0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
+) -> None:
+    """Train an agent (PQN) on many environments and record some of them: shards, quality.json, recipe.npz."""
+    from fourier_head.cli import clear_errors
+
+    with clear_errors():
+        import torch
+
+        from fourier_head.atari.collection import Collection, CollectSettings
+        from fourier_head.atari.games import find_game
+
+        name = find_game(game).name
+        folder = output or Path("scratch/atari") / name
+        place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        settings = CollectSettings(
+            name, folder, transitions, steps, environments, seed, shard, limit, sticky, device=place
+        )
+        collection = Collection(settings)
+        try:
+            done = collection.run(lambda fraction, words: typer.echo(f"{name} {fraction:.0%}: {words}"))
+        except KeyboardInterrupt:
+            typer.echo(f"fourier-head: interrupted; {collection.shards} shards are kept in {folder}.", err=True)
+            raise typer.Exit(130) from None
+        draw_quality(folder)
+        rate = collection.step / max(collection.seconds, 1e-9)
+        typer.echo(f"{collection.recorded} transitions in {folder}, {rate:.0f} steps a second.")
+        if not done:
+            typer.echo("The limit came first; the same command goes on.")
+
+
+@app.command()
+def rebuild(
+    recipe: Annotated[Path, typer.Argument(help="recipe.npz of a recording.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the recording to write.")],
+) -> None:
+    """Play a recipe again: the emulator is deterministic, so actions alone give back every frame."""
+    from fourier_head.cli import clear_errors
+
+    with clear_errors():
+        from fourier_head.atari import recording
+
+        count = recording.rebuild(recipe, output, lambda fraction, words: typer.echo(f"{fraction:.0%}: {words}"))
+        typer.echo(f"{count} transitions in {output}.")
+
+
+def draw_quality(folder: Path) -> None:
+    """Draw the quality report of a recording beside it, where matplotlib is installed."""
+    import json
+
+    from fourier_head.atari.quality import QUALITY
+
+    quality: dict[str, Any] = json.loads((folder / QUALITY).read_text(encoding="utf-8"))
+    if not quality["over_time"]:
+        return
+    try:
+        from fourier_head.report.charts import save_png
+        from fourier_head.studies.atari.charts import quality_chart
+        from fourier_head.studies.results import write_atomically
+
+        chart = quality_chart(quality)
+        write_atomically(folder / "quality.png", lambda path: save_png(chart, path))
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "matplotlib":
+            raise
+        typer.echo("quality.json has the numbers; its chart needs matplotlib.")

@@ -1,0 +1,149 @@
+"""From single runs to rows: means over seeds at the best epoch of each, as in the paper, and at the last."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fourier_head.atari.games import find_game
+from fourier_head.report.summary import Row
+from fourier_head.studies.results import aggregate, row
+
+ARM = ("dataset", "head", "frequencies", "gamma", "protocol", "layers", "width", "share")
+METRICS = ("normalised_return", "return", "smoothness", "heldout_loss")
+SPEEDS = ("contexts_per_second", "rollout_steps_per_second", "arm_seconds")
+BEST, FINAL = "best epoch", "final epoch"
+
+
+def flatten(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a run as two flat objects: at the epoch of its highest return, and at its last."""
+    game = find_game(run["game"])
+    shared = {key: run[key] for key in ("head", "frequencies", "gamma", "layers", "width", "share", "seed")}
+    shared["dataset"] = game.title
+    if run["head"] != "fourier":
+        shared["gamma"] = None
+    best = max(run["evaluations"], key=lambda epoch: epoch["return"])
+    out = []
+    for protocol, epoch in ((BEST, best), (FINAL, run["evaluations"][-1])):
+        measured = {"return": epoch["return"], "normalised_return": game.normalise(epoch["return"])}
+        measured |= {"smoothness": epoch["smoothness"], "heldout_loss": epoch["heldout_loss"]}
+        measured |= {"contexts_per_second": run["contexts_per_second"], "arm_seconds": run["seconds"]}
+        measured["rollout_steps_per_second"] = epoch["rollout_steps_per_second"]
+        out.append(shared | measured | {"protocol": protocol, "epoch": epoch["epoch"]})
+    return out
+
+
+def is_main(run: Mapping[str, Any], full: tuple[int, int]) -> bool:
+    """Tell whether a run has the full model and all the data; the others are ablations."""
+    return (run["layers"], run["width"]) == full and run["share"] == 1
+
+
+def full_size(runs: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return layers and width of the largest model, which the main arms have."""
+    return max((run["layers"], run["width"]) for run in runs)
+
+
+def all_rows(runs: Sequence[Mapping[str, Any]], qualities: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """Return the rows of all runs, the paper's numbers at the arms they belong to, and of the recordings."""
+    flat = [one for run in runs for one in flatten(run)]
+    rows = aggregate(flat, METRICS, ARM)
+    full = full_size(runs)
+    main = [one for one in rows if is_main(one, full)]
+    for dataset in dict.fromkeys(one["dataset"] for one in rows):
+        published = find_game(dataset).paper
+        linear = _find(main, dataset, BEST, "linear")
+        if linear is not None:
+            linear |= {"paper": published.linear[0], "paper_std": published.linear[1]}
+        best = best_fourier(main, dataset)
+        if best is not None:  # the paper prints its Fourier head without saying which N
+            best |= {"paper": published.fourier[0], "paper_std": published.fourier[1]}
+    final = [one for one in flat if one["protocol"] == FINAL and is_main(one, full)]
+    rows += aggregate(final, SPEEDS, ("dataset", "protocol"))
+    for name, quality in qualities.items():
+        title = find_game(name).title
+        more = {"dataset": title, "protocol": "collection"}
+        rows.append(row("collect_steps_per_second", quality.get("steps_per_second"), **more))
+        returns = quality.get("returns")
+        if returns:
+            rows.append(row("recorded_return", returns["mean"], **more))
+            rows.append(row("recorded_return_q95", returns["q95"], **more))
+    return rows
+
+
+def best_fourier(rows: Sequence[Row], dataset: str, protocol: str = BEST) -> Row | None:
+    """Return the row of normalised returns of the Fourier arm that got the highest mean."""
+    found = [
+        one
+        for one in rows
+        if (one["dataset"], one["protocol"], one["metric"], one["head"])
+        == (dataset, protocol, "normalised_return", "fourier")
+    ]
+    found = [one for one in found if one["gamma"]] or found  # the paper's arms are regularised
+    return max(found, key=lambda one: one["ours"]) if found else None
+
+
+def _find(rows: Sequence[Row], dataset: str, protocol: str, head: str) -> Row | None:
+    wanted = (dataset, protocol, "normalised_return", head)
+    return next((r for r in rows if (r["dataset"], r["protocol"], r["metric"], r["head"]) == wanted), None)
+
+
+def notes(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], left: int) -> list[str]:
+    """Return in sentences what came out and how the data differ from the paper's."""
+    full = full_size(runs)
+    main = [one for one in rows if one.get("layers") is not None and is_main(one, full)]
+    sizes = ", ".join(sorted({f"{run['transitions']}" for run in runs if is_main(run, full)}))
+    told = [
+        "The public DQN replay set behind the paper's data is closed. The data here were made with the emulator of "
+        "ale-py by a PQN agent (parallel Q-learning) that started from nothing, a few of its environments recorded "
+        f"from first to last step ({sizes} training transitions). Another agent, a shorter training and no sticky "
+        "actions make other data: compare arms with each other, not their level with the paper's.",
+        "Returns to go are in the game's own score, standardised, not clipped rewards; the return to condition on is "
+        "that which one in twenty recorded episodes reaches. Actions are in the circular order for every arm, in "
+        "training and in play alike.",
+    ]
+    won, compared = [], []
+    for dataset in dict.fromkeys(one["dataset"] for one in main):
+        linear, fourier = _find(main, dataset, BEST, "linear"), best_fourier(main, dataset)
+        if linear is None or fourier is None:
+            continue
+        compared.append(dataset)
+        if fourier["ours"] > linear["ours"]:
+            won.append(dataset)
+        told.append(
+            f"{dataset}: Fourier-{fourier['frequencies']} (gamma {fourier['gamma']:g}) "
+            f"{_number(fourier)}, linear {_number(linear)} normalised return at the best epoch; "
+            "N was chosen by this very score, as in the paper's table."
+        )
+    if compared:
+        told.append(f"Fourier is above linear on {len(won)} of {len(compared)} games{_names(won)}.")
+    told.append(smoothness_note(main))
+    if left:
+        told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
+    return [one for one in told if one]
+
+
+def smoothness_note(rows: Sequence[Row]) -> str:
+    """Say whether smoothness grows with N and stays below linear's."""
+    said = []
+    for dataset in dict.fromkeys(one["dataset"] for one in rows):
+        own = [r for r in rows if (r["dataset"], r["protocol"], r["metric"]) == (dataset, FINAL, "smoothness")]
+        curve = sorted((r["frequencies"], r["ours"]) for r in own if r["head"] == "fourier" and r["gamma"])
+        linear = next((r["ours"] for r in own if r["head"] == "linear"), None)
+        if not curve or linear is None:
+            continue
+        grows = all(a[1] <= b[1] for a, b in itertools.pairwise(curve))
+        values = ", ".join(f"{n}: {value:.4f}" for n, value in curve)
+        below = all(value < linear for _, value in curve)
+        how = "has one N only" if len(curve) < 2 else "grows with every N" if grows else "does not grow with every N"
+        where = "stays below" if below else "does not always stay below"
+        said.append(f"{dataset} {how} ({values}) and {where} linear's {linear:.4f}")
+    return f"Smoothness (less is smoother) at the last epoch: {'; '.join(said)}." if said else ""
+
+
+def _number(one: Row) -> str:
+    return f"{one['ours']:.2f}" + (f" ± {one['std']:.2f}" if one["std"] is not None else "")
+
+
+def _names(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)})" if names else ""

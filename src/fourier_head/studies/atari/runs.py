@@ -1,0 +1,109 @@
+"""Train one arm as a task of the study; arms of one process share the recording on the device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fourier_head.atari.recording import Recording, load_recording
+from fourier_head.atari.training import ArmSettings, own_device, train_arm
+from fourier_head.atari.trajectories import Trajectories
+from fourier_head.studies.engine import Report
+from fourier_head.studies.results import RunStore
+
+UNFINISHED: dict[str, Any] = {"unfinished": True}
+
+
+class KeptRuns(RunStore):
+    """Finished arms, kept for good and beside the data: they cost a GPU, and a summary is made of all there are."""
+
+    def __init__(self, data: Path):
+        super().__init__(data)
+        self.folder = data / "runs"
+
+    def put(self, label: str, settings: Mapping[str, Any], result: Any) -> Any:
+        """Keep a result, but for that of an arm which ran out of time."""
+        return result if result == UNFINISHED else super().put(label, settings, result)
+
+    def every(self) -> list[dict[str, Any]]:
+        """Return settings and results of all kept runs in one flat object each, in the order of their labels."""
+        found = []
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                content = json.loads(path.read_text(encoding="utf-8"))
+                found.append({"label": content["label"], **content["settings"], **content["result"]})
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # of a process that was killed while it wrote, or something else's
+        return found
+
+
+def fingerprint(recording: Recording) -> str:
+    """Return what tells recordings apart: a digest of all actions."""
+    return hashlib.sha256(recording.actions.tobytes()).hexdigest()[:12]
+
+
+_resident: dict[tuple[Any, ...], tuple[Recording, Trajectories]] = {}
+
+
+def _load(folder: Path, context: int, share: float, device: str) -> tuple[Recording, Trajectories]:
+    key = (str(folder), context, share, device)
+    if key not in _resident:
+        _resident.clear()  # one at a time: each is some gigabytes
+        recording = load_recording(folder)
+        _resident[key] = recording, Trajectories(recording, context, own_device(device), share)
+    return _resident[key]
+
+
+def _in_lines(label: str, every: float = 10.0) -> Report:
+    last = [-every]
+
+    def tell(fraction: float, words: str) -> None:
+        now = time.monotonic()
+        if now - last[0] >= every or fraction >= 1:
+            last[0] = now
+            print(f"{label}, {fraction:.0%}: {words}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def run_arm(
+    game: str,
+    recording: str,
+    *,
+    data: str,
+    device: str,
+    compile: bool,
+    deadline: float | None,
+    threads: int = 0,
+    lines: bool = False,
+    report: Report | None = None,
+    **arm: Any,
+) -> dict[str, Any]:
+    """Train an arm on a game's recording; the deadline is a value of ``time.monotonic``.
+
+    With ``lines`` the arm says how far it is in lines of its own: bars need a terminal, and a process of its own has
+    none to share.
+    """
+    if deadline is not None and time.monotonic() > deadline - 1:
+        return UNFINISHED
+    settings = ArmSettings(**arm)
+    loaded, resident = _load(Path(data) / game, settings.context, settings.share, device)
+    name = hashlib.sha256(json.dumps([game, recording, arm], sort_keys=True).encode()).hexdigest()[:16]
+    folder = Path(data) / "arms" / f"{game}-{name}"
+    result = train_arm(
+        loaded,
+        settings,
+        folder,
+        data=resident,
+        device=device,
+        compile=compile,
+        deadline=deadline,
+        threads=threads,
+        report=_in_lines(f"{game}: {settings.label}") if lines else report,
+    )
+    return UNFINISHED if result is None else result

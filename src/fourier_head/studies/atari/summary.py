@@ -1,0 +1,74 @@
+"""Write the folder of the study: rows, charts, notes, recipes' quality, and a clip of an agent at play."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fourier_head.atari.quality import QUALITY
+from fourier_head.report.summary import Summary
+from fourier_head.studies.atari import charts
+from fourier_head.studies.atari.clip import write_clip
+from fourier_head.studies.atari.plan import Settings
+from fourier_head.studies.atari.rows import all_rows, full_size, is_main, notes
+from fourier_head.studies.results import write_results
+
+
+def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: float, left: int) -> Summary:
+    """Write everything that finished runs support."""
+    qualities = read_qualities(settings.data, runs)
+    rows = all_rows(runs, qualities)
+    spent = sum(run["seconds"] for run in runs) + sum(q.get("seconds") or 0 for q in qualities.values())
+    drawn = charts.all_charts(rows, runs, qualities)
+    clips = clip_best(settings.output, runs, qualities)
+    return write_results(
+        settings.output,
+        rows,
+        command=settings.command,
+        # Of all runs that stand here, made now or before.
+        seconds=max(seconds, spent),
+        runs=[slim(run) for run in runs],
+        charts=drawn,
+        gpu=settings.device.startswith("cuda"),
+        notes=notes(rows, runs, left),
+        recordings={name: {k: v for k, v in q.items() if k != "over_time"} for name, q in qualities.items()},
+        clips=clips,
+        unfinished=left,
+    )
+
+
+def read_qualities(data: Path, runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the quality reports of the recordings behind the runs, where they are at hand."""
+    found = {}
+    for game in dict.fromkeys(run["game"] for run in runs):
+        try:
+            found[game] = json.loads((data / game / QUALITY).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def slim(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run without what only figures need."""
+    epochs = [{k: v for k, v in epoch.items() if k not in ("examples", "replay")} for epoch in run["evaluations"]]
+    return {**run, "evaluations": epochs}
+
+
+def clip_best(
+    output: Path, runs: Sequence[Mapping[str, Any]], qualities: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """Write a GIF of each game: the best episode of the Fourier arm that scored highest in the end."""
+    full, written = full_size(runs), {}
+    for game in dict.fromkeys(run["game"] for run in runs):
+        own = [r for r in runs if r["game"] == game and r["head"] == "fourier" and is_main(r, full)]
+        own = [r for r in own if r["evaluations"][-1].get("replay")]
+        if not own:
+            continue
+        run = max(own, key=lambda r: r["evaluations"][-1]["return"])
+        settings = qualities.get(game, {}).get("settings", {})
+        path = output / f"{game}.gif"
+        write_clip(path, game, run["evaluations"][-1]["replay"], settings)
+        written[game] = path.name
+    return written

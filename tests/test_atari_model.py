@@ -1,0 +1,209 @@
+"""The Decision Transformer: what it sees and must not see, its training, and play that sees what training saw."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("ale_py")
+pytest.importorskip("accelerate")
+
+from fourier_head.atari.games import ACTIONS
+from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
+from fourier_head.atari.recording import About, Recording
+from fourier_head.atari.rollouts import _Reader, play
+from fourier_head.atari.training import ArmSettings, train_arm
+from fourier_head.atari.trajectories import IGNORED, Trajectories
+from fourier_head.atari.vision import FrameEncoder
+from fourier_head.errors import UserError
+from fourier_head.studies.atari.clip import replay
+
+SMALL = ModelSettings(layers=2, heads=2, width=16, context=4, dropout=0.0, timesteps=50)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def recording():
+    """Play that never happened: four short episodes of noise."""
+    rng = np.random.default_rng(0)
+    count = 48
+    return Recording(
+        About("seaquest", max_frames=120),
+        rng.integers(0, 255, (count, 84, 84), dtype=np.uint8),
+        rng.integers(0, 18, count).astype(np.uint8),
+        rng.integers(0, 2, count).astype(np.int32),
+        np.arange(count) % 12 == 11,
+        np.arange(count),
+        np.array([0, 24, count]),
+    )
+
+
+def small(kind="linear", frequencies=None, gamma=0.0, settings=SMALL):
+    torch.manual_seed(0)
+    return DecisionTransformer(settings, action_head(kind, settings.width, frequencies, gamma))
+
+
+def test_the_paper_size_has_two_million_parameters():
+    model = DecisionTransformer(ModelSettings(), action_head("linear", 128))
+    assert sum(p.numel() for p in model.parameters()) == pytest.approx(2.012e6, rel=0.02)
+
+
+def test_the_first_convolution_is_that_of_8_by_8():
+    encoder = FrameEncoder(8)
+    x = torch.rand(2, 4, 84, 84)
+    weight = encoder.convolutions[0].weight  # (32, 64, 2, 2); channel = frame * 16 + row * 4 + column
+    plain = weight.view(32, 4, 4, 4, 2, 2).permute(0, 1, 4, 2, 5, 3).reshape(32, 4, 8, 8)
+    expected = torch.nn.functional.conv2d(x, plain, encoder.convolutions[0].bias, stride=4)
+    got = encoder.convolutions[0](torch.nn.functional.pixel_unshuffle(x, 4))
+    assert torch.allclose(got, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "frequencies", "gamma"),
+    [("linear", None, 0.0), ("fourier", 4, 1e-6), ("fourier", 20, 0.0), ("gmm", None, 0.0), ("hl_gauss", None, 0.0)],
+)
+def test_any_head_trains_every_parameter(recording, kind, frequencies, gamma):
+    model = small(kind, frequencies, gamma)
+    window = Trajectories(recording, 4).sample(2, torch.Generator().manual_seed(0))
+    model.train()
+    model(*window).backward()
+    missing = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
+    assert missing == []
+    model.eval()
+    pmf = model.pmf(model.read(*window[:4]))
+    assert pmf.shape == (2, 4, len(ACTIONS))
+    assert torch.allclose(pmf.sum(-1), torch.ones(2, 4), atol=1e-4)
+
+
+def test_a_step_sees_its_past_and_nothing_of_its_own_action_or_later(recording):
+    model = small().eval()
+    frames, actions, returns, timestep, _ = Trajectories(recording, 4).window(torch.tensor([0]))
+    before = model.read(frames, actions, returns, timestep)
+    other = actions.clone()
+    other[:, 2] = (other[:, 2] + 1) % 18
+    after = model.read(frames, other, returns, timestep)
+    assert torch.equal(before[:, :3], after[:, :3])
+    assert not torch.allclose(before[:, 3], after[:, 3])
+    later = frames.clone()
+    later[:, -1] = 0
+    assert torch.equal(before[:, :3], model.read(later, actions, returns, timestep)[:, :3])
+    asked = returns.clone()
+    asked[:, 0] += 5
+    assert not torch.allclose(before[:, 0], model.read(frames, actions, asked, timestep)[:, 0])
+
+
+def test_steps_after_the_end_of_an_episode_do_not_count(recording):
+    model, data = small().eval(), Trajectories(recording, 20)
+    model.settings = ModelSettings(context=20)
+    window = data.window(torch.tensor([3]))
+    assert (window.target == IGNORED).sum() == 8
+    assert int(window.timestep) == 0
+
+
+def test_play_reads_the_contexts_that_training_reads(recording):
+    model, data = small().eval(), Trajectories(recording, 4)
+    first = torch.from_numpy(recording.frames[:1])
+    reader = _Reader(model, first, bfloat16=False)
+    with torch.no_grad():
+        for step in range(9):
+            if step:
+                reader.stack.push(torch.from_numpy(recording.frames[step : step + 1]), torch.tensor([False]))
+            got = reader.read(step, data.to_go[step : step + 1])
+            begin = max(0, step - 3)
+            expected = model.read(*data.window(torch.tensor([begin]))[:4])[:, step - begin]
+            assert torch.allclose(got, expected, atol=1e-5), step
+            reader.acted(torch.tensor([int(recording.actions[step])]))
+
+
+def test_play_is_repeatable_and_its_episodes_can_be_watched_again():
+    about, options = About("seaquest", max_frames=48), {"target": 50.0, "episodes": 2, "seed": 3, "threads": 1}
+    model = small()
+    model.train()
+    first, second = play(model, about, **options), play(model, about, **options)
+    assert model.training
+    assert np.array_equal(first.actions, second.actions)
+    assert first.lengths.max() <= 12
+    assert first.cut == 0
+    seed, actions = first.best()
+    frames, score = replay("seaquest", seed, actions, {"max_frames": 48})
+    assert score == first.returns.max()
+    assert frames[0].shape == (210, 160, 3)
+    assert play(model, about, max_steps=3, **options).cut == 2
+
+
+def arm(**more):
+    options = {"epochs": 2, "samples": 24, "batch": 4, "layers": 1, "heads": 2, "width": 16, "context": 4}
+    return ArmSettings(episodes=2, max_steps=6, held_out=8, **(options | more))
+
+
+def test_an_interrupted_arm_ends_where_an_uninterrupted_one_does(recording, tmp_path):
+    whole = train_arm(recording, arm(head="fourier", frequencies=4, gamma=1e-6), tmp_path / "whole", threads=1)
+    settings = arm(head="fourier", frequencies=4, gamma=1e-6)
+    stopped = train_arm(recording, settings, tmp_path / "parts", deadline=time.monotonic(), threads=1)
+    assert stopped is None
+    assert (tmp_path / "parts" / "checkpoint").is_dir()
+    continued = train_arm(recording, settings, tmp_path / "parts", threads=1)
+    assert [epoch["epoch"] for epoch in continued["evaluations"]] == [1, 2]
+    for key in ("heldout_loss", "smoothness", "return"):
+        assert continued["evaluations"][-1][key] == pytest.approx(whole["evaluations"][-1][key], rel=1e-4)
+    assert whole["evaluations"][0]["replay"] is None
+    assert len(whole["evaluations"][1]["replay"]["actions"]) > 0
+    assert whole["transitions"] == 36
+
+
+def test_targets_are_of_the_data_of_the_paper_or_a_number(recording, tmp_path):
+    from fourier_head.atari.training import target_return
+
+    data = Trajectories(recording, 4)
+    assert target_return(ArmSettings(target="paper"), recording, data) == 1150
+    assert target_return(ArmSettings(target="12.5"), recording, data) == 12.5
+    data_target = target_return(ArmSettings(), recording, data)
+    assert data.episode_returns.min() <= data_target <= data.episode_returns.max()
+    with pytest.raises(UserError, match="target must be"):
+        target_return(ArmSettings(target="high"), recording, data)
+
+
+def test_a_head_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="head must map 16 features"):
+        DecisionTransformer(SMALL, action_head("linear", 8))
+    with pytest.raises(ValueError, match="frequencies must be given"):
+        action_head("fourier", 8)
+    with pytest.raises(ValueError, match="kind must be"):
+        action_head("quantile", 8)
+
+
+@pytest.mark.gpu
+def test_play_on_a_gpu_replays_the_same_features(recording):
+    model, data = small().eval(), Trajectories(recording, 4)
+    on_gpu = small().eval().cuda()
+    readers = [
+        _Reader(m, torch.from_numpy(recording.frames[:2]).to(place), bfloat16=False)
+        for m, place in ((model, "cpu"), (on_gpu, "cuda"))
+    ]
+    with torch.no_grad():
+        for step in range(9):
+            if step:
+                for reader in readers:
+                    frame = torch.from_numpy(recording.frames[step : step + 2]).to(reader.seen.device)
+                    reader.stack.push(frame, torch.zeros(2, dtype=torch.bool, device=frame.device))
+            to_go = data.to_go[step : step + 2]
+            first, second = (reader.read(step, to_go.to(reader.seen.device)).cpu() for reader in readers)
+            assert torch.allclose(first, second, atol=2e-2), step  # convolutions there are in TF32
+            for reader in readers:
+                reader.acted(torch.tensor([3, 4], device=reader.seen.device))
+
+
+@pytest.mark.gpu
+def test_arms_train_compiled_on_a_gpu(recording, tmp_path):
+    for name, settings in (("a", arm()), ("b", arm(head="fourier", frequencies=4, gamma=1e-6))):
+        result = train_arm(recording, settings, tmp_path / name, device="cuda", compile=True, threads=2)
+        assert [epoch["epoch"] for epoch in result["evaluations"]] == [1, 2]
+        assert np.isfinite(result["evaluations"][-1]["heldout_loss"])

@@ -1,0 +1,171 @@
+"""The study of Atari: its plan, the rows and figures it makes of runs, and the whole chain at toy size."""
+
+import dataclasses
+import json
+
+import pytest
+
+pytest.importorskip("ale_py")
+pytest.importorskip("matplotlib")
+
+from fourier_head.atari.games import find_game
+from fourier_head.errors import UserError
+from fourier_head.studies.atari import study
+from fourier_head.studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms
+from fourier_head.studies.atari.rows import BEST, FINAL, all_rows, notes
+from fourier_head.studies.atari.runs import UNFINISHED, KeptRuns
+from fourier_head.studies.results import read_summary
+
+
+def made_up_run(arm, game, returns, smooth):
+    """A run as training leaves it; its replay is short and real."""
+    epochs = [
+        {
+            "epoch": i + 1,
+            "return": value,
+            "returns": [value, value],
+            "length": 30.0,
+            "cut": 0,
+            "rollout_steps_per_second": 1000.0,
+            "rollout_seconds": 1.0,
+            "heldout_loss": 2.0,
+            "smoothness": smooth,
+            "examples": [{"pmf": [1 / 18] * 18, "action": a} for a in (1, 5)],
+            "replay": {"seed": 5, "actions": [3, 3, 12, 0, 5, 5]} if i + 1 == len(returns) else None,
+        }
+        for i, value in enumerate(returns)
+    ]
+    measured = {"contexts_per_second": 100.0, "seconds": 60.0, "transitions": 450_000, "target_return": 100.0}
+    measured |= {"parameters": 1000 * arm.width, "steps_per_epoch": 10}
+    return {
+        "label": arm.label,
+        "game": game,
+        "recording": "abc",
+        **dataclasses.asdict(arm),
+        **measured,
+        "evaluations": epochs,
+    }
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(games="seaquest", data=tmp_path / "data", output=tmp_path / "atari", summarise=True)
+
+
+@pytest.fixture
+def runs(settings):
+    """Fourier-14 wins; smoothness grows with N and stays below linear's."""
+    found = []
+    for arm in arms(settings, "seaquest"):
+        level = 1000 + 10 * arm.seed + (20 * min(arm.frequencies, 14) if arm.head == "fourier" else 0)
+        smooth = 0.01 * arm.frequencies if arm.head == "fourier" else 0.5
+        found.append(made_up_run(arm, "seaquest", [level - 50, level, level - 20], smooth))
+    return found
+
+
+def test_the_plan_goes_seed_by_seed_and_ends_with_ablations():
+    found = arms(Settings(), "seaquest")
+    first = [(arm.head, arm.frequencies, arm.gamma, arm.seed) for arm in found[:7]]
+    assert first[0] == ("linear", None, 0.0, 0)
+    assert ("fourier", MIDDLE, GAMMA, 0) in first
+    assert ("fourier", MIDDLE, 0.0, 0) in first
+    assert first[6] == ("linear", None, 0.0, 1)
+    assert {arm.seed for arm in found} == {0, 1, 2, 3}
+    small = [arm for arm in found if arm.width < 128 or arm.share < 1]
+    assert found[-len(small) :] == small
+    assert len(small) == 12
+    assert all(arm.samples == 125_000 for arm in small)
+    assert not any(arm.width < 128 for arm in arms(Settings(), "gravitar"))
+    assert {arm.seed for arm in arms(Settings(), "gravitar")} == {0, 1}
+
+
+def test_options_choose_games_frequencies_and_seeds():
+    chosen = Settings(games="BankHeist,gravitar", frequencies="3,5", seeds=1, ablations=False)
+    assert chosen.chosen_games == ["bank_heist", "gravitar"]
+    assert [arm.frequencies for arm in arms(chosen, "bank_heist")] == [None, 3, 5, 5]
+    assert "--no-ablations" in chosen.command
+    assert "--ablations" not in Settings().command
+    assert Settings(frequencies="paper").chosen_frequencies("gravitar") == PAPER_FREQUENCIES
+    for bad in ("", "a,b", "0"):
+        with pytest.raises(UserError, match="--frequencies must be"):
+            Settings(frequencies=bad).chosen_frequencies("seaquest")
+    with pytest.raises(UserError, match="no game is called pong"):
+        _ = Settings(games="pong").chosen_games
+
+
+def test_rows_have_best_and_last_epochs_and_the_papers_numbers(runs):
+    rows = all_rows(runs, {})
+    main = [r for r in rows if r.get("width") == 128 and r["share"] == 1 and r["metric"] == "normalised_return"]
+    best = {(r["head"], r["frequencies"], r["gamma"]): r for r in main if r["protocol"] == BEST}
+    linear = best["linear", None, None]
+    game = find_game("seaquest")
+    assert linear["ours"] == pytest.approx(game.normalise(1015))  # seeds 0 to 3, each at its best epoch
+    assert linear["seeds"] == 4
+    assert linear["paper"] == 2.53
+    papers = {key: r["paper"] for key, r in best.items() if key[0] == "fourier" and r["paper"] is not None}
+    assert list(papers.values()) == [3.70]
+    assert next(iter(papers))[1:] in ((14, GAMMA), (20, GAMMA))
+    last = next(r for r in main if r["protocol"] == FINAL and r["head"] == "linear")
+    assert last["ours"] == pytest.approx(game.normalise(995))
+    assert last["paper"] is None
+    speed = next(r for r in rows if r["metric"] == "contexts_per_second")
+    assert speed["ours"] == 100
+
+
+def test_notes_say_who_won_and_how_the_data_differ(runs):
+    text = " ".join(notes(all_rows(runs, {}), runs, left=3))
+    assert "closed" in text
+    assert "Fourier is above linear on 1 of 1 games (Seaquest)" in text
+    assert "grows with every N" in text
+    assert "stays below linear's 0.5000" in text
+    assert "3 runs of the plan are not finished" in text
+
+
+def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
+    store = KeptRuns(settings.data)
+    for run in runs:
+        arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
+        result = {k: v for k, v in run.items() if k not in arm and k != "label"}
+        store.put(run["label"], arm, result)
+    # A run of another length must not be averaged in.
+    other = {k: v for k, v in runs[0].items() if k in vars(settings.base) or k in ("game", "recording")}
+    store.put("other", other | {"epochs": 7}, {"parameters": 1})
+    quality = {"game": "seaquest", "transitions": 500_000, "steps": 5_000_000, "episodes": 400, "seconds": 300.0}
+    quality |= {"steps_per_second": 15000.0, "returns": {"mean": 500.0, "q95": 900.0}, "settings": {}}
+    quality |= {"first_third": [1 / 18] * 18, "last_third": [1 / 18] * 18}
+    quality["over_time"] = [{"step": 100, "mean": 60.0, "std": 10.0, "episodes": 3, "length": 100.0}]
+    (settings.data / "seaquest").mkdir()
+    (settings.data / "seaquest" / "quality.json").write_text(json.dumps(quality))
+    summary = study.run(settings)
+    assert summary is not None
+    again = read_summary(settings.output)
+    assert again.command == "fourier-head study atari --games seaquest"
+    assert {r["metric"] for r in again.rows} >= {"normalised_return", "smoothness", "collect_steps_per_second"}
+    for name in ("returns-and-smoothness", "epochs", "actions-seaquest", "ablations", "data-seaquest"):
+        assert (settings.output / f"{name}.png").stat().st_size > 5000, name
+    clip = (settings.output / "seaquest.gif").read_bytes()
+    assert clip.startswith(b"GIF8")
+    kept = json.loads((settings.output / "runs.json").read_text())
+    assert len(kept) == len(runs)
+    assert "replay" not in kept[0]["evaluations"][0]
+    assert len(store.every()) == len(runs) + 1  # writing results forgets nothing
+
+
+def test_unfinished_arms_are_not_kept(tmp_path):
+    store = KeptRuns(tmp_path)
+    assert store.put("a", {"seed": 0}, UNFINISHED) == UNFINISHED
+    assert store.get("a", {"seed": 0}) is None
+    with pytest.raises(UserError, match="holds no finished runs"):
+        study.run(Settings(data=tmp_path, summarise=True))
+
+
+@pytest.mark.slow
+def test_the_whole_chain_at_toy_size(tmp_path):
+    settings = Settings(quick=True, data=tmp_path / "data", output=tmp_path / "atari")
+    with pytest.raises(UserError, match="no finished runs yet"):
+        study.run(dataclasses.replace(settings, time_limit=6.0))  # stops while it collects
+    summary = study.run(settings)
+    assert summary is not None
+    assert summary.extra["unfinished"] == 0
+    assert {r["dataset"] for r in summary.rows} == {"Seaquest", "Gravitar"}
+    assert (tmp_path / "atari" / "seaquest.gif").exists()
