@@ -1,0 +1,72 @@
+"""The command `study atari`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourier_head.studies.command_line import Quick, study_errors, tell
+
+
+def atari(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/atari"),
+    data: Annotated[
+        Path, typer.Option(help="Folder of recordings (made where missing), checkpoints and finished runs.")
+    ] = Path("scratch/atari"),
+    games: Annotated[str, typer.Option(help="Games separated by commas, or all.")] = "all",
+    frequencies: Annotated[str, typer.Option(help="N separated by commas, paper for its grid, or auto.")] = "auto",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Of every arm.", show_default="4 on Seaquest, 2 on the others")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Contexts of an epoch.", show_default="one per transition")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Each is followed by rollouts.")] = 5,
+    batch: Annotated[int, typer.Option(min=1, help="Contexts of a step.")] = 512,
+    episodes: Annotated[int, typer.Option(min=1, max=128, help="Rollouts after each epoch.")] = 64,
+    target: Annotated[str, typer.Option(help="Return to condition on: data, paper or a number.")] = "data",
+    transitions: Annotated[int, typer.Option(min=1, help="To record where there is no recording.")] = 500_000,
+    steps: Annotated[int, typer.Option(min=1, help="Of the recorded agent's training.")] = 5_000_000,
+    ablations: Annotated[bool, typer.Option(help="Train smaller models and on less data, too.")] = True,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    compile: Annotated[bool | None, typer.Option(help="Compile the model.", show_default="on a GPU")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Arms trained at once, each in a process.")] = 1,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
+    ] = None,
+    summarise: Annotated[
+        bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")
+    ] = False,
+    quick: Quick = False,
+) -> None:
+    """Section 5: Decision Transformers on Atari games, linear and Fourier heads on data we collect."""
+    with study_errors(output) as (out, progress):
+        from fourier_head.studies.atari.plan import Settings
+        from fourier_head.studies.atari.study import run
+
+        settings = Settings(
+            games=games,
+            frequencies=frequencies,
+            seeds=seeds,
+            samples=samples,
+            epochs=epochs,
+            batch=batch,
+            episodes=episodes,
+            target=target,
+            transitions=transitions,
+            steps=steps,
+            ablations=ablations,
+            data=data,
+            output=output,
+            device=device,
+            compile=compile,
+            workers=workers,
+            time_limit=time_limit,
+            summarise=summarise,
+            quick=quick,
+        )
+        summary = run(settings, progress)
+        if summary is not None:
+            tell(out, summary, output)

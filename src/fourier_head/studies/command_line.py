@@ -1,0 +1,59 @@
+"""What the commands of all studies share: options, errors in one sentence, and the table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fourier_head.report.summary import Summary
+
+Quick = Annotated[bool, typer.Option("--quick", help="Measure less, for a first look.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="Where runs go: local, or ray (cluster named by RAY_ADDRESS).")
+]
+
+
+@contextmanager
+def study_errors(output: Path) -> Iterator[tuple[Console, Console]]:
+    """Yield consoles for results and for progress; turn errors into one sentence, and say what an interrupt keeps."""
+    from fourier_head.cli import clear_errors
+
+    with clear_errors():
+        from rich.console import Console
+
+        from fourier_head.studies.results import PARTIAL
+
+        try:
+            yield Console(highlight=False), Console(stderr=True, highlight=False)
+        except KeyboardInterrupt:
+            kept = len(list((output / PARTIAL).glob("*.json")))
+            what = f"{kept} finished runs are kept; the same command goes on from there" if kept else "nothing was kept"
+            typer.echo(f"fourier-head: interrupted; {what}.", err=True)
+            raise typer.Exit(130) from None
+
+
+def tell(console: Console, summary: Summary, output: Path) -> None:
+    """Print the rows that have a value of the paper beside ours, the notes, and where everything was written."""
+    from rich.table import Table
+
+    from fourier_head.report.tables import describe, number_text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("", "metric"):
+        grid.add_column(heading)
+    for heading in ("ours", "paper"):
+        grid.add_column(heading, justify="right")
+    for row in summary.compared:
+        grid.add_row(describe(row), str(row["metric"]), number_text(row["ours"], row["std"]), number_text(row["paper"]))
+    if summary.compared:
+        console.print(grid)
+    for note in summary.extra.get("notes", ()):
+        console.print(f"\n{note}", markup=False)
+    console.print(f"\nWrote {output}/ in {summary.seconds:.1f} s.", markup=False)

@@ -1,0 +1,79 @@
+"""The command `study forecasting`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourier_head.studies.command_line import Quick, study_errors, tell
+
+
+def forecasting(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/forecasting"),
+    arms: Annotated[
+        str,
+        typer.Option(
+            help="Groups (paper, ablations, ours, sizes, data) and arms such as linear, fourier-550, fourier-64-free, "
+            "fourier-550@size=tiny, linear@data=0.1; separated by commas."
+        ),
+    ] = "paper",
+    corpus: Annotated[
+        Path | None, typer.Option(help="Packed series, or a folder of them.", show_default="artificial series only")
+    ] = None,
+    evaluation: Annotated[Path | None, typer.Option(help="Folder of evaluation sets.")] = None,
+    published: Annotated[
+        Path | None, typer.Option(help="Table of published scores to stand beside ours.", show_default="none")
+    ] = None,
+    checkpoints: Annotated[Path, typer.Option(help="Folder of models and finished runs, to go on from.")] = Path(
+        "scratch/forecasting"
+    ),
+    seconds: Annotated[float, typer.Option(min=1, help="Of training, for each arm.")] = 480.0,
+    limit: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
+    ] = None,
+    size: Annotated[str, typer.Option(help="Of the models: 1m, 3m, 5m, tiny, mini, small or base.")] = "mini",
+    batch: Annotated[int, typer.Option(min=2, help="Windows of a step.")] = 512,
+    learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 1e-3,
+    recipe: Annotated[str, typer.Option(help="Mixture of the corpus: standard, chronos or plain.")] = "standard",
+    embedding: Annotated[
+        str, typer.Option(help="How embeddings of tokens start: smooth along the bins, or noise as in T5.")
+    ] = "smooth",
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions of every arm.")] = 1,
+    max_series: Annotated[
+        int | None, typer.Option(min=1, help="Series of each evaluation set.", show_default="all")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    summarise: Annotated[
+        bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")
+    ] = False,
+    quick: Quick = False,
+) -> None:
+    """Section 6: forecasters after Chronos, linear and Fourier heads at equal budget."""
+    with study_errors(output) as (out, progress):
+        from fourier_head.studies.forecasting.study import Settings, run
+
+        settings = Settings(
+            output=output,
+            arms=arms,
+            corpus=corpus,
+            evaluation=evaluation,
+            published=published,
+            checkpoints=checkpoints,
+            seconds=seconds,
+            limit=limit,
+            size=size,
+            batch=batch,
+            learning_rate=learning_rate,
+            recipe=recipe,
+            embedding=embedding,
+            seeds=seeds,
+            max_series=max_series,
+            device=device,
+            summarise=summarise,
+            quick=quick,
+        )
+        summary = run(settings, progress)
+        if summary is not None:
+            tell(out, summary, output)

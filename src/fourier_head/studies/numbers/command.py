@@ -1,0 +1,73 @@
+"""The command `study numbers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourier_head.studies.command_line import Quick, study_errors, tell
+
+
+def numbers(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/numbers"),
+    model: Annotated[
+        str | None,
+        typer.Option(help="Language model, by name or folder.", show_default="HuggingFaceTB/SmolLM2-135M-Instruct"),
+    ] = None,
+    gguf: Annotated[str | None, typer.Option(help="Language model from a GGUF file instead.")] = None,
+    frequencies: Annotated[str, typer.Option(help="Frequencies of the Fourier heads, such as 2,4,8.")] = "1-12",
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own data.")] = 10,
+    in_context: Annotated[str, typer.Option(help="Samples in the prompt; 0-9 is all of the paper.")] = "2",
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 256 training pairs.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="At the start; it decays linearly.")] = 3e-4,
+    head_learning_rate: Annotated[
+        float | None, typer.Option(help="Of a Fourier head, which starts from nothing.", show_default="as the rest")
+    ] = None,
+    lora_rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 8,
+    lora_layers: Annotated[
+        str | None, typer.Option(help="Layers with adapters, such as q_proj,v_proj.", show_default="PEFT's choice")
+    ] = None,
+    init_scale: Annotated[
+        str, typer.Option(help="What a Fourier head's first weights are divided by; 1000,1 tries both.")
+    ] = "1000",
+    gamma: Annotated[str, typer.Option(help="Regulariser of the Fourier heads; 0,1e-4 tries both.")] = "0",
+    top_p: Annotated[float, typer.Option(help="Share of probability all arms sample from.")] = 1.0,
+    prompt: Annotated[
+        str | None, typer.Option(help="Text with {mean}, {std} and {samples}.", show_default="the paper's")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Of the model: float32 or bfloat16.")] = "float32",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    quick: Quick = False,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
+    ] = None,
+) -> None:
+    """Section 4.2: a language model asked for Gaussian numbers, as it is, with LoRA, and with a Fourier head."""
+    with study_errors(output) as (out, progress):
+        from fourier_head.studies.numbers.data import PROMPT
+        from fourier_head.studies.numbers.study import Settings, run
+
+        settings = Settings(
+            output=output,
+            model=model,
+            gguf=gguf,
+            frequencies=frequencies,
+            seeds=seeds,
+            in_context=in_context,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            head_learning_rate=head_learning_rate,
+            lora_rank=lora_rank,
+            lora_layers=lora_layers,
+            init_scale=init_scale,
+            gamma=gamma,
+            top_p=top_p,
+            prompt=PROMPT if prompt is None else prompt,
+            dtype=dtype,
+            device=device,
+            quick=quick,
+            time_limit=time_limit,
+        )
+        tell(out, run(settings, progress), output)

@@ -1,0 +1,64 @@
+"""The command `study tempo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourier_head.studies.command_line import EngineName, Quick, study_errors, tell
+
+
+def tempo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/tempo"),
+    model: Annotated[
+        str, typer.Option(help="small or tiny, untrained; or an AST with weights, by name or folder.")
+    ] = "small",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of SynTheory's tempos.", show_default="clips are generated")
+    ] = None,
+    frequencies: Annotated[str, typer.Option(help="Frequencies of the Fourier heads.")] = "1,2,4,8,16",
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own clips.")] = 3,
+    clips: Annotated[int, typer.Option(min=1, help="Clips generated for each tempo.")] = 25,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the training clips.", show_default="2, longer: 60")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Clips in a batch.", show_default="8, longer: 32")] = None,
+    rate: Annotated[float | None, typer.Option(help="Learning rate.", show_default="5e-5, longer: 1e-3")] = None,
+    pretrain: Annotated[
+        int | None,
+        typer.Option(min=0, help="Steps on clips without labels, for untrained networks.", show_default="4000"),
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="released, longer or all.")] = "all",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that share the device.")] = 1,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
+    ] = None,
+    quick: Quick = False,
+    engine: EngineName = "local",
+) -> None:
+    """Appendix C.1: the tempo of clicks, learned on odd BPMs and tested on even ones, with each head."""
+    with study_errors(output) as (out, progress):
+        from fourier_head.studies.tempo.study import Settings, parse_frequencies, run
+
+        settings = Settings(
+            output=output,
+            model=model,
+            data=data,
+            seeds=seeds,
+            frequencies=parse_frequencies(frequencies),
+            clips=clips,
+            epochs=epochs,
+            batch=batch,
+            rate=rate,
+            pretrain=pretrain,
+            protocol=protocol,
+            device=device,
+            workers=workers,
+            time_limit=time_limit,
+            quick=quick,
+            engine=engine,  # type: ignore[arg-type]
+        )
+        tell(out, run(settings, progress), output)

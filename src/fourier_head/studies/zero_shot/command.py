@@ -1,0 +1,53 @@
+"""The command `study zero-shot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourier_head.studies.command_line import EngineName, Quick, study_errors, tell
+
+
+def zero_shot(
+    evaluation: Annotated[Path, typer.Option(help="Folder of evaluation sets, parquet files in the Chronos format.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/zero-shot"),
+    published: Annotated[Path | None, typer.Option(help="CSV of published scores to set beside ours.")] = None,
+    model: Annotated[str, typer.Option(help="Forecaster of the package, or a folder.")] = "small",
+    t5: Annotated[Path | None, typer.Option(help="Folder of a T5 forecaster, to compare scores and speed.")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Training series, packed or a folder: trains variants of the recipe.")
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(help="Variants to train, separated by commas.", show_default="all")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Of each variant.")] = 3000,
+    batch: Annotated[int, typer.Option(min=1, help="Windows per step of a variant.")] = 1024,
+    seeds: Annotated[int, typer.Option(min=1, help="Of each variant.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Variants trained at a time.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = None,
+    quick: Quick = False,
+    engine: EngineName = "local",
+) -> None:
+    """Beyond the paper: a forecaster that gives a density per step in one pass, on series it never saw."""
+    with study_errors(output) as (out, progress):
+        from fourier_head.studies.zero_shot.study import Settings, run
+
+        settings = Settings(
+            output=output,
+            evaluation=evaluation,
+            published=published,
+            model=model,
+            t5=t5,
+            corpus=corpus,
+            variants=variants.split(",") if variants else None,
+            steps=steps,
+            batch=batch,
+            seeds=seeds,
+            workers=workers,
+            device=device,
+            engine=engine,  # type: ignore[arg-type]
+            quick=quick,
+        )
+        tell(out, run(settings, progress), output)
