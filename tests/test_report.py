@@ -103,6 +103,20 @@ def test_page_refers_to_nothing_outside(folder):
     assert str(folder) not in page
 
 
+def test_errors_below_those_of_the_paper_count_as_better():
+    def dots(ours, metric="kl"):
+        rows = [row(metric, ours, dataset="beta", paper=0.1)]
+        study = summaries.Summary("mine", "mine", "2026-01-01", None, "a machine", {}, 1.0, rows, {"core_seconds": 600})
+        page = build([study], {"mine": []})
+        assert "10 minutes of one core on a machine" in page
+        return re.findall(r'class="dot([^"]*)"', page)
+
+    assert dots(0.105) == [""]
+    assert dots(0.08) == [" better"]
+    assert dots(0.13) == [" far"]
+    assert dots(0.08, "smoothness") == [" far"]  # lower is another number, not a better one
+
+
 def test_tables_have_few_data_sets_as_columns_and_many_as_lines():
     (first,) = tables(synthetic())
     assert first.columns == ["Gaussian", "GMM-2", "Beta"]
@@ -113,7 +127,7 @@ def test_tables_have_few_data_sets_as_columns_and_many_as_lines():
     assert second.columns == ["MASE", "WQL"]
     assert len(second.lines) == 20
     text = html([row("kl", 0.11, dataset="beta", head="linear", std=0.01, paper=0.1, paper_std=0.02)])
-    assert '0.1100 ± 0.0100<span class="theirs">0.1 ± 0.02 <i>+10 %</i>' in text
+    assert '0.1100 ± 0.0100<span class="theirs">0.10 ± 0.02 <i>+10 %</i>' in text
 
 
 def test_number_text():

@@ -1,6 +1,7 @@
 """Running tasks: each once, whatever interrupts; here and on Ray."""
 
 import io
+import os
 
 import pytest
 
@@ -54,6 +55,20 @@ def test_progress_tells_what_was_finished_before(tmp_path):
     told = console.file.getvalue()
     assert "2 of 7 squares were finished before" in told
     assert "7 of 7" in told
+
+
+def threads(x):
+    return {"x": x, "process": os.getpid(), "threads": os.environ.get("OPENBLAS_NUM_THREADS")}
+
+
+def test_processes_share_the_tasks_and_compute_on_one_thread_each(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    several = [Task(threads, {"x": x}, f"task {x}") for x in range(4)]
+    got = run_tasks(several, RunStore(tmp_path), workers=2)
+    assert [r["x"] for r in got] == [0, 1, 2, 3]
+    assert {r["threads"] for r in got} == {"1"}
+    assert os.getpid() not in {r["process"] for r in got}
+    assert "OPENBLAS_NUM_THREADS" not in os.environ  # of this process, nothing changed
 
 
 def test_unknown_engines_are_refused(tmp_path):

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 Values = Any
 """A sequence or array of numbers, None or NaN where one is missing; for bars x holds names."""
 
-Kind = Literal["line", "points", "area", "bars"]
+Kind = Literal["line", "points", "area", "band", "bars"]
 DASHES = {"": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6)), "dashdot": (0, (6, 1.5, 1, 1.5))}
 
 
-def _numbers(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
-    """Return plain numbers of six significant digits, None for what is not finite; names stay as they are."""
+def _numbers(values: Iterable[Any] | None, digits: int = 6) -> tuple[Any, ...] | None:
+    """Return plain numbers of a few significant digits, None for what is not finite; names stay as they are."""
     if values is None:
         return None
     out: list[Any] = []
@@ -30,16 +30,18 @@ def _numbers(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
         if value is None or isinstance(value, str):
             out.append(value)
         else:
-            out.append(float(f"{float(value):.6g}") if math.isfinite(float(value)) else None)
+            out.append(float(f"{float(value):.{digits}g}") if math.isfinite(float(value)) else None)
     return tuple(out)
 
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: a line (with dots where `dots`), points, an area above zero, or bars over names.
+    """One curve: a line (with dots where `dots`), points, an area above zero, a band from `lower` to y, or bars.
 
     `colour` names a head, a curve or an ink of the style; `error` is half the length of each error bar; `legend=False`
     keeps a companion of another series, hidden and shown together with it by their common name, out of the legend.
+    With `time`, x holds seconds since 1970 and the axis shows dates; `opacity` is that of a band, which covers what was
+    drawn before it.
     """
 
     name: str
@@ -52,13 +54,19 @@ class Series:
     dots: bool = False
     hollow: bool = False
     legend: bool = True
+    lower: Values | None = None
+    time: bool = False
+    opacity: float = 0.3
 
     def __post_init__(self) -> None:
-        for key in ("x", "y", "error"):
-            object.__setattr__(self, key, _numbers(getattr(self, key)))
+        for key in ("x", "y", "error", "lower"):
+            digits = 15 if key == "x" and self.time else 6
+            object.__setattr__(self, key, _numbers(getattr(self, key), digits))
         if len(self.x) != len(self.y) or (self.error is not None and len(self.error) != len(self.y)):
             counts = [len(values) for values in (self.x, self.y, self.error) if values is not None]
             raise ValueError(f"series {self.name!r} must have x, y and error of one length, got {counts}")
+        if (self.kind == "band") != (self.lower is not None) or len(self.lower or self.y) != len(self.y):
+            raise ValueError(f"series {self.name!r} must have lower, as long as y, if and only if it is a band")
         if self.dash not in DASHES:
             raise ValueError(f"dash must be one of {', '.join(map(repr, DASHES))}, got {self.dash!r}")
 
@@ -176,9 +184,12 @@ def save_png(chart: Chart, path: Path) -> None:
 
 def _draw_panel(cell: Axes, panel: Panel) -> None:
     bars = [one for one in panel.series if one.kind == "bars"]
+    timed = any(one.time for one in panel.series)
     for one in panel.series:
         _draw_series(cell, one, bars)
     for mark in panel.marks:
+        if timed and mark.axis == "x":
+            mark = Mark(_days([mark.value])[0], mark.text)
         line = cell.axvline if mark.axis == "x" else cell.axhline
         line(mark.value, color=ink("muted"), linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
         if mark.text:
@@ -195,6 +206,18 @@ def _draw_panel(cell: Axes, panel: Panel) -> None:
                 ha="left" if mark.axis == "x" else "right",
                 va="top" if mark.axis == "x" else "bottom",
             )
+    if timed:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=3, maxticks=8)
+        cell.xaxis.set_major_locator(locator)
+        dates = ConciseDateFormatter(locator, show_offset=False)
+        dates.formats = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S"]
+        dates.zero_formats = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
+        cell.xaxis.set_major_formatter(dates)
+        low, high = cell.get_ylim()
+        if 1e4 <= max(abs(low), abs(high)) < 1e9:
+            cell.yaxis.set_major_formatter("{x:,.0f}")
     if panel.x_log:
         cell.set_xscale("log")
     if panel.y_log:
@@ -211,7 +234,12 @@ def _draw_series(cell: Axes, one: Series, bars: list[Series]) -> None:
     colour = look(one.colour).light
     label = one.name if one.legend else f"_{one.name}"
     y = [math.nan if value is None else value for value in one.y]
-    x: list[Any] = list(one.x)
+    x: list[Any] = _days(one.x) if one.time else list(one.x)
+    if one.kind == "band":
+        low = [math.nan if value is None else value for value in one.lower or ()]
+        cell.fill_between(x, low, y, color=ink("paper"), linewidth=0)
+        cell.fill_between(x, low, y, color=colour, linewidth=0, alpha=one.opacity, label=label)
+        return
     if one.kind == "bars":
         width = 0.8 / len(bars)
         bar = {"elinewidth": 0.9, "ecolor": ink("ink")}
@@ -230,6 +258,11 @@ def _draw_series(cell: Axes, one: Series, bars: list[Series]) -> None:
         cell.plot(x, y, color=colour, label=label, **line, **shown)
     else:
         cell.errorbar(x, y, yerr=_errors(one), color=colour, label=label, elinewidth=0.9, capsize=1.5, **line, **shown)
+
+
+def _days(seconds: Iterable[float]) -> list[Any]:
+    """Return seconds since 1970 in the days matplotlib counts."""
+    return [value / 86400 for value in seconds]
 
 
 def _errors(one: Series) -> list[float] | None:

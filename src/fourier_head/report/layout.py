@@ -73,7 +73,7 @@ h4+.scroll{margin-top:.2rem}
 summary{cursor:pointer;color:var(--muted);font-size:.9rem}
 summary:hover{color:var(--ink)}
 .ratios{margin:1rem 0 .6rem}
-.ratio{display:grid;grid-template-columns:15rem minmax(0,1fr) 4.5rem;gap:0 1.4rem;align-items:center;font-size:.88rem;
+.ratio{display:grid;grid-template-columns:15rem minmax(0,1fr) 6rem;gap:0 1.4rem;align-items:center;font-size:.88rem;
 min-height:1.9rem;border-bottom:1px solid var(--line)}
 .ratio a{color:inherit;font-weight:600;text-decoration:none}
 .ratio a:hover{text-decoration:underline}
@@ -85,6 +85,11 @@ background:linear-gradient(var(--line),var(--line)) 50% 0/1px 100% no-repeat}
 .dot{position:absolute;top:50%;width:.66rem;height:.66rem;margin:-.33rem;border-radius:50%;
 background:var(--curve-1);opacity:.72}
 .dot.far{background:var(--curve-2)}
+.dot.better{background:var(--curve-3)}
+.key::before{content:"";display:inline-block;width:.6rem;height:.6rem;margin-right:.3rem;border-radius:50%;
+background:var(--curve-1)}
+.key.far::before{background:var(--curve-2)}
+.key.better::before{background:var(--curve-3)}
 .dot.over,.dot.under{border-radius:0;clip-path:polygon(0 0,100% 50%,0 100%)}
 .dot.under{clip-path:polygon(100% 0,0 50%,100% 100%)}
 .dot:hover,.dot:focus{opacity:1;outline:2px solid var(--ink);outline-offset:1px}

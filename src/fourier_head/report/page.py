@@ -15,7 +15,7 @@ from fourier_head.report.layout import page_css
 from fourier_head.report.prose import STUDIES, about
 from fourier_head.report.script import SCRIPT
 from fourier_head.report.summary import CHARTS, Row, Summary, number, read_all
-from fourier_head.report.tables import describe, html, metric_label, number_text
+from fourier_head.report.tables import LOWER_IS_BETTER, describe, html, metric_label, number_text
 from fourier_head.studies.results import write_atomically
 from fourier_head.version import __version__
 
@@ -94,9 +94,10 @@ def _lead(studies: Sequence[Summary]) -> str:
     if not compared:
         return f"{words}."
     close = sum(_close(row) for row in compared)
+    better = sum(_better(row) for row in compared)
     return (
         f"{words}. {len(compared)} numbers have a value in the paper beside them; {close} of these come out within "
-        "10 % of it or within two of its standard deviations."
+        f"10 % of it or within two of its standard deviations{f', {better} better than that' if better else ''}."
     )
 
 
@@ -104,6 +105,11 @@ def _close(row: Row) -> bool:
     ours, paper = float(row["ours"]), float(row["paper"])
     spread = number(row.get("paper_std")) or 0.0
     return abs(ours - paper) <= max(0.1 * abs(paper), 2 * spread)
+
+
+def _better(row: Row) -> bool:
+    """Say whether an error of ours is below the paper's by more than what counts as close."""
+    return row["metric"] in LOWER_IS_BETTER and row["ours"] < row["paper"] and not _close(row)
 
 
 def _overview(studies: Sequence[Summary]) -> str:
@@ -118,7 +124,7 @@ def _overview(studies: Sequence[Summary]) -> str:
             usable = [row for row in rows if row["ours"] * row["paper"] > 0]
             left_out += len(rows) - len(usable)
             dots = "".join(_dot(row) for row in usable)
-            close = sum(_close(row) for row in rows)
+            close = sum(_close(row) or _better(row) for row in rows)
             name = (
                 f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a> {escape(metric_label(metric))}'
             )
@@ -129,9 +135,12 @@ def _overview(studies: Sequence[Summary]) -> str:
     missing = f" {left_out} of them are zero or differ in sign and have no dot." if left_out else ""
     return f"""<h2>Ours against the paper</h2>
 <div class="ratios"><div class="ratio scale"><span></span><span class="track"><i style="left:0">½</i>
-<i style="left:50%">equal</i><i style="left:100%">2 ×</i></span><span class="count">close</span></div>{lines}</div>
+<i style="left:50%">equal</i><i style="left:100%">2 ×</i></span><span class="count">close or better</span></div>
+{lines}</div>
 <p class="small muted">A dot is one number of the paper: ours divided by it, on a scale of factors. Triangles lie
-outside the scale. Close: within 10 % or two standard deviations of the paper.{missing}</p>"""
+outside the scale. <span class="key close">Close</span>: within 10 % or two standard deviations of the paper.
+<span class="key better">Better</span>: an error lower than that. <span class="key far">Apart</span>:
+neither.{missing}</p>"""
 
 
 def _dot(row: Row) -> str:
@@ -139,7 +148,7 @@ def _dot(row: Row) -> str:
     kind = "" if abs(place) <= 1 else " over" if place > 0 else " under"
     text = f"{describe(row)}: {number_text(row['ours'], row.get('std'))}, paper {number_text(row['paper'])}"
     left = 50 * (1 + min(max(place, -1.0), 1.0))
-    colour = "" if _close(row) else " far"
+    colour = "" if _close(row) else " better" if _better(row) else " far"
     return f'<b class="dot{kind}{colour}" style="left:{left:.2f}%" tabindex="0" data-tip="{escape(text)}"></b>'
 
 
@@ -181,15 +190,18 @@ def _figure(study: str, chart: Chart) -> str:
     )
 
 
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 2:
+        return f"{seconds:.0f} seconds"
+    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+
+
 def _circumstances(study: Summary) -> str:
-    minutes = study.seconds / 60
-    lasted = (
-        f"{study.seconds:.0f} seconds"
-        if minutes < 2
-        else f"{minutes:.0f} minutes"
-        if minutes < 120
-        else f"{minutes / 60:.1f} hours"
-    )
+    lasted = _duration(study.seconds)
+    of_cores = number(study.extra.get("core_seconds"))
+    if of_cores is not None:  # what was finished before an interruption counts here only
+        lasted = f"{_duration(of_cores)} of one core"
     software = ", ".join(f"{name} {version}" for name, version in study.versions.items())
     commit = (
         f" Commit {study.commit[:12]}{'-dirty' if study.commit.endswith('-dirty') else ''}." if study.commit else ""

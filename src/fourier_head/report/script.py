@@ -26,6 +26,7 @@ function tag(name, has, inner = "") {
   return `<${name}${words.join("")}>${inner}</${name}>`;
 }
 const line = (kind, d, more = {}) => tag("path", {class: kind, d, ...more});
+const grouped = (text) => text.replace(/\d{5,}(?=\.|$)/, (n) => n.replace(/\B(?=(\d{3})+$)/g, ","));
 const words = (kind, x, y, anchor, text) => tag("text", {class: kind, x, y, "text-anchor": anchor}, escape(text));
 const r = (v) => +v.toFixed(1);
 function say(value) {
@@ -35,7 +36,7 @@ function say(value) {
     const lead = Number((value / 10 ** size).toPrecision(3));
     return minus((lead === 1 ? "" : lead + " × ") + "10" + raised(size));
   }
-  return minus(String(Number(value.toPrecision(4))));
+  return minus(grouped(String(Number(value.toPrecision(4)))));
 }
 
 // ---- axes
@@ -46,7 +47,8 @@ function linearTicks(low, high, wanted) {
   const ticks = [];
   for (let i = Math.ceil(low / step - 1e-6); i * step <= high + step * 1e-6; i++) {
     const value = i * step;
-    ticks.push([value, places > 5 ? say(value) : minus(Math.abs(value) < step / 2 ? "0" : value.toFixed(places))]);
+    const text = Math.abs(value) < step / 2 ? "0" : grouped(value.toFixed(places));
+    ticks.push([value, places > 5 ? say(value) : minus(text)]);
   }
   return ticks;
 }
@@ -61,6 +63,35 @@ function logTicks(low, high, wanted) {
     }
   }
   return ticks;
+}
+// Seconds since 1970 at the starts of minutes, hours, days, months or years.
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const two = (n) => String(n).padStart(2, "0");
+function when(seconds, fine) {
+  const t = new Date(seconds * 1000), day = `${t.getUTCDate()} ${MONTHS[t.getUTCMonth()]} ${t.getUTCFullYear()}`;
+  return fine ? `${day}, ${two(t.getUTCHours())}:${two(t.getUTCMinutes())}` : day;
+}
+function timeTicks(low, high, wanted) {
+  const raw = (high - low) / wanted, ticks = [], day = 86400;
+  const step = [60, 120, 300, 600, 900, 1800, 3600, 10800, 21600, 43200, day, 2 * day, 7 * day, 14 * day]
+    .find((s) => s >= raw);
+  if (raw <= 1) return linearTicks(low, high, wanted);
+  if (step) {
+    for (let v = Math.ceil(low / step) * step; v <= high; v += step) {
+      const t = new Date(v * 1000), clock = step < day && v % day;
+      ticks.push([v, clock ? `${two(t.getUTCHours())}:${two(t.getUTCMinutes())}` :
+        `${t.getUTCDate()} ${MONTHS[t.getUTCMonth()]}`]);
+    }
+    return ticks;
+  }
+  const months = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((m) => m * 30.4 * day >= raw) || 6000;
+  const start = new Date(low * 1000);
+  let m = Math.floor((start.getUTCFullYear() * 12 + start.getUTCMonth()) / months) * months;
+  for (;; m += months) {
+    const v = Date.UTC(Math.floor(m / 12), m % 12, 1) / 1000;
+    if (v > high) return ticks;
+    if (v >= low) ticks.push([v, m % 12 ? MONTHS[m % 12] : String(Math.floor(m / 12))]);
+  }
 }
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 
@@ -78,7 +109,8 @@ function panelSvg(panel, hidden, width, flat) {
     if (!fit(y, panel.y_log)) return;
     if (!names) { if (!fit(s.x[i], panel.x_log)) return; xs.push(tx(s.x[i])); }
     const e = s.error && known(s.error[i]) ? s.error[i] : 0;
-    for (const v of [y - e, y + e]) if (fit(v, panel.y_log)) ys.push(ty(v));
+    const under = s.lower && known(s.lower[i]) ? [s.lower[i]] : [];
+    for (const v of [y - e, y + e, ...under]) if (fit(v, panel.y_log)) ys.push(ty(v));
     if (s.kind === "bars" || s.kind === "area") ys.push(ty(panel.y_log ? y : 0));
   });
   if (!ys.length) { xs = [0, 1]; ys = [0, 1]; }
@@ -105,7 +137,8 @@ function panelSvg(panel, hidden, width, flat) {
     out += line("grid", `M${r(left)} ${r(py(v))}H${width - right}`) + words("tick", left - 6, py(v) + 4, "end", text);
   }
   const count = Math.max(3, Math.floor((width - left) / 62));
-  const numbers = panel.x_log ? logTicks : linearTicks;
+  const timed = panel.series.some((s) => s.time);
+  const numbers = panel.x_log ? logTicks : timed ? timeTicks : linearTicks;
   const xticks = names ? names.map((n, i) => [i, n]) : numbers(x0, x1, count);
   for (const [v, text] of xticks) {
     out += line("axis", `M${r(px(v))} ${bottom}v4`) + words("tick", px(v), bottom + 17, "middle", text);
@@ -133,7 +166,8 @@ function panelSvg(panel, hidden, width, flat) {
       const aside = s.kind === "bars" ? (bars.indexOf(s) - (bars.length - 1) / 2) * thick : 0;
       const x = px(names ? i + aside : tx(s.x[i])), error = s.error && known(s.error[i]) ? s.error[i] : 0;
       at.push([r(x), r(py(ty(y)))]);
-      points.push({x, y: py(ty(y)), key: s.x[i], value: y, error, name: s.name, colour, companion: !s.legend});
+      const low = s.kind === "band" ? s.lower[i] : null;
+      points.push({x, y: py(ty(y)), key: s.x[i], value: y, low, error, name: s.name, colour, companion: !s.legend});
       if (error) {
         const low = fit(y - error, panel.y_log) ? py(ty(y - error)) : bottom, high = py(ty(y + error));
         const stroke = s.kind === "bars" ? "var(--ink)" : colour;
@@ -148,6 +182,10 @@ function panelSvg(panel, hidden, width, flat) {
       for (const [x, y] of solid) inner += tag("rect", {
         x: x - wide / 2, y: Math.min(y, zero), width: wide, height: Math.abs(zero - y), fill: colour,
       });
+    } else if (s.kind === "band" && solid.length) {
+      const back = s.y.map((y, i) => at[i] && known(s.lower[i]) ? `L${at[i][0]} ${r(py(ty(s.lower[i])))}` : "");
+      const d = path + back.reverse().join("") + "Z";
+      inner += tag("path", {d, fill: "var(--paper)"}) + tag("path", {d, fill: colour, opacity: String(s.opacity)});
     } else if (s.kind === "area" && solid.length) {
       const close = `L${solid[solid.length - 1][0]} ${r(zero)}L${solid[0][0]} ${r(zero)}Z`;
       inner += tag("path", {d: path + close, fill: colour, opacity: s.colour === "truth" ? "1" : "0.55"});
@@ -183,12 +221,15 @@ function hover(event, holder, drawn, panel) {
   const at = drawn.points.filter((p) => p.key === near.key && !p.companion);
   const list = at.length ? at : [near];
   svg.querySelector(".hover").innerHTML = line("mark", `M${r(near.x)} ${drawn.top}V${drawn.bottom}`) +
-    list.map((p) => dot(p.x, p.y, 4, p.colour, false, "var(--paper)")).join("");
-  const key = typeof near.key === "number" ? `${panel.x_label || "x"} = ${say(near.key)}` : near.key;
+    list.map((p) => known(p.low) ? "" : dot(p.x, p.y, 4, p.colour, false, "var(--paper)")).join("");
+  const timed = panel.series.some((s) => s.time), fine = panel.series.some((s) => s.x.some((v) => v % 86400));
+  const key = typeof near.key !== "number" ? near.key : timed ? when(near.key, fine) :
+    `${panel.x_label || "x"} = ${say(near.key)}`;
   tip.innerHTML = tag("b", {}, escape(key)) + list.map((p) => {
     const error = p.error ? " ± " + say(Number(p.error.toPrecision(2))) : "";
     const chip = tag("span", {class: "chip", style: `--chip:${p.colour}`});
-    return tag("div", {}, `${chip}${escape(p.name)} ${tag("b", {}, say(p.value) + error)}`);
+    const from = known(p.low) ? say(p.low) + " to " : "";
+    return tag("div", {}, `${chip}${escape(p.name)} ${tag("b", {}, from + say(p.value) + error)}`);
   }).join("");
   place(event.clientX, event.clientY);
 }
@@ -198,6 +239,7 @@ function swatch(s) {
   const colour = `var(--${s.colour})`, size = {width: 24, height: 10};
   let inner = "";
   if (s.kind === "bars" || s.kind === "area") inner = tag("rect", {...size, rx: 2, fill: colour});
+  if (s.kind === "band") inner = tag("rect", {...size, rx: 2, fill: colour, opacity: String(s.opacity)});
   if (s.kind === "line") inner = line("curve", "M0 5H24", {stroke: colour, "stroke-dasharray": DASH[s.dash]});
   if (s.dots || s.kind === "points") inner += dot(12, 5, 3, colour, s.hollow);
   return tag("svg", {...size, "aria-hidden": "true"}, inner);

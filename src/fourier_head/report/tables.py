@@ -18,6 +18,8 @@ METRICS = {
     "perplexity": "Perplexity",
     "nll": "NLL",
     "crps": "CRPS",
+    "tvd": "TVD",
+    "tvd_gain_over_base": "TVD gain over base",
     "l2": "L2",
     "l1": "L1",
     "l2_first_fall": "L2 first falls at",
@@ -33,6 +35,7 @@ METRICS = {
     "mase": "MASE",
     "wql": "WQL",
 }
+LOWER_IS_BETTER = {"kl", "mse", "nll", "perplexity", "crps", "mase", "wql", "relative_mase", "relative_wql"}
 DATASETS = {"gaussian": "Gaussian", "gmm2": "GMM-2", "gmm-2": "GMM-2", "beta": "Beta"}
 MOST_COLUMNS = 6  # data sets that fit side by side; more of them become lines
 LONG = 30  # lines from which on tables are folded, all but the first
@@ -206,11 +209,23 @@ def _cell(row: Row | None) -> str:
     ours = escape(number_text(row["ours"], row.get("std")))
     if number(row.get("paper")) is None:
         return f"<td>{ours}</td>"
-    spread = number(row.get("paper_std"))
-    paper = short(row["paper"], 4 if abs(row["paper"]) >= 0.1 else 3) + (
-        "" if spread is None else f" ± {short(spread, 2)}"
-    )
+    paper = printed(row["paper"], number(row.get("paper_std")))
     return f'<td>{ours}<span class="theirs">{escape(paper)}{_difference(row)}</span></td>'
+
+
+def printed(value: float, spread: float | None) -> str:
+    """Return a number of the paper as it stands there, with as many decimals as its deviation.
+
+    >>> printed(0.17, 0.052), printed(0.407, None), printed(0.257, 0.03)
+    ('0.170 ± 0.052', '0.407', '0.257 ± 0.030')
+    """
+    parts = [short(value, 4 if abs(value) >= 0.1 else 3)]
+    if spread is not None:
+        parts.append(short(spread, 2))
+        if all("10" not in part or "." in part for part in parts):  # neither is written as a power of ten
+            places = max(len(part.partition(".")[2]) for part in parts)
+            parts = [f"{number:.{places}f}".replace("-", "−") for number in (value, spread)]
+    return " ± ".join(parts)
 
 
 def _difference(row: Row) -> str:

@@ -143,7 +143,7 @@ def _local(tasks: list[tuple[int, Task]], bar: _Bar) -> Iterator[tuple[int, Any]
 
 def _processes(tasks: list[tuple[int, Task]], bar: _Bar, count: int) -> Iterator[tuple[int, Any]]:
     """Yield results as processes of this machine finish them."""
-    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with _one_thread_each(), ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
         bar.start(f"{count} processes")
         waiting = {pool.submit(task.call): i for i, task in tasks}
         try:
@@ -152,6 +152,21 @@ def _processes(tasks: list[tuple[int, Task]], bar: _Bar, count: int) -> Iterator
         finally:
             # Reached with work left only when interrupted or failed.
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let new processes compute on one thread, unless the caller chose a number; libraries read this when they load.
+
+    As many processes as cores, each with as many threads, would mostly wait for each other.
+    """
+    added = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _ray(tasks: list[tuple[int, Task]], bar: _Bar) -> Iterator[tuple[int, Any]]:

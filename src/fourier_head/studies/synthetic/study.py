@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fourier_head.errors import UserError
 from fourier_head.report.charts import Chart, Panel, Series
+from fourier_head.report.style import look
 from fourier_head.report.summary import Row, Summary
+from fourier_head.report.tables import metric_label
 from fourier_head.studies.engine import Engine, Task, run_tasks
 from fourier_head.studies.results import RunStore, aggregate, command_line, row, write_results
+from fourier_head.studies.synthetic import arms as arms_of
 from fourier_head.studies.synthetic import data
+from fourier_head.studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
 from fourier_head.studies.synthetic.discrete import PROTOCOLS, train_group, unstacked_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-FREQUENCIES = tuple(range(2, 21, 2))
-GAMMAS = (0.0, 1e-6)
 METRICS = ("kl", "smoothness", "mse", "nll")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
+LEVELS = (("linear", "Linear", "linear"), ("gmm", "GMM (paper)", "gmm"), ("hl_gauss", "HL-Gauss", "hl-gauss"))
+QUICK_FREQUENCIES, QUICK_EPOCHS = (4, 12, 20), 6
 
-# Tables of section 4.1 and appendix C.2: mean and deviation by data set, Fourier with 12 frequencies, no regulariser.
-PAPER: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
+# Tables of section 4.1 and appendix C.2.
+PAPER: Paper = {
     ("linear", "kl"): {"gaussian": (0.170, 0.052), "gmm2": (0.238, 0.032), "beta": (0.234, 0.032)},
     ("gmm", "kl"): {"gaussian": (0.026, 0.011), "gmm2": (0.030, 0.006), "beta": (0.407, 0.012)},
     ("fourier", "kl"): {"gaussian": (0.116, 0.043), "gmm2": (0.146, 0.033), "beta": (0.191, 0.016)},
@@ -37,7 +41,6 @@ PAPER: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
     ("gmm", "mse"): {"gaussian": (0.010, 0.001), "gmm2": (0.120, 0.004), "beta": (0.273, 0.009)},
     ("fourier", "mse"): {"gaussian": (0.012, 0.001), "gmm2": (0.123, 0.005), "beta": (0.275, 0.008)},
 }
-TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
 
 
 @dataclass(frozen=True)
@@ -63,35 +66,18 @@ def groups(settings: Settings) -> list[Task]:
     protocols = [p for p in PROTOCOLS if settings.protocol in (p, "both")]
     if not protocols:
         raise UserError(f"--protocol must be released, recommended or both, got {settings.protocol}.")
-    frequencies = (4, 12, 20) if settings.quick else FREQUENCIES
-    half = len(frequencies) // 2
+    sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)
+    seeds = data.SEEDS[:1] if settings.quick else data.SEEDS
+    epochs = QUICK_EPOCHS if settings.quick else None
     tasks = []
     for protocol in protocols:
-        wide: list[tuple[str, Sequence[int], int]] = [
-            ("fourier", frequencies[half:], 0),
-            ("fourier", frequencies[:half], 0),
-        ]
-        ours: list[tuple[str, Sequence[int], int]] = []
+        ours = []
         if settings.arms == "all":
-            ours = [("fourier", (12,), 2), ("gmm_full", (), 0), ("hl_gauss", (), 0)]
+            ours = [Arm("fourier", (12,), packets=2), Arm("gmm_full"), Arm("hl_gauss")]
             if protocol == "recommended":
-                ours = [("recommended", (), 0), ("fourier", (12,), 4), *ours]
-        paper: list[tuple[str, Sequence[int], int]] = [("gmm", (), 0), ("linear", (), 0), ("regression", (), 0)]
-        for kind, some, packets in wide + ours + paper:
-            chosen = {
-                "protocol": protocol,
-                "kind": kind,
-                "frequencies": list(some),
-                "gammas": list(GAMMAS if kind == "fourier" and not packets else GAMMAS[:1]),
-                "packets": packets,
-                "datasets": list(data.DATASETS),
-                "seeds": list(data.SEEDS[:1] if settings.quick else data.SEEDS),
-                "epochs": 8 if settings.quick else None,
-            }
-            name = kind + (f" {min(some)}-{max(some)}" if some else "") + (f" +{packets} packets" if packets else "")
-            tasks.append(
-                Task(train_group, chosen, f"{protocol}: {name}", reports=True, resources={"device": settings.device})
-            )
+                ours = [Arm("recommended"), Arm("fourier", (12,), packets=4), *ours]
+        for arm in [*sweep, *ours, Arm("gmm"), Arm("linear"), Arm("regression")]:
+            tasks.append(arm.task(train_group, seeds, epochs, settings.device, protocol=protocol))
     return tasks
 
 
@@ -102,9 +88,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     store = RunStore(settings.output)
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r | {"protocol": task.settings["protocol"]} for task, part in zip(tasks, done, strict=True) for r in part]
-    rows = [_with_paper(one) for one in aggregate(runs, METRICS, KEYS)]
+    rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]
     if not settings.quick and settings.device == "cpu":
         rows += speed_rows(runs)
+        rows += cost_rows([part for task, part in zip(tasks, done, strict=True) if _of_the_paper(task)])
     return write_results(
         settings.output,
         rows,
@@ -140,17 +127,22 @@ def speed_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
     return rows
 
 
-def _with_paper(one: Row) -> Row:
-    """Put the paper's number beside ours where the paper has one."""
-    known = PAPER.get((one["head"], one["metric"]), {}).get(one["dataset"])
-    same = one["head"] != "fourier" or (one["frequencies"] == 12 and not one["packets"] and not one["gamma"])
-    if known is None or not same or one["protocol"] != "released":
-        return one
-    return one | {"paper": known[0], "paper_std": known[1]}
+def _of_the_paper(task: Task) -> bool:
+    paper = {head for head, _ in PAPER}
+    return task.settings["protocol"] == "released" and task.settings["kind"] in paper and not task.settings["packets"]
 
 
-def _find(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+def cost_rows(groups: Sequence[list[dict[str, Any]]]) -> list[Row]:
+    """Return what the runs of the paper took of one core."""
+    if not groups:
+        return []
+    seconds = sum(core_seconds(part) for part in groups)
+    return [row("core_seconds", seconds, protocol="released", runs=sum(len(part) for part in groups))]
+
+
+def _beside_paper(one: Row) -> Row:
+    """Put the paper's number beside ours, which has to be trained as the paper's was."""
+    return with_paper(one, PAPER) if one["protocol"] == "released" else one
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
@@ -170,20 +162,23 @@ def notes(rows: Sequence[Row]) -> list[str]:
         for r in checked:
             if r not in near:
                 found.append(
-                    f"Apart from the paper: {r['metric']} of {r['head']} on {TITLES[r['dataset']]}, "
+                    f"Apart from the paper: {metric_label(r['metric'])} of {look(r['head']).label} on "
+                    f"{TITLES[r['dataset']]}, "
                     f"ours {r['ours']:.3f}, paper {r['paper']:.3f} ± {r['paper_std']:.3f}."
                 )
     parts = []
     for head in ("recommended", "linear", "gmm_full", "hl_gauss"):
-        found_rows = [_find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
+        found_rows = [find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
         if all(found_rows):
-            parts.append(head + " " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
-    for r in _find(rows, metric="seconds_per_run"):
+            parts.append(f"{look(head).label} " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
+    for r in find(rows, metric="seconds_per_run"):
         found.append(
             f"A run of the {r['protocol']} protocol took {r['ours']:.1f} s of a core in a stack of "
             f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself, "
             f"{r['unstacked'] / r['ours']:.1f} times as long."
         )
+    for r in find(rows, metric="core_seconds"):
+        found.append(f"The paper's {r['runs']} runs took {r['ours']:.0f} s of a core.")
     if parts:
         found.append(f"Recommended protocol, KL on Gaussian / GMM-2 / Beta: {'; '.join(parts)}.")
     return found
@@ -195,25 +190,7 @@ def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -
     for metric, words in (("kl", "KL divergence"), ("smoothness", "Smoothness")):
         panels = []
         for name in data.DATASETS:
-            series = []
-            for gamma, colour in ((0.0, "fourier"), (1e-6, "fourier-packets")):
-                curve = _find(
-                    rows, protocol=protocol, dataset=name, head="fourier", gamma=gamma, metric=metric, packets=None
-                )
-                curve.sort(key=lambda r: r["frequencies"])
-                if curve:
-                    x, y, e = ([r[k] for r in curve] for k in ("frequencies", "ours", "std"))
-                    label = "Fourier" if gamma == 0 else "Fourier, regularised"
-                    series.append(Series(label, x, y, colour, error=[v or 0.0 for v in e], dots=True))
-            levels = (
-                ("linear", "Linear", "linear"),
-                ("gmm", "GMM (paper)", "gmm"),
-                ("hl_gauss", "HL-Gauss", "hl-gauss"),
-            )
-            for head, label, colour in levels:
-                level = _find(rows, protocol=protocol, dataset=name, head=head, metric=metric)
-                if level:
-                    series.append(Series(label, [2, 20], [level[0]["ours"]] * 2, colour, dash="dash"))
+            series = arms_of.curves(find(rows, protocol=protocol, dataset=name, metric=metric), LEVELS)
             panels.append(Panel(series, TITLES[name], "frequencies", words))
         caption = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
         made.append(Chart(f"{protocol}-{metric}", f"{words} against frequencies, {protocol} protocol", panels, caption))
