@@ -17,7 +17,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/fourier-head compare --output demo
-	@echo "Open demo/index.html"
+	$(BIN)/fourier-head forecast --example --output demo-forecast
+	@echo "Open demo/index.html and demo-forecast/index.html"
 
 test: $(STAMP)
 	$(BIN)/ruff check .
@@ -26,4 +27,4 @@ test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 clean:
-	rm -rf $(VENV) demo build dist
+	rm -rf $(VENV) demo demo-forecast build dist

@@ -118,11 +118,15 @@ def compare(
 
 def _add_studies() -> None:
     # Imported late: the commands of the studies use `clear_errors` of this module.
+    from fourier_head.atari.cli import app as atari
+    from fourier_head.forecasting.command.cli import forecast
     from fourier_head.studies.cli import app as studies
     from fourier_head.studies.cli import report
 
     app.add_typer(studies, name="study")
+    app.add_typer(atari, name="atari")
     app.command()(report)
+    app.command()(forecast)
 
 
 _add_studies()

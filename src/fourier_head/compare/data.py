@@ -78,7 +78,7 @@ def bimodal(rows: int = 5000, seed: int = 0, deviation: float = 0.1) -> Table:
 
 def read_table(path: Path, target: str) -> Table:
     """Read a CSV or parquet file; rows without a target are left out and counted."""
-    frame = _read(path)
+    frame = read_frame(path)
     frame.columns = [str(name).strip() for name in frame.columns]
     if target not in frame.columns:
         raise UserError(f"{path.name} has no column {target!r}; {did_you_mean(target, frame.columns)}")
@@ -103,7 +103,8 @@ def read_table(path: Path, target: str) -> Table:
     return Table(path.name, target, frame, values, tuple(notes))
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_frame(path: Path) -> pd.DataFrame:
+    """Read a CSV or parquet file as it is; what cannot be read gets one sentence."""
     import pandas as pd
     import pyarrow
 

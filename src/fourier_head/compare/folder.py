@@ -15,7 +15,7 @@ from fourier_head.errors import UserError
 RESULTS = "results.json"
 
 
-def check_replaceable(output: Path, tool: str) -> None:
+def check_replaceable(output: Path, tool: str, what: str = "comparison") -> None:
     """Raise unless ``output`` is free, empty, or a folder that this tool wrote and nobody added to."""
     if not output.exists():
         return
@@ -31,21 +31,21 @@ def check_replaceable(output: Path, tool: str) -> None:
         ours = set(written["files"]) if written["tool"] == tool else set()
     except OSError as error:
         if isinstance(error, FileNotFoundError):
-            raise UserError(f"--output must be new, empty or an earlier comparison, but {output} is none.") from None
+            raise UserError(f"--output must be new, empty or an earlier {what}, but {output} is none.") from None
         raise UserError(f"--output {output} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError):
         ours = set()
     if not ours:
-        raise UserError(f"--output must be new, empty or an earlier comparison, but {output} is none.")
+        raise UserError(f"--output must be new, empty or an earlier {what}, but {output} is none.")
     if present - ours:
-        raise UserError(f"--output {output} holds files that no comparison wrote, such as {min(present - ours)}.")
+        raise UserError(f"--output {output} holds files that no {what} wrote, such as {min(present - ours)}.")
 
 
 @contextmanager
-def replacing(output: Path, tool: str) -> Iterator[Path]:
+def replacing(output: Path, tool: str, what: str = "comparison") -> Iterator[Path]:
     """Yield a folder beside ``output`` that takes its place when the block ends well and vanishes when it does not."""
     output = output.resolve()
-    check_replaceable(output, tool)
+    check_replaceable(output, tool, what)
     made: list[Path] = []
     try:
         for parent in reversed([output.parent, *output.parent.parents]):
@@ -62,7 +62,7 @@ def replacing(output: Path, tool: str) -> Iterator[Path]:
         umask = os.umask(0)
         os.umask(umask)
         stage.chmod(0o777 & ~umask)
-        _swap(stage, output, tool)
+        _swap(stage, output, tool, what)
     except BaseException as error:
         shutil.rmtree(stage, ignore_errors=True)
         _remove_empty(made)
@@ -71,9 +71,9 @@ def replacing(output: Path, tool: str) -> Iterator[Path]:
         raise
 
 
-def _swap(stage: Path, output: Path, tool: str) -> None:
+def _swap(stage: Path, output: Path, tool: str, what: str) -> None:
     # Once more: training takes a while, and somebody may have put something there.
-    check_replaceable(output, tool)
+    check_replaceable(output, tool, what)
     if not output.exists():
         stage.rename(output)
         return

@@ -1,0 +1,1 @@
+"""What ``fourier-head forecast`` does: files in; tables, fan charts and a page out."""

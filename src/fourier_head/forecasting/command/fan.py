@@ -1,0 +1,96 @@
+"""Fan charts: the past, the median of the future, and nested intervals around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fourier_head.forecasting.results import Forecasts
+from fourier_head.report.charts import Chart, Mark, Panel, Series
+
+BANDS = ((0.95, 0.2), (0.8, 0.38), (0.5, 0.6))
+"""Shares of the outcomes, widest first, and how dense each is painted."""
+LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+SHOWN = 360
+"""Values of the past drawn at most."""
+
+
+def name_of(forecasts: Forecasts, number: int) -> str:
+    """Return the name of a series in print."""
+    name = forecasts.ids[number]
+    if isinstance(name, tuple):
+        return ", ".join(map(str, name))
+    return f"Series {name + 1}" if isinstance(name, int) and forecasts.series.name_columns == ("id",) else str(name)
+
+
+def panels(forecasts: Forecasts, count: int, label: str = "") -> list[Panel]:
+    """Return a fan for each of the first series."""
+    some = Forecasts(forecasts.density[slice(0, count)], forecasts.series)
+    quantiles = some.quantiles(LEVELS)
+    return [_fan(forecasts, i, quantiles[i], label) for i in range(min(count, len(forecasts)))]
+
+
+def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -> Panel:
+    values, horizon = forecasts.series.values[number], forecasts.horizon
+    period = int(forecasts.series.periods[number])
+    count = max(1, min(len(values), max(3 * horizon, 3 * period, 48), max(SHOWN, horizon)))
+    past = values[-count:] if len(values) else np.array([np.nan])
+    timed = not np.isnat(forecasts.series.last[number])
+    then: Any
+    soon: Any
+    if timed:
+        then, soon = (
+            _seconds(t) for t in (forecasts.series.past(number, count), forecasts.series.future(number, horizon))
+        )
+    else:
+        then, soon = np.arange(1 - count, 1), np.arange(1, horizon + 1)
+    # The fan opens at the last value that is known.
+    x, lines = soon, quantiles
+    if not np.isnan(past[-1]):
+        x, lines = np.concatenate([then[-1:], soon]), np.concatenate([np.full((1, len(LEVELS)), past[-1]), quantiles])
+    series = []
+    for share, opacity in BANDS:
+        low, high = (LEVELS.index(round((1 + sign * share) / 2, 9)) for sign in (-1, 1))
+        series.append(
+            Series(
+                f"{100 * share:g} %",
+                x,
+                lines[:, high],
+                "curve-1",
+                "band",
+                lower=lines[:, low],
+                time=timed,
+                opacity=opacity,
+            )
+        )
+    series.append(Series("median", x, lines[:, LEVELS.index(0.5)], "curve-1", time=timed))
+    lonely = bool(np.isnan(past).any()) or count < 4
+    series.append(Series("observed", then, past, "ink", dots=lonely and count <= 60, time=timed))
+    title = name_of(forecasts, number)
+    mark = Mark(float(then[-1])) if count > 1 or timed else Mark(0.0)
+    return Panel(
+        series,
+        title=title,
+        x_label="" if timed else "steps ahead",
+        y_label="" if label == title else label,
+        marks=[mark],
+    )
+
+
+def _seconds(moments: np.ndarray) -> np.ndarray:
+    return moments.astype("datetime64[ns]").astype(np.int64) / 1e9
+
+
+def charts(fans: Sequence[Panel]) -> list[tuple[str, Chart]]:
+    """Return a file name and a chart of its own for each fan."""
+    out: dict[str, Chart] = {}
+    for panel in fans:
+        slug = re.sub(r"[^a-z0-9]+", "-", panel.title.lower()).strip("-")[:60] or "series"
+        name, number = slug, 2
+        while name in out:
+            name, number = f"{slug}-{number}", number + 1
+        out[name] = Chart(name, panel.title, [panel], height=3.3)
+    return list(out.items())

@@ -1,0 +1,273 @@
+"""The job behind ``fourier-head forecast``: one file into one folder, or every file of a folder into one each."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fourier_head.compare.data import CSV_SUFFIXES, PARQUET_SUFFIXES, read_frame
+from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
+from fourier_head.errors import UserError
+from fourier_head.forecasting.command.fan import LEVELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from fourier_head.forecasting.forecaster import Forecaster
+    from fourier_head.forecasting.results import Forecasts
+    from fourier_head.studies.engine import Engine
+
+TOOL = "fourier-head forecast"
+FORMATS = ("csv", "parquet")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to forecast and how; the command's options, checked.
+
+    Args:
+        data: a file, a folder of files, or None for the built-in example.
+        output: folder to write, named after the data unless given.
+        horizon, freq, id, time, target: as `Forecaster.predict` takes them.
+        levels: of the quantiles in the table.
+        model: name or folder of the forecaster.
+        format: of the table, "csv" or "parquet".
+        charts: fan charts drawn at most.
+        device: where to compute; a GPU where there is one unless given.
+    """
+
+    data: Path | None
+    output: Path | None = None
+    horizon: int = 24
+    freq: str | None = None
+    id: str | None = None
+    time: str | None = None
+    target: str | None = None
+    levels: tuple[float, ...] = LEVELS
+    model: str = "small"
+    format: str = "csv"
+    charts: int = 12
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise UserError(f"--horizon must be at least 1, got {self.horizon}.")
+        if self.format not in FORMATS:
+            raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {self.format}.")
+        if self.charts < 1:
+            raise UserError(f"--charts must be at least 1, got {self.charts}.")
+        if not self.levels or not all(0 < level < 1 for level in self.levels):
+            raise UserError(f"--levels must lie strictly between 0 and 1, got {', '.join(map(str, self.levels))}.")
+        if self.data is not None and not self.data.exists():
+            raise UserError(f"there is no file or folder {self.data}.")
+
+    @property
+    def folder(self) -> Path:
+        """Where results go."""
+        return self.output or Path(f"forecast-{'example' if self.data is None else self.data.name.split('.')[0]}")
+
+    @property
+    def command(self) -> str:
+        """The command that does the same."""
+        words = ["fourier-head", "forecast", "--example" if self.data is None else shlex.quote(str(self.data))]
+        words.append(f"--horizon {self.horizon}")
+        for name in ("freq", "id", "time", "target"):
+            if (value := getattr(self, name)) is not None:
+                words.append(f"--{name} {shlex.quote(value)}")
+        if self.levels != LEVELS:
+            words.append(f"--levels {','.join(f'{level:g}' for level in self.levels)}")
+        if self.model != "small":
+            words.append(f"--model {shlex.quote(self.model)}")
+        return " ".join(words)
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Return levels of a comma-separated list, ascending.
+
+    >>> parse_levels("0.9, 0.1")
+    (0.1, 0.9)
+    """
+    try:
+        return tuple(sorted({float(part) for part in text.split(",") if part.strip()}))
+    except ValueError:
+        raise UserError(f"--levels must be numbers separated by commas, such as 0.1,0.5,0.9, got {text!r}.") from None
+
+
+@functools.lru_cache(maxsize=2)
+def _forecaster(model: str, device: str | None) -> Forecaster:
+    from fourier_head.forecasting.forecaster import Forecaster
+
+    return Forecaster.from_pretrained(model, device)
+
+
+def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+    """Forecast one file and write its folder, whole or not at all; return what the index and the terminal say."""
+    frame, name = _table(settings.data)
+    check_replaceable(settings.folder.resolve(), TOOL, "forecast")
+    forecaster = _forecaster(settings.model, settings.device)
+    begin = time.perf_counter()
+    try:
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always", UserWarning)
+            forecasts = forecaster.predict(
+                frame,
+                settings.horizon,
+                freq=settings.freq,
+                id=None if settings.id is None else [part.strip() for part in settings.id.split(",")],
+                time=settings.time,
+                target=settings.target,
+                progress=progress or False,
+            )
+        table = forecasts.to_frame(settings.levels)
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from None
+    seconds = time.perf_counter() - begin
+    said = [str(note.message) for note in notes if "hold no value" in str(note.message)]
+    kinds = Counter("unknown" if c is None else c.freq for c in forecasts.series.calendars)
+    summary = {
+        "tool": TOOL,
+        "command": settings.command,
+        "name": name,
+        "series": len(forecasts),
+        "horizon": settings.horizon,
+        "frequency": ", ".join(kinds) if len(kinds) < 5 else f"{len(kinds)} kinds",
+        "model": settings.model,
+        "seconds": seconds,
+        "notes": said,
+        "columns": list(table.columns),
+    }
+    with replacing(settings.folder, TOOL, "forecast") as stage:
+        _write(stage, forecasts, forecaster, table, settings, summary)
+    return summary
+
+
+def _table(path: Path | None) -> tuple[pd.DataFrame, str]:
+    if path is None:
+        from fourier_head.forecasting.command.example import example
+
+        return example(), "the built-in example"
+    return read_frame(path), path.name
+
+
+def _write(
+    stage: Path,
+    forecasts: Forecasts,
+    forecaster: Forecaster,
+    table: pd.DataFrame,
+    settings: Settings,
+    summary: dict[str, Any],
+) -> None:
+    """Write table, charts, page and the list of files."""
+    from fourier_head.forecasting.command import fan, page
+    from fourier_head.report.charts import save_png
+    from fourier_head.studies.results import hardware, to_json
+
+    target = forecasts.series.target
+    label = "" if target is None or target.casefold() in ("value", "target", "y") else target
+    fans = fan.panels(forecasts, settings.charts, label)
+    file = f"forecasts.{settings.format}"
+    if settings.format == "csv":
+        table.to_csv(stage / file, index=False, float_format="%.10g")
+    else:
+        table.to_parquet(stage / file, index=False)
+    (stage / "charts").mkdir()
+    for name, chart in fan.charts(fans):
+        save_png(chart, stage / "charts" / f"{name}.png")
+    count = sum(p.numel() for p in forecaster.model.parameters())
+    about = {
+        "title": f"Forecast of {summary['name']}",
+        "table": file,
+        "model": f"A patch transformer of {count / 1e6:.1f} million parameters with a Fourier head",
+        "seconds": summary["seconds"],
+        "hardware": hardware(forecaster.device.type == "cuda"),
+        "command": settings.command,
+    }
+    (stage / "index.html").write_text(page.build(forecasts, fans, about), encoding="utf-8")
+    files = [RESULTS, file, "charts", "index.html"]
+    (stage / RESULTS).write_text(to_json({**summary, "files": files}, indent=1), encoding="utf-8")
+
+
+# --- folders of files
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the tables of a folder, by name."""
+    found = sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.startswith(".") and set(path.suffixes) & {*CSV_SUFFIXES, *PARQUET_SUFFIXES}
+    )
+    if not found:
+        raise UserError(f"{folder} holds no file that ends in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}.")
+    return found
+
+
+def forecast_file(source: str, output: str, options: dict[str, Any], stamp: Sequence[float]) -> dict[str, Any]:
+    """Forecast one file of a folder, here or on a cluster; a bad file gives its sentence instead of a result.
+
+    ``stamp`` is the size and date of the file: it makes a changed file a new task.
+    """
+    options = {**options, "levels": tuple(options["levels"])}
+    settings = Settings(Path(source), Path(output), **options)
+    try:
+        return {**forecast_one(settings), "folder": settings.folder.name}
+    except UserError as error:
+        return {"name": Path(source).name, "error": str(error)}
+
+
+def forecast_folder(settings: Settings, engine: str = "local", console: Console | None = None) -> list[dict[str, Any]]:
+    """Forecast every file of a folder into a folder of its own, and write a page over all; finished files are kept."""
+    from fourier_head.forecasting.command import page
+    from fourier_head.studies.engine import ENGINES, Task, run_tasks
+    from fourier_head.studies.results import PARTIAL, RunStore, to_json, write_atomically
+
+    assert settings.data is not None
+    if engine not in ENGINES:
+        raise UserError(f"--engine must be one of {', '.join(ENGINES)}, got {engine}.")
+    chosen: Engine = "ray" if engine == "ray" else "local"
+    output, data = settings.folder.resolve(), settings.data.resolve()
+    if output == data or output in data.parents:
+        raise UserError(f"--output must name a folder of its own, got {settings.folder}, which holds the data.")
+    if not (output / PARTIAL).exists():
+        check_replaceable(output, TOOL, "forecast")
+    sources = files_of(settings.data)
+    # A model that is not there is one sentence, not one for every file.
+    _forecaster(settings.model, settings.device)
+    stems = Counter(path.name.split(".")[0] for path in sources)
+    keys = ("horizon", "freq", "id", "time", "target", "levels", "model", "format", "charts", "device")
+    options = {key: getattr(settings, key) for key in keys}
+    options["levels"] = list(settings.levels)
+    if Path(settings.model).exists():
+        options["model"] = str(Path(settings.model).resolve())
+    tasks, names = [], []
+    for path in sources:
+        stem = path.name.split(".")[0]
+        names.append(stem if stems[stem] == 1 else path.name)
+        state = path.stat()
+        task = {
+            "source": str(path.resolve()),
+            "output": str(output / names[-1]),
+            "options": options,
+            "stamp": [state.st_size, state.st_mtime],
+        }
+        tasks.append(Task(forecast_file, task, path.name))
+    store = RunStore(output)
+    rows = run_tasks(tasks, store, engine=chosen, console=console, title="files")
+    good = [name for name, row in zip(names, rows, strict=True) if not row.get("error")]
+    store.clear()
+    if not good:
+        if output.is_dir() and not any(output.iterdir()):
+            output.rmdir()
+        return rows
+    write_atomically(output / "index.html", page.index(f"Forecasts of {settings.data.name}", rows, settings.command))
+    listed = {"tool": TOOL, "command": settings.command, "rows": rows, "files": [RESULTS, "index.html", *good]}
+    write_atomically(output / RESULTS, to_json(listed, indent=1))
+    return rows

@@ -1,0 +1,204 @@
+"""Forecaster: series in, a density for every future step out, with the weights of the package or your own."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fourier_head.forecasting.inputs import SeriesSet, read_series
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.pretrained import load_model, save_model
+from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.rolling import Rolling, fast_arithmetic
+
+if TYPE_CHECKING:
+    from fourier_head.forecasting.fine_tuning import FineTuning
+
+TOKENS = {"cpu": 4096, "cuda": 1 << 17}
+"""Patches in one pass: enough to keep the arithmetic busy, few enough for the caches and for a moving bar."""
+MANY = 2000
+"""Series from which on a bar is shown in a terminal unless said otherwise."""
+
+Progress = Callable[[int, int], None]
+"""Called with series done and series in all."""
+
+
+class Forecaster:
+    """Forecast series of any kind without training: one pass gives a density for every step.
+
+    Args:
+        model: the network.
+
+    Example:
+        >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
+        >>> forecaster = Forecaster(PatchForecaster(config))
+        >>> forecasts = forecaster.predict({"a": range(40), "b": [3.0]}, horizon=6, freq="ME")
+        >>> forecasts.quantiles([0.1, 0.5, 0.9]).shape
+        (2, 6, 3)
+        >>> forecasts
+        Forecasts(2 series, 6 steps)
+    """
+
+    def __init__(self, model: PatchForecaster):
+        self.model = model.eval()
+        self.history: list[FineTuning] = []
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_folder: str | Path = "small", device: str | torch.device | None = None
+    ) -> Forecaster:
+        """Load a forecaster that comes with the package, by its name, or one that ``save_pretrained`` wrote.
+
+        Nothing is fetched. Without a device it goes to a GPU where there is one.
+        """
+        place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(load_model(name_or_folder, place))
+
+    def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
+        """Write the forecaster into a folder, whole or not at all; bfloat16 halves it and rounds to three digits."""
+        return save_model(self.model, folder, dtype)
+
+    @property
+    def config(self) -> PatchConfig:
+        """The shape of the network."""
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.model.parameters()).device
+
+    def to(self, device: str | torch.device) -> Forecaster:
+        """Move the network."""
+        self.model.to(device)
+        return self
+
+    def __repr__(self) -> str:
+        count = sum(p.numel() for p in self.model.parameters())
+        return f"Forecaster({count / 1e6:.1f} M parameters, {self.device})"
+
+    def predict(
+        self,
+        data: Any,
+        horizon: int,
+        *,
+        freq: str | None = None,
+        id: str | Sequence[str] | None = None,
+        time: str | None = None,
+        target: str | None = None,
+        paths: int = 9,
+        precision: str = "auto",
+        progress: bool | Progress | None = None,
+    ) -> Forecasts:
+        """Return the forecasts of the next steps of every series.
+
+        Arguments:
+            data: a long DataFrame (name, time and value columns), a wide one (a column for each series), an array
+                (time,) or (series, time), a list or dictionary of arrays or pandas Series, or a GluonTS data set.
+                Missing values are NaN, missing moments are found.
+            horizon: steps ahead, any number; beyond ``config.horizon`` possible pasts are followed on.
+            freq: pandas frequency of the series; found from timestamps where there are any.
+            id, time, target: names of the columns, guessed unless given.
+            paths: possible pasts that are followed beyond ``config.horizon``.
+            precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
+            progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
+        """
+        if isinstance(horizon, bool) or int(horizon) != horizon or horizon < 1:
+            raise ValueError(f"horizon must be a whole number of steps from 1 on, got {horizon}.")
+        if paths < 1:
+            raise ValueError(f"paths must be at least 1, got {paths}.")
+        if precision not in ("auto", "bf16", "float32"):
+            raise ValueError(f"precision must be 'auto', 'bf16' or 'float32', got {precision!r}.")
+        series = data if isinstance(data, SeriesSet) else read_series(data, freq=freq, id=id, time=time, target=target)
+        rolling = Rolling(self.model, int(horizon), paths)
+        self.model.eval()
+        half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
+        empty = 0
+        with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
+            for numbers, contexts, periods in self._batches(series, rolling):
+                empty += int(contexts.isnan().all(-1).sum())
+                rolling.add(numbers, contexts.to(self.device), periods.to(self.device))
+                advance(len(numbers))
+        if empty:
+            warnings.warn(
+                f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
+                stacklevel=2,
+            )
+        return Forecasts(rolling.density(), series)
+
+    def _batches(self, series: SeriesSet, rolling: Rolling) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
+        """Yield numbers, contexts (B, C) and periods, series of like length together so that little is padded."""
+        patch, longest = self.config.patch, self.config.context
+        lengths = np.array([min(len(one), longest) for one in series.values])
+        past = np.maximum(-(-lengths // patch), 1)
+        # The patches of a series in its costliest pass: rolled on, the past grows and there are several of it.
+        tokens = past + -(-rolling.sizes[0] // patch)
+        if len(rolling.sizes) > 1:
+            tokens = (np.minimum(past * patch + rolling.horizon, longest) + rolling.sizes[0]) // patch * rolling.paths
+        order = np.argsort(past, kind="stable")
+        periods = torch.from_numpy(series.periods)
+        limit = TOKENS.get(self.device.type, TOKENS["cpu"])
+        start = 0
+        while start < len(order):
+            stop = start + 1
+            while stop < len(order) and (stop + 1 - start) * tokens[order[stop]] <= limit:
+                stop += 1
+            chosen = order[start:stop]
+            width = int(past[chosen[-1]]) * patch
+            block = np.full((len(chosen), width), np.nan)
+            for row, number in zip(block, chosen, strict=True):
+                if lengths[number]:
+                    row[width - lengths[number] :] = series.values[number][-lengths[number] :]
+            yield chosen, torch.from_numpy(block), periods[torch.from_numpy(chosen)]
+            start = stop
+
+    def fine_tune(self, data: Any, **settings: Any) -> Forecaster:
+        """Return a forecaster trained further on one's own series; this one stays as it is.
+
+        See `fourier_head.forecasting.fine_tuning.fine_tune` for the settings: ``steps`` or ``epochs``, ``lora``,
+        ``learning_rate``, ``horizon``, ``freq``, ``id``, ``time``, ``target`` and others.
+        """
+        from fourier_head.forecasting.fine_tuning import fine_tune
+
+        return fine_tune(self, data, **settings)
+
+
+@contextmanager
+def _bar(progress: bool | Progress | None, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield what counts series done: a bar, a callback, or nothing."""
+    done = 0
+    if callable(progress):
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            progress(done, total)
+
+        yield count
+        return
+    wanted = sys.stderr.isatty() and total >= MANY if progress is None else progress
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+    except ImportError:
+        wanted = False
+    if not wanted:
+        yield lambda more: None
+        return
+    columns = (
+        TextColumn("forecasting"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("", total=total)
+        yield lambda more: bars.advance(task, more)

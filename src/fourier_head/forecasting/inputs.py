@@ -1,0 +1,298 @@
+"""Read series in the forms people have them in: tables, arrays, pandas series, dictionaries, GluonTS data sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from fourier_head.errors import needs_extra
+from fourier_head.forecasting.calendars import Calendar, Moments, regular
+from fourier_head.forecasting.columns import guess_columns, moments, numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOWHERE = np.datetime64("NaT", "ns")
+
+
+@dataclass
+class SeriesSet:
+    """Hold series on regular grids, ready to be forecast.
+
+    Args:
+        names: of each series.
+        values: of each, float64, oldest first, NaN where missing.
+        calendars: of each, None where time is not known.
+        last: moment of each one's last value, NaT where time is not known.
+        month_ends: whether the months of each are named by their last day.
+        name_columns, time_column: what names and moments were called.
+        target: what the values are called; None where the names say it.
+    """
+
+    names: list[Any] = field(default_factory=list)
+    values: list[np.ndarray] = field(default_factory=list)
+    calendars: list[Calendar | None] = field(default_factory=list)
+    last: list[np.datetime64] = field(default_factory=list)
+    month_ends: list[bool] = field(default_factory=list)
+    name_columns: tuple[str, ...] = ("id",)
+    time_column: str = "timestamp"
+    target: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def timed(self) -> bool:
+        """Whether every series knows when it was."""
+        return not any(np.isnat(moment) for moment in self.last)
+
+    @property
+    def periods(self) -> np.ndarray:
+        """Steps per cycle of each series."""
+        # Few calendars, many series: each is worked out once.
+        known = {one.freq: one.period for one in {one for one in self.calendars if one is not None}}
+        return np.array([1 if one is None else known[one.freq] for one in self.calendars], dtype=np.int64)
+
+    def future(self, number: int, horizon: int) -> Moments:
+        """Return the moments that a forecast of one series is of; NaT where time is not known."""
+        calendar = self.calendars[number]
+        if calendar is None or np.isnat(self.last[number]):
+            return np.full(horizon, NOWHERE)
+        return calendar.after(self.last[number], horizon, self.month_ends[number])
+
+    def past(self, number: int, count: int) -> Moments:
+        """Return the moments of the last values of one series."""
+        calendar = self.calendars[number]
+        if calendar is None or np.isnat(self.last[number]):
+            return np.full(count, NOWHERE)
+        back = Calendar(calendar.freq, -calendar.months, -calendar.business_days, -calendar.nanoseconds)
+        earlier = back.after(self.last[number], count - 1, self.month_ends[number])
+        return np.concatenate([earlier[::-1], [self.last[number]]])
+
+    def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None) -> None:
+        """Append a series; with times, its values are put on every step between the first and the last."""
+        if times is None or calendar is None or not len(times):
+            # Without a moment to count from, the calendar still tells the period.
+            self._append(name, values, calendar if times is None else None, NOWHERE, False)
+            return
+        days = times.astype("datetime64[D]")
+        ends = bool(calendar.months) and bool(
+            ((days + 1).astype("datetime64[M]") != days.astype("datetime64[M]")).all()
+        )
+        self._append(name, regular(times, values, calendar, say(name)), calendar, times[-1], ends)
+
+    def _append(
+        self, name: Any, values: np.ndarray, calendar: Calendar | None, last: np.datetime64, month_end: bool
+    ) -> None:
+        self.names.append(name)
+        self.values.append(values)
+        self.calendars.append(calendar)
+        self.last.append(last)
+        self.month_ends.append(month_end)
+
+
+def say(name: Any) -> str:
+    """Return a series in words.
+
+    >>> say("sales"), say(("north", 3)), say(None)
+    ("series 'sales'", "series 'north, 3'", 'the series')
+    """
+    if name is None or name == ():
+        return "the series"
+    text = ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+    return f"series {text!r}"
+
+
+def read_series(
+    data: Any,
+    *,
+    freq: str | None = None,
+    id: str | Sequence[str] | None = None,
+    time: str | None = None,
+    target: str | None = None,
+) -> SeriesSet:
+    """Return the series in what was given.
+
+    Arguments:
+        data: a long or wide DataFrame; an array (time,) or (series, time); a list of arrays or pandas Series; a
+            dictionary of them by name; a pandas Series; a GluonTS data set.
+        freq: pandas frequency of all of them, found from the timestamps unless given.
+        id, time, target: columns of a DataFrame, guessed unless given.
+
+    Example:
+        >>> read_series({"a": [1, 2, 3], "b": [5.0, None]}, freq="ME").periods
+        array([12, 12])
+    """
+    given = None if freq is None else Calendar.of(freq)
+    kind = type(data).__module__.split(".")[0]
+    if kind == "pandas" and type(data).__name__ == "DataFrame":
+        out = _from_frame(data, given, id, time, target)
+    else:
+        if (id, time, target) != (None, None, None):
+            raise ValueError("id, time and target name columns of a DataFrame; the data is none.")
+        out = SeriesSet()
+        for number, (name, one) in enumerate(_items(data)):
+            _add_one(out, number if name is None else name, one, given)
+    if not len(out):
+        raise ValueError("there is nothing to forecast: the data holds no series.")
+    _fill_calendars(out)
+    return out
+
+
+def _items(data: Any) -> Iterable[tuple[Any, Any]]:
+    """Yield names (None: by number) and series."""
+    if isinstance(data, Mapping):
+        # One entry of a GluonTS data set, or series by name.
+        return [(None, data)] if "target" in data and "start" in data else list(data.items())
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().numpy()
+    if isinstance(data, np.ndarray):
+        if data.ndim > 2 or data.ndim == 0:
+            raise ValueError(f"an array must have shape (time,) or (series, time), got {data.shape}.")
+        return [(None, data)] if data.ndim == 1 else [(None, row) for row in data]
+    if _is_pandas_series(data):
+        return [(data.name, data)]
+    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+        raise ValueError(f"data must be a DataFrame, arrays or a GluonTS data set, got {type(data).__name__}.")
+    items = list(data)
+    if items and all(one is None or np.isscalar(one) for one in items):
+        return [(None, items)]
+    return [(None, one) for one in items]
+
+
+def _is_pandas_series(value: Any) -> bool:
+    return type(value).__module__.split(".")[0] == "pandas" and type(value).__name__ == "Series"
+
+
+def _array(name: Any, values: Any) -> np.ndarray:
+    """Return one series as a float64 array of its own, infinite values as missing."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{say(name)} must hold numbers, got something else.") from None
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.ravel()
+    if array.ndim != 1:
+        raise ValueError(f"{say(name)} must have one dimension, got shape {array.shape}.")
+    array[~np.isfinite(array)] = np.nan
+    return array
+
+
+def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> None:
+    if isinstance(one, Mapping):
+        _add_entry(out, name, one, given)
+    elif _is_pandas_series(one):
+        import pandas as pd
+
+        index = one.index
+        values = numbers(one)
+        if isinstance(index, pd.PeriodIndex):
+            given = given or Calendar.of(index.freqstr)
+            index = index.to_timestamp()
+        if isinstance(index, pd.DatetimeIndex):
+            times, _ = moments(pd.Series(index, name=index.name or "index"))
+            _add_timed(out, name, times, values, given)
+        else:
+            out.add(name, values, given, None)
+    else:
+        out.add(name, _array(name, one), given, None)
+
+
+def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calendar | None) -> None:
+    """Add one entry of a GluonTS data set: a target, and the period or moment it starts in."""
+    values = _array(name, entry["target"])
+    start = entry.get("start")
+    name = entry.get("item_id", name)
+    if start is None or not len(values):
+        out.add(name, values, given, None)
+        return
+    import pandas as pd
+
+    if not isinstance(start, pd.Period):
+        if given is None:
+            raise ValueError(f"{say(name)} starts at {start} without a frequency; give its freq.")
+        first = np.datetime64(pd.Timestamp(start), "ns")
+    else:
+        given = given or Calendar.of(start.freqstr)
+        first = start.to_timestamp().to_datetime64().astype("datetime64[ns]")
+    times = np.concatenate([[first], given.after(first, len(values) - 1)])
+    out.add(name, values, given, times)
+
+
+def _add_timed(out: SeriesSet, name: Any, times: Moments, values: np.ndarray, given: Calendar | None) -> None:
+    order = np.argsort(times, kind="stable")
+    times, values = times[order], values[order]
+    same = np.flatnonzero(times[1:] == times[:-1])
+    if len(same):
+        raise ValueError(f"{say(name)} has several values at {_moment(times[same[0]])}; give one value per moment.")
+    calendar = given or Calendar.fitting(times)
+    if calendar is None:
+        # Too few moments to tell; what the other series have is put in once all are read.
+        out._append(name, values, None, times[-1] if len(times) else NOWHERE, False)
+        return
+    out.add(name, values, calendar, times)
+
+
+def _moment(time: np.datetime64) -> str:
+    text = str(time.astype("datetime64[s]"))
+    return text.removesuffix("T00:00:00").replace("T", " ")
+
+
+def _from_frame(
+    frame: pd.DataFrame, given: Calendar | None, id: str | Sequence[str] | None, time: str | None, target: str | None
+) -> SeriesSet:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise needs_extra(error, "forecasting") from None
+    if not len(frame):
+        raise ValueError("there is nothing to forecast: the table has no rows.")
+    if isinstance(frame.index, (pd.DatetimeIndex, pd.PeriodIndex)) and time is None:
+        index = frame.index.rename(frame.index.name or "timestamp")
+        if isinstance(index, pd.PeriodIndex):
+            given = given or Calendar.of(index.freqstr)
+        frame = frame.set_axis(index).reset_index()
+        time = str(index.name)
+    columns = guess_columns(frame, id, time, target)
+    out = SeriesSet(
+        name_columns=columns.names or ("id",),
+        time_column=columns.time or "timestamp",
+        target=columns.values[0] if len(columns.values) == 1 else None,
+    )
+    times = None if columns.time is None else moments(frame[columns.time])[0]
+    for column in columns.values:
+        values = numbers(frame[column])
+        if not columns.names:
+            _add_rows(out, column, times, values, given)
+            continue
+        groups = frame.groupby(list(columns.names), sort=False, dropna=False).indices
+        for name, rows in groups.items():
+            flat = name[0] if isinstance(name, tuple) and len(name) == 1 else name
+            _add_rows(out, flat, None if times is None else times[rows], values[rows], given)
+    return out
+
+
+def _add_rows(out: SeriesSet, name: Any, times: Moments | None, values: np.ndarray, given: Calendar | None) -> None:
+    if times is None:
+        out.add(name, values, given, None)
+    else:
+        _add_timed(out, name, times, values, given)
+
+
+def _fill_calendars(out: SeriesSet) -> None:
+    """Give series of one value the calendar that most others have."""
+    missing = [i for i, c in enumerate(out.calendars) if c is None and not np.isnat(out.last[i])]
+    if not missing:
+        return
+    common = Counter(c for c in out.calendars if c is not None).most_common(1)
+    if not common:
+        raise ValueError(f"the frequency of {say(out.names[missing[0]])} cannot be told from one value; give its freq.")
+    for i in missing:
+        out.calendars[i] = common[0][0]

@@ -1,0 +1,233 @@
+"""The forecaster people use: any data in, a proper distribution for every step out."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.pretrained import shipped
+from fourier_head.forecasting.rolling import normalise
+
+CONFIG = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
+LEVELS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99]
+
+
+def tiny(config=CONFIG, seed=0):
+    torch.manual_seed(seed)
+    model = PatchForecaster(config)
+    with torch.no_grad():
+        # Away from the start: densities of many shapes rather than one bell.
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return Forecaster(model)
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    return tiny()
+
+
+def walk(count, seed=0):
+    return 20 + np.random.default_rng(seed).standard_normal(count).cumsum()
+
+
+# --- a proper distribution, near and far
+
+
+@pytest.mark.parametrize("horizon", [1, 5, 16, 17, 40])
+def test_quantiles_never_cross_and_agree_with_the_cdf(forecaster, horizon):
+    forecasts = forecaster.predict([walk(50), walk(7, 1)], horizon, freq="D")
+    quantiles = forecasts.quantiles(LEVELS)
+    assert quantiles.shape == (2, horizon, len(LEVELS))
+    assert np.isfinite(quantiles).all()
+    assert (np.diff(quantiles, axis=-1) > 0).all()
+    for i, level in enumerate(LEVELS):
+        np.testing.assert_allclose(forecasts.cdf(quantiles[..., i]), level, atol=2e-5)
+    np.testing.assert_allclose(forecasts.median, quantiles[..., 3], rtol=1e-5)
+
+
+def test_a_longer_horizon_keeps_the_first_steps(forecaster):
+    short, long = (forecaster.predict([walk(50)], h, freq="D").quantiles(LEVELS) for h in (16, 40))
+    np.testing.assert_allclose(long[:, :16], short, rtol=1e-5)
+
+
+def test_beyond_the_reach_the_density_integrates_to_one_and_has_the_stated_moments(forecaster):
+    density = forecaster.predict([walk(50)], 24, freq="D").density
+    assert density.paths == 9
+    low, high = density.quantile([0.0005, 0.9995])
+    share = torch.linspace(0, 1, 8001, dtype=torch.float64)[:, None, None]
+    x = low + (high - low) * share
+    p = density.log_prob(x).exp()
+    mass = torch.trapezoid(p, x, dim=0)
+    torch.testing.assert_close(mass, torch.full_like(mass, 0.999), atol=2e-3, rtol=0)
+    middle = (torch.trapezoid(p * x, x, dim=0) / mass)[0]
+    torch.testing.assert_close(density.mean[0], middle, atol=float(0.01 * density.stddev.max()), rtol=0)
+    assert bool((density.crps(density.mean) < density.stddev).all())
+    assert bool((density.entropy() < (density.stddev * math.sqrt(2 * math.pi * math.e)).log() + 0.05).all())
+    assert bool((density.log_prob(density.mode) >= density.log_prob(density.mean) - 1e-3).all())
+
+
+def test_a_far_density_is_the_mixture_over_its_paths(forecaster):
+    density = forecaster.predict([walk(50)], 20, freq="D").density
+    parts = density.blocks[1]
+    assert parts.batch_shape == (9, 1, 4)
+    x = density.quantile(0.3)[:, 16:]
+    inner = ((x - density.shift) / density.unit).float()
+    mixed = (density.weights[:, None, None] * parts.cdf(inner).double()).sum(0)
+    assert float(density.weights.sum()) == pytest.approx(1)
+    torch.testing.assert_close(density.cdf(density.quantile(0.3))[:, 16:], mixed)
+
+
+def test_samples_follow_the_density_and_their_seed(forecaster):
+    forecasts = forecaster.predict([walk(50), walk(30, 2)], 20, freq="D")
+    draw = [forecasts.samples(4000, torch.Generator().manual_seed(3)) for _ in range(2)]
+    np.testing.assert_array_equal(*draw)
+    assert draw[0].shape == (2, 4000, 20)
+    levels = [0.1, 0.5, 0.9]
+    below = (draw[0][..., None] < forecasts.quantiles(levels)[:, None]).mean(1)
+    np.testing.assert_allclose(below, np.broadcast_to(levels, below.shape), atol=0.03)
+
+
+def test_the_mean_is_that_of_the_network_density(forecaster):
+    forecasts = forecaster.predict([walk(50)], 10, freq="D")
+    levels = (np.arange(4000) + 0.5) / 4000
+    central = levels[(levels > 0.0005) & (levels < 0.9995)]
+    np.testing.assert_allclose(forecasts.mean, forecasts.quantiles(central).mean(-1), rtol=1e-3)
+
+
+# --- series as they come
+
+
+STRANGE = {
+    "one value": [3.0],
+    "two values": [1.0, 2.0],
+    "constant": np.full(40, 5.0),
+    "zeros": np.zeros(40),
+    "tiny": 1e-12 * walk(60),
+    "huge": 1e12 * walk(60),
+    "level": 1e12 + walk(60),
+    "largest": np.array([1e307, 2e307, 1.5e307]),
+    "smallest": np.array([1e-310, 2e-310, 3e-310]),
+    "intermittent": np.where(np.arange(60) % 9 == 0, 4.0, 0.0),
+    "missing": np.where(np.arange(60) % 3 == 0, np.nan, walk(60)),
+    "infinite": np.array([1.0, np.inf, 2.0, -np.inf, 3.0]),
+    "all missing": np.full(20, np.nan),
+    "empty": np.array([]),
+}
+
+
+@pytest.mark.parametrize("horizon", [4, 20])
+def test_strange_series_have_finite_forecasts_that_do_not_cross(forecaster, horizon):
+    with pytest.warns(UserWarning, match="2 of 14 series hold no value at all"):
+        forecasts = forecaster.predict(STRANGE, horizon, freq="ME")
+    quantiles = forecasts.quantiles(LEVELS)
+    assert np.isfinite(quantiles).all()
+    assert (np.diff(quantiles, axis=-1) >= 0).all()
+    assert np.isfinite(forecasts.mean).all()
+    assert np.isfinite(forecasts.samples(5)).all()
+
+
+def test_forecasts_do_not_depend_on_the_unit_or_on_other_series(forecaster):
+    alone = forecaster.predict(walk(60), 20, freq="ME").quantiles(LEVELS)
+    many = forecaster.predict([1e-9 * walk(60), walk(60), 1e9 * walk(60), walk(300)], 20, freq="ME").quantiles(LEVELS)
+    np.testing.assert_allclose(many[1:2], alone, rtol=1e-4)
+    np.testing.assert_allclose(1e9 * many[:1], alone, rtol=1e-3)
+    np.testing.assert_allclose(1e-9 * many[2:3], alone, rtol=1e-3)
+
+
+def test_a_small_variation_on_a_large_level_is_seen(forecaster):
+    # Float32 would make all of these values the same.
+    quantiles = forecaster.predict(1e12 + walk(60), 5, freq="ME").quantiles([0.1, 0.9]) - 1e12
+    assert quantiles[..., 0].min() > -1000
+    assert quantiles[..., 1].max() < 1000
+    assert (quantiles[..., 1] > quantiles[..., 0]).all()
+
+
+def test_normalising_is_undone_exactly():
+    x = torch.tensor([[3.1, -70.0, torch.nan], [1e300, 2e300, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    y, unit, shift = normalise(x)
+    torch.testing.assert_close(y * unit + shift, x, rtol=0, atol=0, equal_nan=True)
+    assert float(y.nan_to_num().abs().max()) <= 2
+
+
+# --- errors are one sentence
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "message"),
+    [
+        ([[1.0, 2.0]], {"horizon": 0}, "horizon must be a whole number of steps from 1 on, got 0."),
+        ([[1.0, 2.0]], {"horizon": 2.5}, "horizon must be a whole number"),
+        ([], {}, "nothing to forecast"),
+        (pd.DataFrame({"time": [], "y": []}), {}, "the table has no rows"),
+        ("sales", {}, "data must be a DataFrame, arrays or a GluonTS data set, got str"),
+        ({"a": ["x", "y"]}, {}, "series 'a' must hold numbers"),
+        (np.zeros((2, 3, 4)), {}, "must have shape"),
+        ([[1.0, 2.0]], {"freq": "often"}, "freq must be a pandas frequency"),
+        ([[1.0, 2.0]], {"target": "y"}, "the data is none"),
+        ([[1.0, 2.0]], {"precision": "half"}, "precision must be"),
+        ([[1.0, 2.0]], {"paths": 0}, "paths must be at least 1"),
+    ],
+)
+def test_bad_input_gets_one_sentence(forecaster, data, settings, message):
+    settings = {"horizon": 3, **settings}
+    with pytest.raises(ValueError, match=message) as error:
+        forecaster.predict(data, **settings)
+    assert "\n" not in str(error.value)
+
+
+def test_levels_outside_are_refused(forecaster):
+    forecasts = forecaster.predict([walk(20)], 3)
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        forecasts.quantiles([0.5, 1.0])
+    with pytest.raises(ValueError, match="count must be at least 1"):
+        forecasts.samples(0)
+
+
+def test_a_quantile_model_is_refused_in_a_sentence():
+    model = PatchForecaster(PatchConfig(context=32, horizon=8, patch=8, width=16, layers=1, heads=2, head="quantile"))
+    with pytest.raises(ValueError, match="nine quantiles only"):
+        Forecaster(model).predict([walk(20)], 3)
+
+
+def test_progress_counts_every_series(forecaster):
+    seen = []
+    forecaster.predict([walk(n) for n in (5, 40, 64, 100)], 3, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (4, 4)
+
+
+# --- on disk
+
+
+def test_save_and_load_give_the_same_forecasts(forecaster, tmp_path):
+    folder = forecaster.save_pretrained(tmp_path / "model")
+    again = Forecaster.from_pretrained(folder, "cpu")
+    want, got = (f.predict([walk(40)], 20, freq="h").quantiles(LEVELS) for f in (forecaster, again))
+    np.testing.assert_array_equal(want, got)
+
+
+def test_an_unknown_model_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"neither a folder with config\.json nor a forecaster of the package"):
+        Forecaster.from_pretrained(tmp_path / "nothing")
+
+
+@pytest.mark.skipif("small" not in shipped(), reason="the package has no weights yet")
+def test_the_shipped_forecaster_follows_a_season_and_knows_what_it_knows():
+    forecaster = Forecaster.from_pretrained("small", "cpu")
+    t = np.arange(120)
+    random = np.random.default_rng(0)
+    values = 100 + 20 * np.sin(2 * np.pi * t / 12) + random.standard_normal(120)
+    truth = 100 + 20 * np.sin(2 * np.pi * np.arange(120, 138) / 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forecasts = forecaster.predict(values, 18, freq="ME")
+    low, middle, high = np.moveaxis(forecasts.quantiles([0.05, 0.5, 0.95])[0], -1, 0)
+    assert np.abs(middle - truth).mean() < 4
+    assert ((low < truth) & (truth < high)).mean() > 0.8
+    assert (high - low).mean() < 20
