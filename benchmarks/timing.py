@@ -26,7 +26,8 @@ class Spread:
     high: float
 
 
-def _spread(times: list[float]) -> Spread:
+def spread(times: list[float]) -> Spread:
+    """Return the median of times with their percentiles."""
     times = sorted(times)
     last = len(times) - 1
     return Spread(statistics.median(times), times[round(0.2 * last)], times[round(0.8 * last)])
@@ -54,7 +55,7 @@ class Clock:
             step()
             end.record()
         torch.cuda.synchronize()
-        return _spread([start.elapsed_time(end) * 1e3 / per_run for start, end in events])
+        return spread([start.elapsed_time(end) * 1e3 / per_run for start, end in events])
 
     def graph(self, step: Callable[[], object], repeats: int = 1) -> Spread | None:
         """Return the time of a step replayed from a CUDA graph, or None where the step cannot be captured."""

@@ -1,5 +1,6 @@
 """The implementations of the losses: one result, chosen or forced, and clear refusals."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -8,7 +9,11 @@ import pytest
 import torch
 
 from fourier_head import FourierHead
+from fourier_head.kernels import reference
 from fourier_head.losses import choose, why_not_fused
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 FUSED = """
 import torch
@@ -57,6 +62,107 @@ def test_forced_kernels_equal_the_reference_in_tritons_interpreter():
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", FUSED], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout.strip() == "equal", done.stderr[-2000:]
+
+
+def pair(width, num_bins, num_frequencies, dtype=torch.float32, **options):
+    """Return a head of the kernels and the same head as the reference in float64."""
+    options = {"num_atoms": 2, "init_scale": 1.0, "floor": 1e-3} | options
+    fused = FourierHead(width, num_bins, num_frequencies, impl="fused", **options).to(DEVICE, dtype)
+    plain = FourierHead(width, num_bins, num_frequencies, impl="reference", **options).to(DEVICE).double()
+    plain.load_state_dict(fused.state_dict())
+    return fused, plain
+
+
+def loss_and_gradients(head, x, target, **options):
+    """Return the loss and its gradients of inputs and parameters, tokens weighing differently."""
+    x = x.detach().to(head.proj.weight.dtype).requires_grad_()
+    loss = head.loss(x, target, **options)
+    upstream = torch.linspace(0.5, 1.5, loss.numel(), device=DEVICE).view(loss.shape).to(loss)
+    return [loss.detach(), *torch.autograd.grad(loss, [x, *head.parameters()], upstream)]
+
+
+def assert_near(found, expected, tolerance=1e-5):
+    """Compare tensors by the norm of their difference."""
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        assert (a.double() - b).norm() <= tolerance * b.norm() + 1e-9, (a, b)
+
+
+@needs_triton
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("ids", "options"),
+    [
+        ("some", {}),
+        ("some", {"boundary": "reflect", "num_atoms": 1}),
+        ("all", {"bias": False}),
+        ("none", {"num_atoms": 3}),
+    ],
+)
+def test_kernels_with_atoms_equal_the_reference(ids, options, weighted, reduction):
+    fused, plain = pair(8, 18, 5, **options)
+    atoms = fused.layout.num_atoms
+    low, high = {"some": (0, 18 + atoms), "all": (0, atoms), "none": (atoms, 18 + atoms)}[ids]
+    x, target = torch.randn(2, 9, 8, device=DEVICE), torch.randint(low, high, (2, 9), device=DEVICE)
+    if ids == "some":
+        target[0, :3] = torch.tensor([0, atoms, 0])
+    loss = {"reduction": reduction, "ignore_index": int(target[1, 0])}
+    if weighted:
+        loss["weight"] = torch.rand(18 + atoms, device=DEVICE)
+    assert_near(loss_and_gradients(fused, x, target, **loss), loss_and_gradients(plain, x, target, **loss))
+
+
+@needs_triton
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_roughness_of_a_head_with_atoms_counts_every_token(reduction):
+    fused, plain = pair(8, 18, 5, gamma=0.1)
+    x, target = torch.randn(12, 8, device=DEVICE), torch.randint(20, (12,), device=DEVICE)
+    target[:4] = torch.tensor([0, 1, -100, -100])
+    torch.manual_seed(3)
+    offsets = torch.rand(12, device=DEVICE)
+    torch.manual_seed(3)
+    loss, grad_x, *grads = loss_and_gradients(fused, x, target, reduction=reduction)
+
+    def exact(x, weight, bias):
+        rough = reference.roughness(x, weight[:12], bias[:12], offsets, floor=1e-3, points=1)
+        rough = torch.where(target == -100, 0, rough)
+        return 0.1 * (rough if reduction == "none" else rough.sum() / 10)
+
+    plain.gamma = 0.0
+    inputs = [x.double().requires_grad_(), *plain.parameters()]
+    whole = plain.loss(inputs[0], target, reduction=reduction) + exact(*inputs)
+    upstream = torch.linspace(0.5, 1.5, whole.numel(), device=DEVICE).view(whole.shape).to(whole)
+    assert_near([loss, grad_x, *grads], [whole.detach(), *torch.autograd.grad(whole, inputs, upstream)])
+
+
+@needs_triton
+def test_kernels_with_atoms_where_nothing_counts_or_is_there():
+    fused, _ = pair(8, 18, 5)
+    x = torch.randn(3, 8, device=DEVICE)
+    for found in (
+        loss_and_gradients(fused, x, torch.full((3,), -100, device=DEVICE)),
+        loss_and_gradients(fused, x[:0], torch.zeros(0, dtype=torch.long, device=DEVICE)),
+    ):
+        assert all(float(t.abs().sum()) == 0 for t in found)
+
+
+@needs_triton
+def test_compiled_kernels_with_atoms_have_no_break():
+    fused, _ = pair(8, 18, 5)
+    x, target = torch.randn(9, 8, device=DEVICE), torch.randint(20, (9,), device=DEVICE)
+    plain = loss_and_gradients(fused, x, target)
+    fused.loss = torch.compile(fused.loss, backend="aot_eager", fullgraph=True)
+    assert_near(loss_and_gradients(fused, x, target), [t.double() for t in plain], 1e-6)
+
+
+@needs_triton
+def test_likelihood_of_values_leaves_atoms_out():
+    fused, plain = pair(8, 18, 5)
+    x, value = torch.randn(9, 8, device=DEVICE), 2 * torch.rand(9, device=DEVICE) - 1
+    found = torch.autograd.grad(fused.nll(x, value), list(fused.parameters()))
+    expected = torch.autograd.grad(plain.nll(x.double(), value.double()), list(plain.parameters()))
+    assert_near(found, expected)
 
 
 @pytest.mark.parametrize("options", [{}, {"packets": 2, "gamma": 1e-2}], ids=str)
@@ -118,16 +224,39 @@ def test_inference_on_a_gpu_equals_the_reference(options, dtype):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"packets": 1}, "packets and atoms"),
-        ({"num_atoms": 1}, "packets and atoms"),
+        ({"packets": 1}, "packets are left to the reference"),
+        ({"packets": 1, "num_atoms": 1}, "packets are left to the reference"),
         ({"bin_mass": "exact"}, "exact bin masses"),
     ],
 )
 def test_what_the_kernels_do_not_do_falls_back(options, reason):
     head = FourierHead(16, 18, 5, init_scale=1.0, **options).cuda()
-    x, target = torch.randn(7, 16, device="cuda"), torch.randint(18, (7,), device="cuda")
+    x, target = torch.randn(7, 16, device="cuda"), torch.randint(head.out_features, (7,), device="cuda")
     expected = torch.nn.functional.cross_entropy(head(x), target)
     torch.testing.assert_close(head.loss(x, target), expected, rtol=1e-4, atol=1e-5)
     head.impl = "fused"
     with pytest.raises(ValueError, match=reason):
         head.loss(x, target)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_forecasters_loss_takes_the_kernels_and_equals_the_reference(dtype):
+    """256 series of 64 values and EOS, 4094 bins, PAD and EOS as atoms: the shape of a Chronos-style T5."""
+    fused, plain = pair(384, 4094, 550, dtype)
+    fused.impl = "auto"
+    x, target = torch.randn(256, 65, 384, device="cuda").to(dtype), torch.randint(2, 4096, (256, 65), device="cuda")
+    assert why_not_fused(x, fused.proj.weight, fused.layout, "auto") is None
+    target[:, -1] = 1
+    target[::3, :20] = -100
+    found = loss_and_gradients(fused, x, target)
+    exact = [torch.zeros(t.shape, dtype=torch.float64, device="cuda") for t in found]
+    for rows in torch.arange(256, device="cuda").split(32):  # float64 of all rows at once would be gigabytes
+        loss, grad_x, *grads = loss_and_gradients(plain, x[rows], target[rows], reduction="sum")
+        exact[1][rows] = grad_x
+        for whole, part in zip([exact[0], *exact[2:]], [loss, *grads], strict=True):
+            whole += part
+    tolerance = 1e-4 if dtype == torch.float32 else 2e-2
+    assert_near(found, [t / (target != -100).sum() for t in exact], tolerance)
+    fused.loss = torch.compile(fused.loss, fullgraph=True)
+    assert_near(loss_and_gradients(fused, x, target), [t.double() for t in found], tolerance)

@@ -23,6 +23,8 @@ from fourier_head.layout import Layout, Regularizer
 Reduction = Literal["none", "mean", "sum"]
 Implementation = Literal["auto", "reference", "compiled", "fused"]
 
+# What the kernels of a head with atoms leave out; no bin has this id.
+IGNORED = -100
 # Label smoothing needs every bin of every token; this many values at a time.
 SMOOTHING_CHUNK = 1 << 22
 
@@ -49,14 +51,20 @@ def reduce_loss(
     loss: Tensor, target: Tensor, class_weight: Tensor | None, ignore_index: int, reduction: Reduction, num_classes: int
 ) -> Tensor:
     """Reduce losses per token as ``F.cross_entropy`` does; a mean over no tokens is zero instead of NaN."""
+    scale = token_weights(target, class_weight, ignore_index, num_classes, loss.dtype)
+    return reduce_weighted(loss, scale, reduction)
+
+
+def token_weights(
+    target: Tensor, class_weight: Tensor | None, ignore_index: int, num_classes: int, dtype: torch.dtype
+) -> Tensor:
+    """Return what each token counts: the weight of its class, zero where it is ignored."""
     kept = target != ignore_index
     safe = torch.where(kept, target, 0)
-    if class_weight is not None:
-        scale = class_weight.to(loss.dtype).index_select(0, safe.flatten()).view_as(safe) * kept
-    else:
+    if class_weight is None:
         # Indexing a stride-0 view costs no memory and lets torch itself reject ids outside the classes on any device.
-        scale = loss.new_ones(1).expand(num_classes).index_select(0, safe.flatten()).view_as(safe) * kept
-    return reduce_weighted(loss, scale, reduction)
+        class_weight = torch.ones(1, dtype=dtype, device=target.device).expand(num_classes)
+    return class_weight.to(dtype).index_select(0, safe.flatten()).view_as(safe) * kept
 
 
 def reduce_weighted(loss: Tensor, scale: Tensor, reduction: Reduction) -> Tensor:
@@ -81,8 +89,8 @@ def why_not_fused(x: Tensor, weight: Tensor, layout: Layout, impl: Implementatio
         return "the weight is a DTensor; gather it first, or use the reference"
     if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
         return f"x is {x.dtype} and the weight {weight.dtype}"
-    if layout.packets or layout.num_atoms:
-        return "packets and atoms are left to the reference"
+    if layout.packets:
+        return "packets are left to the reference"
     if layout.bin_mass != "midpoint" and layout.num_bins is not None:
         return "exact bin masses are left to the reference"
     return None
@@ -144,19 +152,9 @@ def cross_entropy(
             reason = "the paper's regulariser, and class weights beside one, are left to the reference"
     chosen = choose(impl, reason)
     if chosen == "fused":
-        loss = kernels.cross_entropy(
-            x.reshape(-1, x.shape[-1]),
-            weight,
-            bias,
-            target.reshape(-1),
-            num_bins=layout.require_bins(),
-            floor=layout.floor,
-            ignore_index=ignore_index,
-            class_weight=class_weight,
-            reduction=reduction,
-            penalty=gamma,
-            walls=layout.walls,
-        )
+        function = _fused_with_atoms if layout.num_atoms else _fused
+        flat, ids = x.reshape(-1, x.shape[-1]), target.reshape(-1)
+        loss = function(flat, weight, bias, ids, layout, class_weight, ignore_index, reduction, gamma)
         return loss.view(target.shape) if reduction == "none" else loss
     bare = not (layout.packets or layout.num_atoms or layout.walls or label_smoothing or gamma)
     if impl == "auto" and bare and layout.bin_mass == "midpoint" and direct.applies(x, weight, layout.require_bins()):
@@ -164,16 +162,16 @@ def cross_entropy(
         outputs = torch.nn.functional.linear(x, weight, bias)
         nll = direct.nll(outputs, kept, layout.require_bins(), layout.floor)
         return reduce_loss(nll, target.long(), class_weight, ignore_index, reduction, layout.num_classes)
-    function = _compiled(_reference) if chosen == "compiled" else _reference
+    plain = _compiled(_reference) if chosen == "compiled" else _reference
     options = (class_weight, ignore_index, label_smoothing, reduction, gamma, regularizer)
-    return function(x, weight, bias, target, layout, *options)
+    return plain(x, weight, bias, target, layout, *options)
 
 
 def log_pmf(outputs: Tensor, layout: Layout, *, blur: float = 0.0, impl: Implementation = "auto") -> Tensor:
     """Return log-probabilities of all classes; by the kernels where they apply and no gradient is wanted."""
     plain = layout.packets or layout.num_atoms or layout.walls or layout.bin_mass != "midpoint" or blur
     fits = layout.num_bins is not None and layout.num_coefficients <= 2 * layout.num_bins
-    if plain or not fits or is_distributed(outputs) or not kernels.wanted(impl, outputs):
+    if plain or not fits or not kernels.wanted(impl, outputs) or is_distributed(outputs):
         return layout.log_pmf(outputs, blur)
     flat = outputs.reshape(-1, outputs.shape[-1])
     result = kernels.log_pmf(flat, num_bins=layout.require_bins(), floor=layout.floor)
@@ -183,6 +181,86 @@ def log_pmf(outputs: Tensor, layout: Layout, *, blur: float = 0.0, impl: Impleme
 @functools.cache
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return torch.compile(function)
+
+
+def _fused(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    layout: Layout,
+    class_weight: Tensor | None,
+    ignore_index: int,
+    reduction: Reduction,
+    gamma: float,
+    offsets: Tensor | None = None,
+) -> Tensor:
+    """Return the kernels' loss of bins, for x (tokens, width); ``offsets`` as in ``kernels.cross_entropy``."""
+    return kernels.cross_entropy(
+        x,
+        weight,
+        bias,
+        target,
+        num_bins=layout.require_bins(),
+        floor=layout.floor,
+        ignore_index=ignore_index,
+        class_weight=class_weight,
+        reduction=reduction,
+        penalty=gamma,
+        offsets=offsets,
+        walls=layout.walls,
+    )
+
+
+def _fused_with_atoms(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    layout: Layout,
+    class_weight: Tensor | None,
+    ignore_index: int,
+    reduction: Reduction,
+    gamma: float,
+) -> Tensor:
+    """Return the loss of bins and atoms: the kernels take the rows that make coefficients, plain torch the few others.
+
+    -log y_c is -log p(c) for an atom and -log p(continuum) - log of the bin's mass for a bin, so the two parts add up.
+    """
+    atoms, target = layout.num_atoms, target.long()
+    free, others = _split(weight, layout)
+    free_bias, other_bias = (None, None) if bias is None else _split(bias, layout)
+    kept = target != ignore_index
+    is_atom = kept & (target < atoms)
+    logits = torch.nn.functional.linear(x, others, other_bias).float()
+    logs = torch.log_softmax(torch.nn.functional.pad(logits, (1, 0)), dim=-1)
+    nll = -logs.gather(-1, torch.where(is_atom, target + 1, 0).unsqueeze(-1)).squeeze(-1)
+    scale = token_weights(target, class_weight, ignore_index, layout.num_classes, nll.dtype)
+    # The mean is over bins and atoms together, so each part is a sum first.
+    added: Reduction = "none" if reduction == "none" else "sum"
+    loss = reduce_weighted(nll, scale, added)
+    bins = torch.where(kept & ~is_atom, target - atoms, IGNORED)
+    of_bins = None if class_weight is None else class_weight[atoms:]
+    offsets = torch.rand(len(x), device=x.device) if gamma else None
+    loss = loss + _fused(x, free, free_bias, bins, layout, of_bins, IGNORED, added, gamma, offsets)
+    if gamma:
+        # Tokens whose id is an atom have a density, too, and its roughness counts: a second pass with no other weight.
+        place, none = torch.where(is_atom, 0, IGNORED), x.new_zeros(layout.require_bins(), dtype=torch.float32)
+        loss = loss + _fused(x, free, free_bias, place, layout, none, IGNORED, added, gamma, offsets)
+    if reduction != "mean":
+        return loss
+    total = scale.sum()
+    return loss / torch.where(total == 0, torch.ones_like(total), total)
+
+
+def _split(tensor: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Return the rows of a weight or bias that make coefficients, and those of atoms.
+
+    Going forward these are views; going back, one copy lays their gradients side by side, where the gradients of two
+    slices would each be a whole matrix.
+    """
+    free, others = tensor.split([layout.num_coefficients, layout.num_atoms])
+    return free, others
 
 
 def _reference(
@@ -238,6 +316,8 @@ def density_nll(
         reason = "the paper's regulariser is left to the reference"
     chosen = choose(impl, reason)
     if chosen == "fused":
+        if layout.num_atoms:  # they are not part of the density
+            weight, bias = _split(weight, layout)[0], bias if bias is None else _split(bias, layout)[0]
         loss = kernels.density_nll(
             x.reshape(-1, x.shape[-1]),
             weight,

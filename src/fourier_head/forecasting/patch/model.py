@@ -85,9 +85,13 @@ class Layer(nn.Module):
         self.qkv, self.mix = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
         self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor, last: int | None = None) -> Tensor:
+        """Return all tokens, or the ``last`` ones only, which look at all."""
         q, k, v = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        y = functional.scaled_dot_product_attention(turn(q, turns), turn(k, turns), v, mask)
+        q, k = turn(q, turns), turn(k, turns)
+        if last is not None:
+            q, mask, x = q[:, :, -last:], mask[:, :, -last:], x[:, -last:]
+        y = functional.scaled_dot_product_attention(q, k, v, mask)
         x = x + functional.dropout(self.mix(y.transpose(1, 2).flatten(2)), self.dropout, self.training)
         y = self.down(functional.gelu(self.up(self.norm_2(x))))
         return x + functional.dropout(y, self.dropout, self.training)
@@ -166,10 +170,10 @@ class PatchForecaster(nn.Module):
         tokens, seen = self._tokens(u, naive, period, scale)
         mask = self._mask(seen, ahead)
         turns = self._turns(seen.shape[-1], ahead, tokens.device)
-        for layer in self.layers:
-            tokens = layer(tokens, turns, mask)
-        future = self.norm(tokens[:, -ahead:])
-        raw = self.project(self.read(future)).unflatten(-1, (config.patch, -1)).flatten(1, 2)
+        for number, layer in enumerate(self.layers, 1):
+            # Nothing reads the past after the last layer.
+            tokens = layer(tokens, turns, mask, ahead if number == len(self.layers) else None)
+        raw = self.project(self.read(self.norm(tokens))).unflatten(-1, (config.patch, -1)).flatten(1, 2)
         return raw[:, :horizon], naive[:, :horizon], scale
 
     def _tokens(self, u: Tensor, naive: Tensor, period: Tensor, scale: Scale) -> tuple[Tensor, Tensor]:

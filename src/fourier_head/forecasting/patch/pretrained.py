@@ -33,6 +33,7 @@ def save_model(model: PatchForecaster, folder: str | Path, dtype: torch.dtype = 
         (place / CONFIG).write_text(text + "\n", encoding="utf-8")
         weights = {name: value.detach().to(dtype).cpu().contiguous() for name, value in model.state_dict().items()}
         save_file(weights, str(place / WEIGHTS))
+        (place / WEIGHTS).chmod(0o644)  # safetensors writes for its owner alone
 
     replace_folder(Path(folder), write)
     return Path(folder)
