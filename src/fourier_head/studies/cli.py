@@ -16,8 +16,8 @@ from fourier_head.studies.tempo.command import tempo
 from fourier_head.studies.zero_shot.command import zero_shot
 
 app = typer.Typer(help="Repeat the experiments of the paper; each writes results/<study>/.", no_args_is_help=True)
-for command in (synthetic, likelihood):
-    app.command()(command)
+app.command()(synthetic)
+app.command()(likelihood)
 
 
 def report(
@@ -69,6 +69,8 @@ def scaling_law(
         tell(out, run(settings, progress), output)
 
 
-for command in (numbers, tempo, atari, forecasting):
-    app.command()(command)
+app.command()(numbers)
+app.command()(tempo)
+app.command()(atari)
+app.command()(forecasting)
 app.command("zero-shot")(zero_shot)

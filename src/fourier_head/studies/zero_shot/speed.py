@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,6 @@ def measure(forecasters: dict[str, Callable[..., Any]], counts: dict[str, int]) 
     out = []
     for name, forecaster in forecasters.items():
         contexts = monthly_series(counts[name])
-        seconds = seconds_of(lambda f=forecaster, c=contexts: f(c, HORIZON, FREQUENCY))
+        seconds = seconds_of(functools.partial(forecaster, contexts, HORIZON, FREQUENCY))
         out.append({"model": name, "series": len(contexts), "seconds": seconds, "per_second": len(contexts) / seconds})
     return out

@@ -1,0 +1,367 @@
+"""Measure forecasters on one machine: ``python -m benchmarks.forecasting`` writes ``results/forecasting.csv``.
+
+Training: samples per second of whole steps (tokens or scaling, loss, backward, clipping, AdamW; bfloat16 on a GPU) of
+the Chronos-style T5 with full windows, beside transformers' T5 on the same windows, and of the patch forecaster, with
+one batch used again and again and with data drawn on the way. Forecasting: series per second, from arrays to quantiles.
+Weights are untrained, which changes no shape. The most wanted figures come first, the file grows row by row, and
+``--limit`` ends the run in time. On a CPU batches are small; ``--quick`` shrinks the models, too, and writes no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import importlib.util
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.arms import PENALTY
+from benchmarks.head import save
+from benchmarks.timing import Spread, machine, spread
+from fourier_head.forecasting.corpora import BatchStream, SeriesStore, standard_corpus
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.objective import Objective
+from fourier_head.forecasting.patch.predict import PatchPredictor
+from fourier_head.forecasting.t5 import HeadSettings, T5Config, T5Objective, T5Predictor, build_forecaster
+from fourier_head.forecasting.t5.attention import Attention
+from fourier_head.forecasting.tokenizer import EOS, PAD, ChronosTokenizer
+from fourier_head.heads import FourierHead
+
+Step = Callable[[], object]
+MONTHS = 18
+"""Horizon of the monthly series that are forecast, that of the M4 competition."""
+CHUNK = 8
+"""Steps timed together: as many as batches are drawn at once."""
+COMPILING, STARTING = 45.0, 15.0
+"""Seconds that must be left for a case that has to compile first, and for any other."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured on a device: shapes of the models, batches, and how many series are forecast."""
+
+    t5: T5Config = field(default_factory=lambda: T5Config.named("mini"))
+    frequencies: int = 550
+    t5_batches: tuple[int, ...] = (256, 512)
+    patch: PatchConfig = field(default_factory=PatchConfig)
+    patch_batch: int = 2048
+    patch_series: int = 50_000
+    t5_series: int = 4000
+    paths: int = 20
+    runs: int = 5
+    warmup: int = 3
+
+
+GPU = Sizes()
+CPU = Sizes(t5_batches=(8,), patch_batch=64, patch_series=1000, t5_series=20, runs=3, warmup=1)
+QUICK = Sizes(
+    T5Config.named("test", context=32, horizon=8, vocabulary=66), 8, (2, 4),
+    PatchConfig(context=64, horizon=32, patch=16, width=24, layers=1, heads=2), 8, 20, 3, 2, 2, 1,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: what is measured, the function that makes its step when its turn comes, and samples per step."""
+
+    about: dict[str, object]
+    make: Callable[[], Step]
+    samples: int
+    compiles: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Steps timed together."""
+        return CHUNK if self.about["task"] == "training" else 1
+
+
+def full_windows(batch: int, config: T5Config, device: str) -> tuple[Tensor, Tensor]:
+    """Return random walks: contexts without a gap, and their futures."""
+    walk = torch.randn(batch, config.context + config.horizon, device=device).cumsum(-1)
+    return walk[:, : config.context], walk[:, config.context :]
+
+
+def store(series: int, longest: int) -> SeriesStore:
+    """Return random walks of all lengths up to ``longest``: drawing windows costs the same whatever is in them."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(20, longest, series)
+    period = rng.choice([1, 4, 7, 12, 24, 52], series)
+    values = rng.standard_normal(lengths.sum()).cumsum()
+    return SeriesStore.from_flat(values, lengths, np.zeros(series, np.int64), period, ("walks",))
+
+
+def monthly_series(count: int) -> list[np.ndarray]:
+    """Return noisy series with a trend and a yearly season, 5 to 27 years long, as in the M4 competition."""
+    rng = np.random.default_rng(0)
+    out = []
+    for length in rng.integers(60, 325, count):
+        time = np.arange(length)
+        trend, season = rng.normal(0, 0.02), rng.normal(0, 1)
+        out.append(10 + trend * time + season * np.sin(np.pi * time / 6) + rng.normal(0, 0.3, length))
+    return out
+
+
+def training_step(loss: Callable[..., Tensor], module: nn.Module, device: str) -> Callable[..., None]:
+    """Return a function that trains ``module`` on a batch as ``forecasting.training`` does."""
+    gpu = device == "cuda"
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=gpu)
+    module.train()
+
+    def step(*batch: Tensor) -> None:
+        with torch.autocast(device, torch.bfloat16, enabled=gpu):
+            value = loss(*batch)
+        value.backward()
+        nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+class TransformersT5(nn.Module):
+    """transformers' T5 of the same shape with its own linear head and loss, behind the same tokenizer."""
+
+    def __init__(self, config: T5Config, tokenizer: ChronosTokenizer, compile: bool):
+        super().__init__()
+        import transformers
+
+        shape: dict[str, Any] = {
+            "vocab_size": config.vocabulary,
+            "d_model": config.width,
+            "d_ff": config.inner,
+            "d_kv": config.head_width,
+            "num_layers": config.layers,
+            "num_heads": config.heads,
+            "dropout_rate": config.dropout,
+            "tie_word_embeddings": False,
+            "use_cache": False,
+            "pad_token_id": PAD,
+            "eos_token_id": EOS,
+            "decoder_start_token_id": PAD,
+        }
+        self.config, self.tokenizer = config, tokenizer
+        self.model = transformers.T5ForConditionalGeneration(transformers.T5Config(**shape))
+        self._run = torch.compile(self.model, dynamic=False) if compile else self.model
+
+    def forward(self, context: Tensor, future: Tensor) -> Tensor:
+        tokens = self.tokenizer.encode_context(context, self.config.context - 1)
+        labels = self.tokenizer.labels(future, tokens.scale)
+        loss: Tensor = self._run(input_ids=tokens.ids, attention_mask=tokens.mask.long(), labels=labels).loss
+        return loss
+
+
+def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
+    """Return the cases of the T5: at the first batch and its plain attention, all others, and forecasting."""
+    config, compile = sizes.t5, device == "cuda"
+    tokenizer = ChronosTokenizer(num_ids=config.vocabulary)
+    fourier, linear = HeadSettings(frequencies=sizes.frequencies), HeadSettings("linear")
+    name = f"fourier-{sizes.frequencies}"
+    fastest: Attention = "flex" if compile else "sdpa"
+
+    @functools.cache
+    def ours(head: HeadSettings, gamma: float, kind: Attention, formula: bool) -> Callable[..., None]:
+        model = build_forecaster(tokenizer, config, head, seed=0).to(device)
+        if formula and isinstance(model.head, FourierHead):
+            model.head.impl = "reference"
+        objective = T5Objective(model, tokenizer, gamma=gamma, kind=kind, compile=compile)
+        return training_step(objective, objective, device)
+
+    @functools.cache
+    def theirs(compiled: bool) -> Callable[..., None]:
+        module = TransformersT5(config, tokenizer, compiled).to(device)
+        return training_step(module, module, device)
+
+    def case(model: str, head: str, kind: str, batch: int, of: Callable[[], Callable[..., None]]) -> Case:
+        def make() -> Step:
+            step, windows = of(), full_windows(batch, config, device)
+            return lambda: step(*windows)
+
+        about = {"task": "training", "model": model, "head": head, "attention": kind, "batch": batch, "data": "given"}
+        return Case(about, make, batch, compile and "eager" not in model)
+
+    def own(label: str, head: HeadSettings, batch: int, gamma: float = 0.0, kind: Attention = fastest) -> Case:
+        formula = "formula" in label
+        return case("T5", label, kind, batch, lambda: ours(head, gamma, kind, formula))
+
+    def outside(batch: int, compiled: bool) -> Case:
+        how = "compiled" if compiled else "eager"
+        return case(f"transformers T5, {how}", "linear", "its own", batch, lambda: theirs(compiled))
+
+    first, *more = sizes.t5_batches
+    main = [own(name, fourier, first, PENALTY), own("linear", linear, first)]
+    reference = [outside(first, how) for how in ((True, False) if compile else (False,))]
+    rest = [own(f"{name}, no regulariser", fourier, first), own(f"{name}, formula, no regulariser", fourier, first)]
+    for batch in more:
+        rest += [own(name, fourier, batch, PENALTY), own("linear", linear, batch), outside(batch, compile)]
+    others: tuple[Attention, ...] = ("sdpa", "plain") if compile else ("plain",)
+    rest += [own(name, fourier, first, PENALTY, kind) for kind in others]
+
+    def forecast() -> Step:
+        model = build_forecaster(tokenizer, config, fourier, seed=0).to(device)
+        predictor, contexts = T5Predictor(model, tokenizer, paths=sizes.paths), monthly_series(sizes.t5_series)
+        return lambda: predictor(contexts, MONTHS, "ME")
+
+    about = {"task": "forecasting", "model": "T5", "head": name, "paths": sizes.paths, "horizon": MONTHS}
+    return main + reference, rest, Case(about, forecast, sizes.t5_series)
+
+
+def patch_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], list[Case]]:
+    """Return the cases of the patch forecaster: one batch, data drawn on the way, and forecasting; by head."""
+    config, batch = sizes.patch, sizes.patch_batch
+
+    def shape(head: str) -> PatchConfig:
+        return PatchConfig(**(vars(config) | {"head": head}))
+
+    @functools.cache
+    def trainer(head: str) -> Callable[..., None]:
+        torch.manual_seed(0)
+        objective = Objective(PatchForecaster(shape(head)).to(device))
+        loss = torch.compile(objective) if device == "cuda" else objective
+        return training_step(loss, objective, device)
+
+    @functools.cache
+    def stream() -> BatchStream:
+        series = store(20 * batch, 4 * config.context)
+        corpus = standard_corpus(series, config.context, config.horizon, device=device)
+        return BatchStream(corpus, batch, seed=0, chunk=CHUNK)
+
+    def given(head: str) -> Step:
+        step, windows = trainer(head), next(stream())
+        return lambda: step(*windows)
+
+    def drawn(head: str) -> Step:
+        step, source = trainer(head), stream()
+        return lambda: step(*next(source))
+
+    def draw() -> Step:
+        source = stream()
+        return lambda: next(source)
+
+    def forecast(head: str) -> Step:
+        torch.manual_seed(0)
+        predictor = PatchPredictor(PatchForecaster(shape(head)).to(device))
+        contexts = monthly_series(sizes.patch_series)
+        return lambda: predictor(contexts, MONTHS, "ME")
+
+    def training(head: str, data: str, make: Callable[[], Step]) -> Case:
+        about = {"task": "training", "model": "patch", "head": head, "batch": batch, "data": data}
+        return Case(about, make, batch, device == "cuda" and head != "none")
+
+    heads = ("fourier", "quantile")
+    with_data = [training(head, "drawn", functools.partial(drawn, head)) for head in heads]
+    ahead = {"task": "forecasting", "model": "patch", "horizon": MONTHS}
+    return (
+        [training(head, "given", functools.partial(given, head)) for head in heads],
+        [*with_data, training("none", "drawn", draw)],
+        [Case(ahead | {"head": head}, functools.partial(forecast, head), sizes.patch_series) for head in heads],
+    )
+
+
+def cases(sizes: Sizes, device: str) -> list[Case]:
+    """Return everything to measure, the most wanted first."""
+    t5, t5_rest, t5_forecast = t5_cases(sizes, device)
+    patch, patch_data, patch_forecast = patch_cases(sizes, device)
+    if importlib.util.find_spec("transformers") is None:
+        print("transformers is not installed: no outside reference", flush=True)
+        t5, t5_rest = ([c for c in part if c.about["model"] == "T5"] for part in (t5, t5_rest))
+    return [*t5, *patch, *patch_data, *patch_forecast, t5_forecast, *t5_rest]
+
+
+def measure(case: Case, sizes: Sizes, device: str, left: Callable[[], float]) -> dict[str, object]:
+    """Return the row of a case: samples per second from medians over runs, as many as the time left allows."""
+    gpu = device == "cuda"
+
+    def timed(step: Step, steps: int) -> float:
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        if gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    step = case.make()
+    first = timed(step, 1)
+    before = torch.cuda.memory_allocated() if gpu else 0
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    if case.steps > 1:
+        timed(step, sizes.warmup)
+    times: list[float] = []
+    while len(times) < sizes.runs and (not times or left() > 2 * case.steps * max(times)):
+        times.append(timed(step, case.steps) / case.steps)
+    took: Spread = spread(times)
+    row = dict(case.about)
+    for name, seconds in (("median", took.median), ("low", took.low), ("high", took.high)):
+        row[f"{name}_ms"] = round(seconds * 1e3, 3)
+    row |= {"samples_per_s": round(case.samples / took.median, 1), "first_s": round(first, 2), "runs": len(times)}
+    row["peak_extra_bytes"] = torch.cuda.max_memory_allocated() - before if gpu else ""
+    return row
+
+
+def measured(sizes: Sizes, device: str, limit: float | None = None) -> Iterator[dict[str, object]]:
+    """Yield the rows of all cases that fit into ``limit`` seconds; one that fails does not take the others along."""
+    start = time.perf_counter()
+
+    def left() -> float:
+        return float("inf") if limit is None else limit - (time.perf_counter() - start)
+
+    about = machine() if device == "cuda" else {"machine": platform.machine(), "threads": str(torch.get_num_threads()),
+                                                "torch": torch.__version__}  # fmt: skip
+    for case in cases(sizes, device):
+        if left() < (COMPILING if case.compiles else STARTING):
+            print("left out for lack of time:", *case.about.values(), flush=True)
+            continue
+        try:
+            row = measure(case, sizes, device, left)
+        except Exception as problem:
+            print(*case.about.values(), "failed:", type(problem).__name__, str(problem)[:300], flush=True)
+            continue
+        finally:
+            gc.collect()
+            if device == "cuda":
+                torch.cuda.empty_cache()
+        print(*case.about.values(), f"{row['samples_per_s']} a second, first step {row['first_s']} s", flush=True)
+        yield row | about
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Return the rows as a Markdown table."""
+    head = ["task", "model", "head", "attention", "batch", "data", "step", "20-80 %", "samples/s", "memory"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for r in rows:
+        memory = f"{int(str(r['peak_extra_bytes'])) / 2**30:.1f} GiB" if r["peak_extra_bytes"] != "" else ""
+        cells = [*(str(r.get(name, "")) for name in head[:6]), f"{r['median_ms']} ms",
+                 f"{r['low_ms']}-{r['high_ms']}", f"{float(str(r['samples_per_s'])):,.0f}", memory]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="tiny shapes on the CPU, to see that everything runs")
+    parser.add_argument("--limit", type=float, help="seconds after which nothing new is begun")
+    given = parser.parse_args(arguments)
+    device = "cuda" if torch.cuda.is_available() and not given.quick else "cpu"
+    sizes = QUICK if given.quick else GPU if device == "cuda" else CPU
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")
+    # More shapes and heads go through the same functions than torch expects; it would go on without compiling.
+    torch._dynamo.config.recompile_limit = 64
+    rows: list[dict[str, object]] = []
+    for row in measured(sizes, device, given.limit):
+        rows.append(row)
+        if not given.quick:
+            save(rows, "forecasting")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The benchmark of forecasters at tiny shapes: its rows, its table, and that it stops in time."""
+
+from dataclasses import replace
+
+import pytest
+from benchmarks import forecasting
+
+SIZES = replace(forecasting.QUICK, runs=1)
+
+
+def chosen(**about):
+    """Return the only case that is about this."""
+    (case,) = [c for c in forecasting.cases(SIZES, "cpu") if about.items() <= c.about.items()]
+    return case
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"model": "T5", "head": "fourier-8", "attention": "sdpa", "batch": 2},
+        {"model": "transformers T5, eager", "batch": 2},
+        {"model": "patch", "head": "fourier", "data": "drawn"},
+        {"task": "forecasting", "model": "patch", "head": "quantile"},
+        {"task": "forecasting", "model": "T5"},
+    ],
+    ids=lambda about: " ".join(map(str, about.values())),
+)
+def test_a_row_says_what_was_measured(about, monkeypatch):
+    if "transformers" in about["model"]:
+        pytest.importorskip("transformers")
+    case = chosen(**about)
+    monkeypatch.setattr(forecasting, "cases", lambda *_: [case])
+    (row,) = forecasting.measured(SIZES, "cpu")
+    assert about.items() <= row.items()
+    assert row["samples_per_s"] == pytest.approx(1e3 * case.samples / row["median_ms"], rel=0.01)
+    assert row["runs"] == 1
+    assert str(row["model"]) in forecasting.table([row])
+
+
+def test_a_case_that_fails_is_left_out_and_the_others_run(monkeypatch, capsys):
+    def broken():
+        raise RuntimeError("no such kernel")
+
+    good = chosen(model="patch", head="none")
+    monkeypatch.setattr(forecasting, "cases", lambda *_: [replace(good, make=broken), good])
+    assert [row["head"] for row in forecasting.measured(SIZES, "cpu")] == ["none"]
+    assert "failed: RuntimeError no such kernel" in capsys.readouterr().out
+
+
+def test_nothing_is_begun_that_would_pass_the_limit(capsys):
+    assert list(forecasting.measured(SIZES, "cpu", limit=1.0)) == []
+    assert capsys.readouterr().out.count("left out for lack of time") == len(forecasting.cases(SIZES, "cpu"))

@@ -1,0 +1,96 @@
+"""The study zero-shot at toy size: tiny sets, a tiny network, two variants of the ablation."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.forecasting.evaluation import evaluate_seasonal_naive, relative_scores
+from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.pretrained import save_model
+from fourier_head.studies.zero_shot import ablation, speed
+from fourier_head.studies.zero_shot.study import Settings, run
+
+SHAPE = {"context": 64, "horizon": 64, "patch": 16, "width": 16, "layers": 1, "heads": 2}
+
+
+def waves(count: int, length: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [10 + np.sin(np.arange(length) / 2) + rng.normal(0, 0.3, length) for _ in range(count)]
+
+
+@pytest.fixture
+def sets(tmp_path):
+    folder = tmp_path / "eval"
+    folder.mkdir()
+    for name, freq in (("m1_yearly", "YE"), ("cif_2016", "ME")):
+        rows = [{"id": f"{i}", "start": "", "freq": freq, "target": x} for i, x in enumerate(waves(3, 40))]
+        pd.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return SeriesStore.from_series(waves(30, 120), period=12).save(tmp_path / "corpus.safetensors")
+
+
+def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus, monkeypatch):
+    torch.manual_seed(0)
+    save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
+    monkeypatch.setattr(speed, "SERIES", 5)
+    real = ablation.run_variant
+    monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
+    settings = Settings(
+        tmp_path / "zero-shot",
+        sets,
+        model=str(tmp_path / "mine"),
+        corpus=corpus,
+        variants=["density", "quantiles"],
+        steps=2,
+        batch=4,
+        device="cpu",
+    )
+    run(settings)
+    content = json.loads((tmp_path / "zero-shot" / "summary.json").read_text())
+    by = {(r["dataset"], r["model"], r["metric"]): r["ours"] for r in content["rows"] if "model" in r}
+    naive = evaluate_seasonal_naive(read_evaluation_sets(sets))
+    mase = [by[one["dataset"], "mine", "mase"] / one["mase"] for one in naive]
+    assert by["verified", "mine", "relative_mase"] == pytest.approx(np.exp(np.mean(np.log(mase))))
+    assert by["ablation", "quantiles", "held_out_wql"] > 0
+    assert by["ablation", "density", "relative_wql"] > 0
+    assert by["5 monthly series", "mine", "per_second"] > 0
+    assert {p.name for p in (tmp_path / "zero-shot").glob("*.png")} >= {"overview.png", "calibration.png"}
+    assert "/" not in content["command"].replace("fourier-head study", "").replace(str(tmp_path / "mine"), "")
+
+
+def test_variants_change_one_thing():
+    base = ablation.recipe_of("density")
+    for name in ablation.VARIANTS:
+        recipe = ablation.recipe_of(name)
+        assert name == "density" or recipe != base, name
+        assert recipe.seed == base.seed
+
+
+def test_variants_learn_something(corpus):
+    few, many = (
+        ablation.run_variant("density", 0, steps, 16, str(corpus), None, "cpu", SHAPE)["validation"]["mase"]
+        for steps in (1, 60)
+    )
+    assert many < few
+
+
+def test_unknown_names_get_a_sentence(tmp_path, sets):
+    with pytest.raises(UserError, match="--variants names no wings"):
+        run(Settings(tmp_path, sets, variants=["wings"]))
+    with pytest.raises(UserError, match="neither a folder"):
+        run(Settings(tmp_path, sets, model="nowhere"))
+
+
+def test_relative_scores_of_seasonal_naive_are_one(sets):
+    naive = evaluate_seasonal_naive(read_evaluation_sets(sets))
+    assert relative_scores(naive, naive)[0]["relative_mase"] == pytest.approx(1)
