@@ -2,6 +2,7 @@
 
 import io
 import os
+import time
 
 import pytest
 
@@ -123,3 +124,12 @@ def test_ray_gives_what_local_gives_and_resumes(tmp_path):
         assert [store.get(t.label, t.settings) for t in broken[:3]] == [{"value": b * b} for b in range(3)]
     finally:
         ray.shutdown()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_after_the_deadline_nothing_is_started_and_what_is_there_counts(tmp_path, workers):
+    store = RunStore(tmp_path)
+    run_tasks(tasks()[1:2], store)
+    got = run_tasks(tasks()[:3], store, workers=workers, deadline=time.time() - 1)
+    assert got == [None, {"x": 1, "square": 1}, None]
+    assert None not in run_tasks(tasks()[:3], store, deadline=time.time() + 60)

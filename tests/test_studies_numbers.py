@@ -138,6 +138,7 @@ def small(monkeypatch, tmp_path, language):
     """Settings of a very small study, without drawing."""
     monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
     monkeypatch.setattr(study, "tiny_language", lambda device: language)
+    study.load.cache_clear()
     return Settings(output=tmp_path / "numbers", frequencies="2", seeds=1, epochs=1, quick=True)
 
 

@@ -8,9 +8,10 @@ import multiprocessing
 import os
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,10 @@ ENGINES: tuple[Engine, ...] = ("local", "ray")
 
 Report = Callable[[float, str], None]
 """What a task may call with the fraction done and a few words."""
+
+
+class TimeUp(Exception):
+    """Raised where the time limit of a study is reached; what was finished before stays."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,10 @@ class Task:
     cpus: float = 1.0
     gpus: float = 0.0
 
-    def call(self, report: Report | None = None) -> Any:
-        """Run the task in this process."""
+    def call(self, report: Report | None = None, deadline: float | None = None) -> Any:
+        """Run the task in this process, unless it is too late."""
+        if deadline is not None and time.time() > deadline:
+            raise TimeUp
         more = {"report": report} if self.reports else {}
         return self.function(**self.settings, **self.resources, **more)
 
@@ -62,8 +69,11 @@ def run_tasks(
     console: Console | None = None,
     title: str = "runs",
     workers: int | None = 1,
+    deadline: float | None = None,
 ) -> list[Any]:
     """Return the results of all tasks in their order, running those that the store does not hold yet.
+
+    After the ``deadline``, a value of ``time.time``, none is started; those left out have None for a result.
 
     Each result is stored as soon as it is there, so an interruption, a failure or a crash loses only what was under
     way; the same call goes on from there. The local engine runs tasks in this process or, with more than one worker
@@ -80,15 +90,15 @@ def run_tasks(
     with _progress(console, title, len(tasks), len(results)) as bar:
         count = min(len(left), workers or os.cpu_count() or 1)
         if engine == "ray":
-            finished = _ray([(i, tasks[i]) for i in left], bar)
+            finished = _ray([(i, tasks[i]) for i in left], bar, deadline)
         elif count > 1:
-            finished = _processes([(i, tasks[i]) for i in left], bar, count)
+            finished = _processes([(i, tasks[i]) for i in left], bar, count, deadline)
         else:
-            finished = _local([(i, tasks[i]) for i in left], bar)
+            finished = _local([(i, tasks[i]) for i in left], bar, deadline)
         for i, result in finished:
             results[i] = store.put(tasks[i].label, tasks[i].settings, result)
             bar.done()
-    return [results[i] for i in range(len(tasks))]
+    return [results.get(i) for i in range(len(tasks))]
 
 
 class _Bar:
@@ -134,21 +144,28 @@ def _progress(console: Console | None, title: str, total: int, finished: int) ->
         yield Rich()
 
 
-def _local(tasks: list[tuple[int, Task]], bar: _Bar) -> Iterator[tuple[int, Any]]:
+def _local(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> Iterator[tuple[int, Any]]:
     """Yield results one after the other, made in this process."""
     for i, task in tasks:
         bar.start(task.label)
-        yield i, task.call(bar.report)
+        try:
+            result = task.call(bar.report, deadline)
+        except TimeUp:
+            return
+        yield i, result
 
 
-def _processes(tasks: list[tuple[int, Task]], bar: _Bar, count: int) -> Iterator[tuple[int, Any]]:
+def _processes(
+    tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None
+) -> Iterator[tuple[int, Any]]:
     """Yield results as processes of this machine finish them."""
     with _one_thread_each(), ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
         bar.start(f"{count} processes")
-        waiting = {pool.submit(task.call): i for i, task in tasks}
+        waiting = {pool.submit(task.call, deadline=deadline): i for i, task in tasks}
         try:
             for one in as_completed(waiting):
-                yield waiting[one], one.result()
+                with suppress(TimeUp):
+                    yield waiting[one], one.result()
         finally:
             # Reached with work left only when interrupted or failed.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -169,7 +186,7 @@ def _one_thread_each() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _ray(tasks: list[tuple[int, Task]], bar: _Bar) -> Iterator[tuple[int, Any]]:
+def _ray(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> Iterator[tuple[int, Any]]:
     """Yield results as a Ray cluster finishes them; without RAY_ADDRESS, Ray runs on this machine alone."""
     if not tasks:
         return
@@ -189,12 +206,15 @@ def _ray(tasks: list[tuple[int, Task]], bar: _Bar) -> Iterator[tuple[int, Any]]:
     try:
         remote = ray.remote(Task.call)
         for i, task in tasks:
-            waiting[remote.options(num_cpus=task.cpus, num_gpus=task.gpus, name=task.label).remote(task)] = i
+            waiting[
+                remote.options(num_cpus=task.cpus, num_gpus=task.gpus, name=task.label).remote(task, None, deadline)
+            ] = i
         while waiting:
             ready, _ = ray.wait(list(waiting), num_returns=1)
             for reference in ready:
                 # A failure raises here; what other workers finished in the meantime is lost, what came before is kept.
-                yield waiting.pop(reference), ray.get(reference)
+                with suppress(TimeUp):
+                    yield waiting.pop(reference), ray.get(reference)
     finally:
         for reference in waiting:
             ray.cancel(reference, force=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Quick, study_errors, tell
+from fourier_head.studies.command_line import EngineName, Quick, study_errors, tell
 
 
 def numbers(
@@ -39,7 +39,9 @@ def numbers(
     ] = None,
     dtype: Annotated[str, typer.Option(help="Of the model: float32 or bfloat16.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="Processes, each with a model of its own.")] = 1,
     quick: Quick = False,
+    engine: EngineName = "local",
     time_limit: Annotated[
         float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
     ] = None,
@@ -69,5 +71,7 @@ def numbers(
             device=device,
             quick=quick,
             time_limit=time_limit,
+            workers=workers,
+            engine=engine,  # type: ignore[arg-type]
         )
         tell(out, run(settings, progress), output)

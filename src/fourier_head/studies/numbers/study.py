@@ -7,9 +7,10 @@ settings. Beyond the paper, the same questions about distributions that no arm w
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import torch
 from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import load_model
 from fourier_head.report.summary import Summary
+from fourier_head.studies.engine import Engine, Task, run_tasks
 from fourier_head.studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from fourier_head.studies.numbers.charts import charts
 from fourier_head.studies.numbers.data import (
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TINY = "tiny Llama"
 PAIRS = 256
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Run = dict[str, Any]
 
 
@@ -64,11 +67,13 @@ class Settings:
     device: str = "auto"
     quick: bool = False
     time_limit: float | None = None
+    workers: int = 1
+    engine: Engine = "local"
 
     @property
     def command(self) -> str:
         """The command that repeats this study; files go by their names."""
-        chosen = dict(vars(self)) | {"device": None, "time_limit": None}
+        chosen = dict(vars(self)) | {"device": None, "time_limit": None, "workers": None, "engine": None}
         for name in ("model", "gguf"):
             if chosen[name] is not None and Path(chosen[name]).exists():
                 chosen[name] = Path(chosen[name]).name
@@ -109,29 +114,33 @@ def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
     return list(dict.fromkeys(numbers))
 
 
-def load(settings: Settings) -> tuple[LanguageModel, str]:
-    """Return the language model and what to call it; a quick look without a named one makes do with a tiny one."""
+def source_of(settings: Settings) -> tuple[str | None, str]:
+    """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
         raise UserError("--model and --gguf both name a model: give one of them.")
-    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if settings.dtype not in kinds:
-        raise UserError(f"--dtype must be one of {', '.join(kinds)}, got {settings.dtype}.")
+    if settings.dtype not in DTYPES:
+        raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
     device = settings.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"--device {device} needs a graphics card that torch can use; there is none.")
-    source = settings.gguf or settings.model or (None if settings.quick else MODEL)
+    return settings.gguf or settings.model or (None if settings.quick else MODEL), device
+
+
+@functools.lru_cache(maxsize=1)
+def load(source: str | None, dtype: str, device: str) -> LanguageModel:
+    """Return the language model, loaded once in each process."""
     if source is None:
         language = tiny_language(device)
     else:
         try:
-            language = LanguageModel(*load_model(source, kinds[settings.dtype], causal=True))
+            language = LanguageModel(*load_model(source, DTYPES[dtype], causal=True))
         except (ImportError, ValueError) as error:
             raise UserError(f"{error}.") from None
         language.model.to(device)
     language.model.requires_grad_(False)
-    return language, TINY if source is None else Path(source).name if Path(source).exists() else source
+    return language
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
@@ -153,7 +162,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     if settings.quick:
         seeds, pairs, frequencies = min(seeds, 2), 64, [n for n in (2, 8) if n in frequencies] or frequencies[:2]
         recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
-    language, name = load(settings)
+    source, device = source_of(settings)
+    language = load(source, settings.dtype, device)
+    name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
     common = {"model": name, "size": size, "dtype": settings.dtype, "prompt": settings.prompt, "pairs": pairs}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
@@ -173,7 +184,14 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         for arm in arms
     ]
     store = RunStore(settings.output)
-    finished = _run_all(plan, store, language, recipe, settings.time_limit, begin, console)
+    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
+    gpus = 1.0 if device.startswith("cuda") else 0.0
+    tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
+    deadline = None if settings.time_limit is None else time.time() + settings.time_limit
+    results = run_tasks(
+        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
+    )
+    finished = [(chosen, result) for chosen, result in zip(plan, results, strict=True) if result is not None]
     runs = [result for _, result in finished]
     missing = len(plan) - len(runs)
     if not runs:
@@ -206,32 +224,16 @@ def _label(chosen: Mapping[str, Any]) -> str:
     return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
 
 
-def _run_all(
-    plan: Sequence[Mapping[str, Any]],
-    store: RunStore,
-    language: LanguageModel,
-    recipe: Recipe,
-    limit: float | None,
-    begin: float,
-    console: Console | None,
-) -> list[tuple[Mapping[str, Any], Run]]:
-    """Return the runs that were kept or fit into the time, in the order of the plan."""
-    finished = []
-    slowest = 0.0
-    for i, chosen in enumerate(plan):
-        result = store.get(_label(chosen), chosen)
-        if result is None:
-            if limit is not None and time.monotonic() - begin + slowest > limit:
-                continue
-            start = time.monotonic()
-            result = store.put(_label(chosen), chosen, _run_one(chosen, language, recipe))
-            slowest = max(slowest, time.monotonic() - start)
-            if console is not None:
-                trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
-                text = f"[{i + 1}/{len(plan)}] {_label(chosen)}: TVD {sum(trained) / len(trained):.3f}"
-                console.print(f"{text}, {result['seconds']:.1f} s", markup=False)
-        finished.append((chosen, result))
-    return finished
+def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
+    """Train and ask one arm, in whichever process."""
+    layers = chosen["layers"]
+    options = {field.name: chosen[field.name] for field in fields(Recipe)}
+    recipe = Recipe(**options | {"layers": None if layers is None else tuple(layers)})
+    result = _run_one(chosen, load(source, chosen["dtype"], device), recipe)
+    if echo:
+        trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
+        print(f"{_label(chosen)}: TVD {sum(trained) / len(trained):.3f}, {result['seconds']:.1f} s", flush=True)
+    return result
 
 
 def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe) -> Run:

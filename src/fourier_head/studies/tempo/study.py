@@ -18,7 +18,7 @@ from fourier_head.studies.results import RunStore, aggregate, command_line, row,
 from fourier_head.studies.tempo.charts import charts, label
 from fourier_head.studies.tempo.data import NUM_BINS
 from fourier_head.studies.tempo.model import SIZES
-from fourier_head.studies.tempo.training import PROTOCOLS, TimeUp, recipe_of, train_run
+from fourier_head.studies.tempo.training import PROTOCOLS, recipe_of, train_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -180,16 +180,12 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     begin = time.monotonic()
     tasks = tasks_of(settings, echo)
     store = RunStore(settings.output)
-    stopped = False
     left = [task for task in tasks if store.get(task.label, task.settings) is None]
     if left:
         _prepare_encoder(left[0], print if echo else console.print if console is not None else None)
-    try:
-        run_tasks(tasks, store, engine=settings.engine, console=console, workers=settings.workers)
-    except TimeUp:
-        stopped = True
-    found = [(task, store.get(task.label, task.settings)) for task in tasks]
-    finished = [(task, result) for task, result in found if result is not None]
+    results = run_tasks(tasks, store, engine=settings.engine, console=console, workers=settings.workers)
+    finished = [(task, result) for task, result in zip(tasks, results, strict=True) if result is not None]
+    stopped = len(finished) < len(tasks)
     if not finished:
         raise UserError("--time-limit was reached before the first run was finished; give it more seconds.")
     dataset = "generated" if settings.data is None else "syntheory"

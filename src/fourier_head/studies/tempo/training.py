@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fourier_head.metrics import RELEASED_MAX_SIGMA, smoothness
+from fourier_head.studies.engine import TimeUp
 from fourier_head.studies.tempo.data import NUM_BINS, Heard, Split, bin_centre, generated_split, syntheory_split
 from fourier_head.studies.tempo.features import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
 from fourier_head.studies.tempo.model import SIZES, Start, build, configuration
@@ -41,10 +42,6 @@ PROTOCOLS: dict[str, tuple[Recipe, Start]] = {
 }
 """The second tells how much of the first is due to small first weights: the density of a Fourier head does not change
 when its coefficients are scaled, so weights divided by 1000 are learned with steps that are 1000 times as large."""
-
-
-class TimeUp(Exception):
-    """Training met its deadline; what it learned is dropped."""
 
 
 def macro_f1(predicted: Tensor, label: Tensor, num_classes: int = NUM_BINS) -> float:
