@@ -48,7 +48,7 @@ STUDIES = {
         "A language model predicts a number drawn from a distribution it saw samples of in its prompt; its head is the "
         "original linear one or a Fourier head.",
     ),
-    "tempo": About("Tempo of clicks", "Tempo", "A network hears a metronome and predicts its tempo, an ordered quantity."),
+    "tempo": About("Tempo of clicks", "Tempo", "A network hears clicks and predicts their tempo, an ordered quantity."),
     "forecasting": About(
         "Time series forecasting",
         "Forecasting",
