@@ -233,7 +233,7 @@ def test_the_browser_test_can_fail(folder, tmp_path):
 def test_page_of_one_study_without_numbers_of_the_paper(tmp_path):
     one = write_results(tmp_path / "tempo", [row("mae", 1.0, head="linear")], command="c", seconds=8000)
     page = build([one], {"tempo": []})
-    assert "Tempo of music" in page
+    assert "Tempo of clicks" in page
     assert "2.2 hours" in page
     assert "Ours against the paper" not in page
     assert summaries.read_all(tmp_path)[0].rows == one.rows
