@@ -14,9 +14,10 @@ import torch
 
 from fourier_head.forecasting.inputs import SeriesSet, read_series
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.results import Forecasts
-from fourier_head.forecasting.rolling import Rolling, fast_arithmetic
+from fourier_head.forecasting.rolling import Rolling
 
 if TYPE_CHECKING:
     from fourier_head.forecasting.fine_tuning import FineTuning
@@ -136,28 +137,17 @@ class Forecaster:
     def _batches(self, series: SeriesSet, rolling: Rolling) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
         """Yield numbers, contexts (B, C) and periods, series of like length together so that little is padded."""
         patch, longest = self.config.patch, self.config.context
-        lengths = np.array([min(len(one), longest) for one in series.values])
-        past = np.maximum(-(-lengths // patch), 1)
-        # The patches of a series in its costliest pass: rolled on, the past grows and there are several of it.
-        tokens = past + -(-rolling.sizes[0] // patch)
-        if len(rolling.sizes) > 1:
-            tokens = (np.minimum(past * patch + rolling.horizon, longest) + rolling.sizes[0]) // patch * rolling.paths
-        order = np.argsort(past, kind="stable")
+
+        def cost(past: np.ndarray) -> np.ndarray:
+            # The patches of a series in its costliest pass: rolled on, the past grows and there are several of it.
+            if len(rolling.sizes) == 1:
+                return past + -(-rolling.sizes[0] // patch)
+            return (np.minimum(past * patch + rolling.horizon, longest) + rolling.sizes[0]) // patch * rolling.paths
+
         periods = torch.from_numpy(series.periods)
         limit = TOKENS.get(self.device.type, TOKENS["cpu"])
-        start = 0
-        while start < len(order):
-            stop = start + 1
-            while stop < len(order) and (stop + 1 - start) * tokens[order[stop]] <= limit:
-                stop += 1
-            chosen = order[start:stop]
-            width = int(past[chosen[-1]]) * patch
-            block = np.full((len(chosen), width), np.nan)
-            for row, number in zip(block, chosen, strict=True):
-                if lengths[number]:
-                    row[width - lengths[number] :] = series.values[number][-lengths[number] :]
-            yield chosen, torch.from_numpy(block), periods[torch.from_numpy(chosen)]
-            start = stop
+        for chosen, block in batches(series.values, longest, patch, limit, cost, np.float64):
+            yield chosen, block, periods[torch.from_numpy(chosen)]
 
     def fine_tune(self, data: Any, **settings: Any) -> Forecaster:
         """Return a forecaster trained further on one's own series; this one stays as it is.

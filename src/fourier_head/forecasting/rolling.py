@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import platform
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -66,17 +63,6 @@ def path_levels(paths: int) -> tuple[Tensor, Tensor]:
     t = torch.linspace(0, 1, paths + 1, dtype=torch.float64)
     edges = t * t * (3 - 2 * t)
     return (edges[1:] + edges[:-1]) / 2, edges.diff()
-
-
-@contextmanager
-def fast_arithmetic(device: torch.device, half: bool) -> Iterator[None]:
-    """Compute as is fastest: bfloat16 on a GPU where wanted, plain BLAS on ARM processors."""
-    arm = device.type == "cpu" and platform.machine().lower() in ("aarch64", "arm64")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of tensor cores that a processor does not have
-        flags = torch.backends.mkldnn.flags(enabled=False) if arm else nullcontext()
-        with flags, torch.autocast(device.type, torch.bfloat16, enabled=half):
-            yield
 
 
 class Rolling:
