@@ -10,6 +10,16 @@ import torch
 
 
 @contextmanager
+def plain_blas() -> Iterator[None]:
+    """Multiply matrices without oneDNN, which is slower than plain BLAS on ARM processors."""
+    with warnings.catch_warnings():
+        # Of tensor cores that this processor does not have, whenever oneDNN is switched.
+        warnings.simplefilter("ignore", UserWarning)
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+@contextmanager
 def small_matrices() -> Iterator[None]:
     """Compute on one thread and without oneDNN: for matrices this small both cost more time than they save.
 
@@ -18,10 +28,7 @@ def small_matrices() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with warnings.catch_warnings():
-            # Of tensor cores that this processor does not have, whenever oneDNN is switched.
-            warnings.simplefilter("ignore", UserWarning)
-            with torch.backends.mkldnn.flags(enabled=False):
-                yield
+        with plain_blas():
+            yield
     finally:
         torch.set_num_threads(threads)

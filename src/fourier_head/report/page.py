@@ -11,16 +11,12 @@ from pathlib import Path
 from fourier_head.errors import UserError
 from fourier_head.report.charts import Chart
 from fourier_head.report.derive import charts_from_rows
-from fourier_head.report.layout import page_css
+from fourier_head.report.frame import frame
 from fourier_head.report.prose import STUDIES, about
-from fourier_head.report.script import SCRIPT
 from fourier_head.report.summary import CHARTS, Row, Summary, number, read_all
 from fourier_head.report.tables import LOWER_IS_BETTER, describe, html, metric_label, number_text
 from fourier_head.studies.results import write_atomically
 from fourier_head.version import __version__
-
-# The browser itself then refuses to fetch anything, and says so in its console.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(results: Path = Path("results"), output: Path | None = None) -> Path:
@@ -50,25 +46,9 @@ def read_charts(folder: Path, study: Summary) -> list[Chart]:
 def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
     """Return the page as text."""
     every = {f"{name}/{chart.name}": chart.as_dict() for name, several in charts.items() for chart in several}
-    data = json.dumps(every, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     links = "".join(f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a>' for study in studies)
     sections = "".join(_section(study, charts[study.name]) for study in studies)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Fourier head: the paper and our numbers</title>
-<link rel="icon" href="data:,">
-<style>{page_css()}</style>
-</head>
-<body>
-<div class="frame">
-<nav aria-label="Studies"><div><a href="#overview">Overview</a>{links}</div>
-<button id="scheme" type="button">◐ Auto</button></nav>
-<main>
-<section id="overview">
+    main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
 <p class="lead">{escape(_lead(studies))}</p>
 {_overview(studies)}
@@ -77,15 +57,9 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
 <footer>Made by <code>fourier-head report</code>, fourier-head {__version__}, from the files
 <code>results/&lt;study&gt;/summary.json</code>. Hover or touch a figure for its values; names in a legend switch curves
 off and on.
-<noscript>Figures need JavaScript; every number is in the tables.</noscript></footer>
-</main>
-</div>
-<div id="tip" role="status" hidden></div>
-<script type="application/json" id="charts">{data}</script>
-<script>{SCRIPT}</script>
-</body>
-</html>
-"""
+<noscript>Figures need JavaScript; every number is in the tables.</noscript></footer>"""
+    links = f'<a href="#overview">Overview</a>{links}'
+    return frame("Fourier head: the paper and our numbers", "Studies", links, main, every)
 
 
 def _lead(studies: Sequence[Summary]) -> str:

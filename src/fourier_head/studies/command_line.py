@@ -18,6 +18,9 @@ Quick = Annotated[bool, typer.Option("--quick", help="Measure less, for a first 
 EngineName = Annotated[
     str, typer.Option("--engine", help="Where runs go: local, or ray (cluster named by RAY_ADDRESS).")
 ]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
+]
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -12,9 +11,7 @@ import numpy as np
 from fourier_head.forecasting.command.fan import name_of
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.report.charts import Chart, Panel
-from fourier_head.report.layout import page_css
-from fourier_head.report.page import POLICY
-from fourier_head.report.script import SCRIPT
+from fourier_head.report.frame import frame
 from fourier_head.version import __version__
 
 ROWS = 200
@@ -53,7 +50,7 @@ series. Quantiles at any level come from the same densities and never cross.</p>
 <p class="small muted">{escape(f"{about['seconds']:.1f} seconds on {about['hardware']}.")}</p>
 </section>"""
     links = '<a href="#forecasts">Forecasts</a><a href="#numbers">Numbers</a><a href="#how">How it was made</a>'
-    return frame(about["title"], links, inner, {"fans": chart.as_dict()})
+    return _frame(about["title"], links, inner, {"fans": chart.as_dict()})
 
 
 def index(title: str, rows: Sequence[dict[str, Any]], command: str) -> str:
@@ -75,37 +72,13 @@ def index(title: str, rows: Sequence[dict[str, Any]], command: str) -> str:
 <div class="scroll"><table class="slim">
 <thead><tr><th>File</th><th>Series</th><th>Frequency</th><th>Time</th></tr></thead><tbody>{body}</tbody></table></div>
 <pre><code>{escape(command)}</code></pre></section>"""
-    return frame(title, '<a href="#files">Files</a>', inner, {})
+    return _frame(title, '<a href="#files">Files</a>', inner, {})
 
 
-def frame(title: str, links: str, inner: str, charts: dict[str, Any]) -> str:
-    """Return a whole page around sections, with the report's looks and script."""
-    data = json.dumps(charts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{page_css()}</style>
-</head>
-<body>
-<div class="frame">
-<nav aria-label="Parts"><div>{links}</div><button id="scheme" type="button">◐ Auto</button></nav>
-<main>
-{inner}
-<footer>Made by fourier-head {__version__}. Hover or touch a chart for its values; names in the legend switch parts off
-and on.<noscript> Charts need JavaScript; the numbers are in the table.</noscript></footer>
-</main>
-</div>
-<div id="tip" role="status" hidden></div>
-<script type="application/json" id="charts">{data}</script>
-<script>{SCRIPT}</script>
-</body>
-</html>
-"""
+def _frame(title: str, links: str, inner: str, charts: dict[str, Any]) -> str:
+    footer = f"""<footer>Made by fourier-head {__version__}. Hover or touch a chart for its values; names in the legend
+switch parts off and on.<noscript> Charts need JavaScript; the numbers are in the table.</noscript></footer>"""
+    return frame(title, "Parts", links, f"{inner}\n{footer}", charts)
 
 
 def _lead(forecasts: Forecasts) -> str:

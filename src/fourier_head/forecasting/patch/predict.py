@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head._cpu import plain_blas
 from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.patch.model import PatchForecaster
 from fourier_head.forecasting.scores import Forecast, central_levels
@@ -58,11 +58,8 @@ def batches(
 def fast_arithmetic(device: torch.device, half: bool) -> Iterator[None]:
     """Compute as is fastest: bfloat16 on a GPU where wanted, plain BLAS on ARM processors."""
     arm = device.type == "cpu" and platform.machine().lower() in ("aarch64", "arm64")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of tensor cores that a processor does not have
-        flags = torch.backends.mkldnn.flags(enabled=False) if arm else nullcontext()
-        with flags, torch.autocast(device.type, torch.bfloat16, enabled=half):
-            yield
+    with plain_blas() if arm else nullcontext(), torch.autocast(device.type, torch.bfloat16, enabled=half):
+        yield
 
 
 class PatchPredictor:
@@ -89,10 +86,9 @@ class PatchPredictor:
         levels = torch.tensor(self.levels, device=device)
         out = np.empty((len(contexts), horizon, len(self.levels)), dtype=np.float32)
         self.model.eval()
-        for chosen, block in batches(contexts, config.context, config.patch, 1 << 18 if half else 16384):
-            block = block.to(device)
-            with fast_arithmetic(device, half):
+        with fast_arithmetic(device, half):
+            for chosen, block in batches(contexts, config.context, config.patch, 1 << 18 if half else 16384):
                 periods = torch.full((len(block),), period, device=device)
-                quantiles = self.model.quantiles(block, periods, levels, horizon)
-            out[chosen] = quantiles.float().cpu().numpy()
+                quantiles = self.model.quantiles(block.to(device), periods, levels, horizon)
+                out[chosen] = quantiles.float().cpu().numpy()
         return Forecast(out, self.levels)

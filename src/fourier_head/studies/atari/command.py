@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Quick, study_errors, tell
+from fourier_head.studies.command_line import Quick, TimeLimit, study_errors, tell
 
 
 def atari(
@@ -33,40 +33,19 @@ def atari(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     compile: Annotated[bool | None, typer.Option(help="Compile the model.", show_default="on a GPU")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Arms trained at once, each in a process.")] = 1,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
-    ] = None,
+    time_limit: TimeLimit = None,
     summarise: Annotated[
         bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")
     ] = False,
     quick: Quick = False,
 ) -> None:
     """Section 5: Decision Transformers on Atari games, linear and Fourier heads on data we collect."""
+    given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.atari.plan import Settings
         from fourier_head.studies.atari.study import run
 
-        settings = Settings(
-            games=games,
-            frequencies=frequencies,
-            seeds=seeds,
-            samples=samples,
-            epochs=epochs,
-            batch=batch,
-            episodes=episodes,
-            target=target,
-            transitions=transitions,
-            steps=steps,
-            ablations=ablations,
-            data=data,
-            output=output,
-            device=device,
-            compile=compile,
-            workers=workers,
-            time_limit=time_limit,
-            summarise=summarise,
-            quick=quick,
-        )
+        settings = Settings(**given)
         summary = run(settings, progress)
         if summary is not None:
             tell(out, summary, output)

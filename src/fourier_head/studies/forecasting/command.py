@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Quick, study_errors, tell
+from fourier_head.studies.command_line import Quick, TimeLimit, study_errors, tell
 
 
 def forecasting(
@@ -30,9 +30,7 @@ def forecasting(
         "scratch/forecasting"
     ),
     seconds: Annotated[float, typer.Option(min=1, help="Of training, for each arm.")] = 480.0,
-    limit: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
-    ] = None,
+    limit: TimeLimit = None,
     size: Annotated[str, typer.Option(help="Of the models: 1m, 3m, 5m, tiny, mini, small or base.")] = "mini",
     batch: Annotated[int, typer.Option(min=2, help="Windows of a step.")] = 512,
     learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 1e-3,
@@ -51,29 +49,11 @@ def forecasting(
     quick: Quick = False,
 ) -> None:
     """Section 6: forecasters after Chronos, linear and Fourier heads at equal budget."""
+    given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.forecasting.study import Settings, run
 
-        settings = Settings(
-            output=output,
-            arms=arms,
-            corpus=corpus,
-            evaluation=evaluation,
-            published=published,
-            checkpoints=checkpoints,
-            seconds=seconds,
-            limit=limit,
-            size=size,
-            batch=batch,
-            learning_rate=learning_rate,
-            recipe=recipe,
-            embedding=embedding,
-            seeds=seeds,
-            max_series=max_series,
-            device=device,
-            summarise=summarise,
-            quick=quick,
-        )
+        settings = Settings(**given)
         summary = run(settings, progress)
         if summary is not None:
             tell(out, summary, output)

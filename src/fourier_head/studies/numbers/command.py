@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import EngineName, Quick, study_errors, tell
+from fourier_head.studies.command_line import EngineName, Quick, TimeLimit, study_errors, tell
 
 
 def numbers(
@@ -42,36 +42,13 @@ def numbers(
     workers: Annotated[int, typer.Option(min=1, help="Processes, each with a model of its own.")] = 1,
     quick: Quick = False,
     engine: EngineName = "local",
-    time_limit: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
-    ] = None,
+    time_limit: TimeLimit = None,
 ) -> None:
     """Section 4.2: a language model asked for Gaussian numbers, as it is, with LoRA, and with a Fourier head."""
+    given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.numbers.data import PROMPT
         from fourier_head.studies.numbers.study import Settings, run
 
-        settings = Settings(
-            output=output,
-            model=model,
-            gguf=gguf,
-            frequencies=frequencies,
-            seeds=seeds,
-            in_context=in_context,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            head_learning_rate=head_learning_rate,
-            lora_rank=lora_rank,
-            lora_layers=lora_layers,
-            init_scale=init_scale,
-            gamma=gamma,
-            top_p=top_p,
-            prompt=PROMPT if prompt is None else prompt,
-            dtype=dtype,
-            device=device,
-            quick=quick,
-            time_limit=time_limit,
-            workers=workers,
-            engine=engine,  # type: ignore[arg-type]
-        )
+        settings = Settings(**given | {"prompt": PROMPT if prompt is None else prompt})
         tell(out, run(settings, progress), output)

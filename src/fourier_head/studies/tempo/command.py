@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import EngineName, Quick, study_errors, tell
+from fourier_head.studies.command_line import EngineName, Quick, TimeLimit, study_errors, tell
 
 
 def tempo(
@@ -33,32 +33,14 @@ def tempo(
     protocol: Annotated[str, typer.Option(help="released, longer or all.")] = "all",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that share the device.")] = 1,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
-    ] = None,
+    time_limit: TimeLimit = None,
     quick: Quick = False,
     engine: EngineName = "local",
 ) -> None:
     """Appendix C.1: the tempo of clicks, learned on odd BPMs and tested on even ones, with each head."""
+    given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.tempo.study import Settings, parse_frequencies, run
 
-        settings = Settings(
-            output=output,
-            model=model,
-            data=data,
-            seeds=seeds,
-            frequencies=parse_frequencies(frequencies),
-            clips=clips,
-            epochs=epochs,
-            batch=batch,
-            rate=rate,
-            pretrain=pretrain,
-            protocol=protocol,
-            device=device,
-            workers=workers,
-            time_limit=time_limit,
-            quick=quick,
-            engine=engine,  # type: ignore[arg-type]
-        )
+        settings = Settings(**given | {"frequencies": parse_frequencies(frequencies)})
         tell(out, run(settings, progress), output)

@@ -31,23 +31,9 @@ def zero_shot(
     engine: EngineName = "local",
 ) -> None:
     """Beyond the paper: a forecaster that gives a density per step in one pass, on series it never saw."""
+    given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.zero_shot.study import Settings, run
 
-        settings = Settings(
-            output=output,
-            evaluation=evaluation,
-            published=published,
-            model=model,
-            t5=t5,
-            corpus=corpus,
-            variants=variants.split(",") if variants else None,
-            steps=steps,
-            batch=batch,
-            seeds=seeds,
-            workers=workers,
-            device=device,
-            engine=engine,  # type: ignore[arg-type]
-            quick=quick,
-        )
+        settings = Settings(**given | {"variants": variants.split(",") if variants else None})
         tell(out, run(settings, progress), output)
