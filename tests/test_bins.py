@@ -34,10 +34,9 @@ def any_bins(draw):
         return Bins.uniform(num_bins, low, low + span)
     if kind == "mixed":
         a, b = sorted(draw(st.lists(st.integers(0, 100), min_size=2, max_size=2, unique=True)))
-        dense = (low + span * a / 100, low + span * b / 100)
-        return Bins.mixed(
-            num_bins + 2, low, max(low + span, dense[1]), dense=dense, sparse_share=draw(st.floats(0, 0.99))
-        )
+        # span * 100 / 100 may round to less than span, which would leave a sliver too narrow for any bin.
+        dense = (low + span * a / 100, low + span if b == 100 else low + span * b / 100)
+        return Bins.mixed(num_bins + 2, low, low + span, dense=dense, sparse_share=draw(st.floats(0, 0.99)))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     if kind == "quantile":
         data = np.round(low + span * rng.beta(0.5, 2, draw(st.integers(2, 200))), 6)
