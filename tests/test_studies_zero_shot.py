@@ -1,6 +1,7 @@
 """The study zero-shot at toy size: tiny sets, a tiny network, two variants of the ablation."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,7 @@ def corpus(tmp_path):
 def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus, monkeypatch):
     torch.manual_seed(0)
     save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
-    monkeypatch.setattr(speed, "SERIES", 5)
+    monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
     real = ablation.run_variant
     monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
     settings = Settings(
@@ -66,6 +67,22 @@ def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus, 
     assert by["5 monthly series", "mine", "per_second"] > 0
     assert {p.name for p in (tmp_path / "zero-shot").glob("*.png")} >= {"overview.png", "calibration.png"}
     assert "/" not in content["command"].replace("fourier-head study", "").replace(str(tmp_path / "mine"), "")
+
+
+def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, monkeypatch):
+    torch.manual_seed(0)
+    save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
+    monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
+    real = ablation.run_variant
+    monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
+    settings = Settings(
+        tmp_path / "zero-shot", sets, model=str(tmp_path / "mine"), corpus=corpus, variants=["density"], steps=2,
+        batch=4, device="cpu", time_limit=-1.0,
+    )  # fmt: skip
+    first, second = run(settings), run(replace(settings, time_limit=None))
+    assert "1 runs of variants are missing" in first.extra["notes"][-1]
+    assert not any(r["dataset"] == "ablation" for r in first.rows)
+    assert any(r["dataset"] == "ablation" for r in second.rows)
 
 
 def test_variants_change_one_thing():

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-SERIES, HORIZON, FREQUENCY = 1000, 18, "ME"
+HORIZON, FREQUENCY = 18, "ME"
+SERIES = {"cpu": 1000, "cuda": 50_000}
+"""Monthly series that one pass each is measured on."""
+SAMPLED = {"cpu": 100, "cuda": 1000}
+"""Fewer, for models that sample step by step."""
+CORES = 2
+"""Of the processor, whatever the machine has."""
 
 
-def monthly_series(count: int = SERIES, seed: int = 0) -> list[np.ndarray]:
+def monthly_series(count: int, seed: int = 0) -> list[np.ndarray]:
     """Return monthly series of 60 to 140 values with trend and season, to measure speed on."""
     rng = np.random.default_rng(seed)
     out = []
@@ -38,16 +44,27 @@ def seconds_of(forecast: Callable[[], Any], repeats: int = 3) -> float:
     return float(np.median(times))
 
 
-def measure(forecasters: dict[str, Callable[..., Any]], counts: dict[str, int]) -> list[dict[str, Any]]:
-    """Return seconds and series per second of each forecaster on monthly series, all in one run.
+def measure(
+    forecasters: Callable[[str], Mapping[str, Callable[..., Any]]], devices: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return seconds and series per second of each forecaster on each device, all in one run.
 
     Arguments:
-        forecasters: called with contexts, horizon and frequency.
-        counts: how many series each is given; slow ones get fewer.
+        forecasters: gives those on a device by name, each called with contexts, horizon and frequency; all after the
+            first sample.
+        devices: cpu, of which two cores are used, and cuda.
     """
     out = []
-    for name, forecaster in forecasters.items():
-        contexts = monthly_series(counts[name])
-        seconds = seconds_of(functools.partial(forecaster, contexts, HORIZON, FREQUENCY))
-        out.append({"model": name, "series": len(contexts), "seconds": seconds, "per_second": len(contexts) / seconds})
+    threads = torch.get_num_threads()
+    torch.set_num_threads(min(CORES, threads))
+    try:
+        for device in devices:
+            for i, (name, forecaster) in enumerate(forecasters(device).items()):
+                contexts = monthly_series((SAMPLED if i else SERIES)[device])
+                seconds = seconds_of(functools.partial(forecaster, contexts, HORIZON, FREQUENCY))
+                per_second = len(contexts) / seconds
+                out.append({"model": name, "device": device, "series": len(contexts), "seconds": seconds,
+                            "per_second": per_second})  # fmt: skip
+    finally:
+        torch.set_num_threads(threads)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class Settings:
         variants: of the ablation, all unless named.
         steps, batch, seeds: of each run of the ablation.
         workers: runs of the ablation at a time.
+        time_limit: seconds after which none of them is begun.
         quick: first 50 series of each set only.
     """
 
@@ -55,6 +57,7 @@ class Settings:
     batch: int = 1024
     seeds: int = 1
     workers: int = 1
+    time_limit: float | None = None
     device: str | None = None
     engine: Engine = "local"
     quick: bool = False
@@ -71,24 +74,21 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         sets = [one.head(50) for one in sets]
     naive = evaluate_seasonal_naive(sets)
     published = read_published_scores(settings.published) if settings.published else []
-    network = load_model(settings.model, device)
-    name = Path(settings.model).name
-    forecasters: dict[str, Any] = {name: PatchPredictor(network)}
-    about: dict[str, dict[str, Any]] = {name: _about(network)}
-    if settings.t5 is not None:
-        from fourier_head.forecasting.t5.predict import load_predictor
-
-        forecasters["t5"] = load_predictor(settings.t5, device)
+    forecasters = _forecasters(settings, device)
+    name = next(iter(forecasters))
+    about: dict[str, dict[str, Any]] = {name: _about(forecasters[name].model)}
+    if "t5" in forecasters:
         about["t5"] = {"head": "fourier", "protocol": "20 sample paths"}
     scores = [one for key, f in forecasters.items() for one in _scores(f, sets, key, console)]
-    ablated = _ablation(settings, device, console)
-    times = speed.measure(forecasters, {key: speed.SERIES if key == name else 100 for key in forecasters})
+    ablated, missing = _ablation(settings, device, console)
+    del forecasters
+    times = speed.measure(functools.partial(_forecasters, settings), ["cpu", *([] if device == "cpu" else [device])])
     rows = summary_rows(scores, naive, about)
     rows += seasonal_naive_rows(naive, published) + published_rows(published)
     for one in times:
         rows += [
             row(metric, one[metric], dataset=f"{one['series']} monthly series", head=about[one["model"]]["head"],
-                model=one["model"], device=device)
+                model=one["model"], device=one["device"])
             for metric in ("seconds", "per_second")
         ]  # fmt: skip
     if ablated:
@@ -124,8 +124,18 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=[*scores, *ablated],
         charts=charts,
         gpu=device == "cuda",
-        notes=_notes(relative_scores(scores, naive), times),
+        notes=_notes(relative_scores(scores, naive), times, missing),
     )
+
+
+def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
+    """Return the forecaster and, where there is one, the T5 beside it, on a device."""
+    found: dict[str, Any] = {Path(settings.model).name: PatchPredictor(load_model(settings.model, device))}
+    if settings.t5 is not None:
+        from fourier_head.forecasting.t5.predict import load_predictor
+
+        found["t5"] = load_predictor(settings.t5, device)
+    return found
 
 
 def _about(network: Any) -> dict[str, Any]:
@@ -146,18 +156,24 @@ def _scores(forecaster: Any, sets: list[EvaluationSet], name: str, console: Cons
     return evaluate(forecaster, sets, model=name, report=tell)
 
 
-def _ablation(settings: Settings, device: str, console: Console | None) -> list[dict[str, Any]]:
+def _ablation(settings: Settings, device: str, console: Console | None) -> tuple[list[dict[str, Any]], int]:
+    """Return the runs of the ablation, and how many the time limit left out."""
     if settings.corpus is None:
-        return []
+        return [], 0
     names = list(settings.variants or ablation.VARIANTS)
     todo = ablation.tasks(
         names, settings.seeds, settings.steps, settings.batch, settings.corpus, settings.evaluation, device=device
     )
     store = RunStore(settings.output)
-    return run_tasks(todo, store, engine=settings.engine, console=console, title="variants", workers=settings.workers)
+    found = run_tasks(
+        todo, store, engine=settings.engine, console=console, title="variants", workers=settings.workers,
+        deadline=None if settings.time_limit is None else time.time() + settings.time_limit,
+    )  # fmt: skip
+    finished = [one for one in found if one is not None]
+    return finished, len(found) - len(finished)
 
 
-def _notes(relative: list[ScoreRow], times: list[dict[str, Any]]) -> list[str]:
+def _notes(relative: list[ScoreRow], times: list[dict[str, Any]], missing: int) -> list[str]:
     notes = [
         "Scores are relative to seasonal naive, geometric means over sets. `verified` are the 15 sets on which our "
         "seasonal naive equals the published scores, the only ones that compare with published models; `all` adds "
@@ -171,8 +187,10 @@ def _notes(relative: list[ScoreRow], times: list[dict[str, Any]]) -> list[str]:
             error = 100 * one["interval_error"]
             notes.append(f"{one['model']}: {scores}, intervals off by {error:.1f} points on average.")
     notes += [
-        f"{one['model']}: {one['series']} monthly series, horizon {speed.HORIZON}, in {one['seconds']:.2f} s "
-        f"({one['per_second']:.0f} a second)."
+        f"{one['model']} on {'the GPU' if one['device'] == 'cuda' else f'{speed.CORES} cores'}: {one['series']} "
+        f"monthly series, horizon {speed.HORIZON}, in {one['seconds']:.2f} s ({one['per_second']:.0f} a second)."
         for one in times
     ]
+    if missing:
+        notes.append(f"Stopped at the time limit: {missing} runs of variants are missing; the same command goes on.")
     return notes
