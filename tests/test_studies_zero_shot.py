@@ -1,6 +1,7 @@
 """The study zero-shot at toy size: tiny sets, a tiny network, two variants of the ablation."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from fourier_head.forecasting.evaluation import evaluate_seasonal_naive, relativ
 from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.pretrained import save_model
+from fourier_head.studies import engine
 from fourier_head.studies.zero_shot import ablation, speed
 from fourier_head.studies.zero_shot.study import Settings, run
 
@@ -74,15 +76,26 @@ def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, monke
     save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
     monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
     real = ablation.run_variant
-    monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
     settings = Settings(
-        tmp_path / "zero-shot", sets, model=str(tmp_path / "mine"), corpus=corpus, variants=["density"], steps=2,
-        batch=4, device="cpu", time_limit=-1.0,
-    )  # fmt: skip
-    first, second = run(settings), run(replace(settings, time_limit=None))
+        tmp_path / "zero-shot", sets, model=str(tmp_path / "mine"), corpus=corpus, steps=2, batch=4, device="cpu"
+    )
+    trained, clock = [], engine.time.time
+
+    def variant(**given):
+        trained.append(given["variant"])
+        result = real(**given, model=SHAPE)
+        monkeypatch.setattr(engine.time, "time", lambda: math.inf)  # time is up after the first
+        return result
+
+    monkeypatch.setattr(ablation, "run_variant", variant)
+    settings = replace(settings, variants=["density", "quantiles"], time_limit=60.0)
+    first = run(settings)
+    monkeypatch.setattr(engine.time, "time", clock)
+    second = run(replace(settings, time_limit=None))
     assert "1 runs of variants are missing" in first.extra["notes"][-1]
-    assert not any(r["dataset"] == "ablation" for r in first.rows)
-    assert any(r["dataset"] == "ablation" for r in second.rows)
+    assert {r["model"] for r in first.rows if r["dataset"] == "ablation"} == {"density"}
+    assert {r["model"] for r in second.rows if r["dataset"] == "ablation"} == {"density", "quantiles"}
+    assert trained == ["density", "quantiles"]
 
 
 def test_variants_change_one_thing():

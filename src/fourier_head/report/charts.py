@@ -187,6 +187,10 @@ def _draw_panel(cell: Axes, panel: Panel) -> None:
     timed = any(one.time for one in panel.series)
     for one in panel.series:
         _draw_series(cell, one, bars)
+    if any(mark.text and mark.axis == "x" for mark in panel.marks) and not panel.y_log:
+        # Room above the curves for the words.
+        low, high = cell.get_ylim()
+        cell.set_ylim(low, high + 0.1 * (high - low))
     for mark in panel.marks:
         if timed and mark.axis == "x":
             mark = Mark(_days([mark.value])[0], mark.text)

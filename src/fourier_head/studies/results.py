@@ -168,6 +168,7 @@ def write_results(
     runs: Sequence[Mapping[str, Any]] = (),
     charts: Sequence[Chart] = (),
     gpu: bool = False,
+    keep_runs: bool = False,
     **extra: Any,
 ) -> Summary:
     """Write the folder of a study, `summary.json` last, and drop the finished runs kept for a restart.
@@ -180,6 +181,7 @@ def write_results(
         runs: single runs, one object each, written to `runs.json` where there are any.
         charts: figures; each becomes a PNG and, interactive, part of the report.
         gpu: whether a graphics card did the work.
+        keep_runs: whether runs are missing yet: those finished stay, and the same command goes on from them.
         extra: more keys for `summary.json`, such as `notes`, a list of sentences the report prints.
     """
     keys = list(COLUMNS) + list(dict.fromkeys(key for one in rows for key in one if key not in COLUMNS))
@@ -207,7 +209,8 @@ def write_results(
     body = ",\n".join("  " + to_json(one).strip() for one in rows)
     top = to_json(header | extra, indent=1).removesuffix("\n}\n")
     write_atomically(output / SUMMARY, f'{top},\n "rows": [\n{body}\n ]\n}}\n')
-    RunStore(output).clear()
+    if not keep_runs:
+        RunStore(output).clear()
     return read_summary(output)
 
 

@@ -197,7 +197,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     if not runs:
         raise UserError(f"--time-limit {settings.time_limit:g} is over before the first run is finished.")
     table = rows(runs)
-    summary = write_results(
+    return write_results(
         settings.output,
         table,
         command=settings.command,
@@ -205,16 +205,13 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=runs,
         charts=charts(runs, table),
         gpu=language.device.type == "cuda",
+        keep_runs=missing > 0,
         notes=notes(table, name, size, recipe, missing),
         model=name,
         parameters=size,
         sampling={"temperature": 1.0, "top_p": recipe.top_p, "top_k": None, "answers": recipe.answers},
         libraries=_libraries(),
     )
-    if missing:
-        for chosen, result in finished:
-            store.put(_label(chosen), chosen, result)
-    return summary
 
 
 def _label(chosen: Mapping[str, Any]) -> str:

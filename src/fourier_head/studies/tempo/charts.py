@@ -14,7 +14,7 @@ from fourier_head.studies.tempo.data import BIN_WIDTH, NUM_BINS
 
 CENTRES = [SLOWEST + BIN_WIDTH * j + (BIN_WIDTH - 1) / 2 for j in range(NUM_BINS)]
 FURTHEST = 10
-COLOURS = ("fourier", "fourier-packets", "curve-3", "curve-5", "quantile", "gmm_full")
+COLOURS = ("fourier", "fourier-packets", "curve-3", "quantile", "gmm_full", "regression")
 Arm = tuple[str, int | None]
 
 

@@ -14,7 +14,7 @@ import torch
 from fourier_head.errors import UserError
 from fourier_head.report.summary import Row, Summary
 from fourier_head.studies.engine import Engine, Task, run_tasks
-from fourier_head.studies.results import RunStore, aggregate, command_line, row, write_atomically, write_results
+from fourier_head.studies.results import RunStore, aggregate, command_line, row, write_results
 from fourier_head.studies.tempo.charts import charts, label
 from fourier_head.studies.tempo.data import NUM_BINS
 from fourier_head.studies.tempo.model import SIZES
@@ -197,9 +197,7 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
         said.insert(0, f"Stopped at the time limit: {len(runs)} of {len(tasks)} runs are in these numbers.")
     if settings.quick:
         said.insert(0, "A quick look: a tiny network, few clips, one seed and a short training.")
-    encoder = Path(tasks[0].resources["weights"] or "")
-    taught = encoder.read_bytes() if stopped and encoder.is_file() else None
-    summary = write_results(
+    return write_results(
         settings.output,
         rows,
         command=settings.command,
@@ -207,17 +205,12 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
         runs=[_without_pictures(r) for r in runs],
         charts=charts(rows, runs),
         gpu=resolve_device(settings.device).startswith("cuda"),
+        keep_runs=stopped,
         recipe=tasks[0].settings["recipe"]
         | {k: tasks[0].settings[k] for k in ("model", "per_tempo", "start", "pretrain")},
         run_seconds=round(sum(r["seconds"] for r in runs)),
         notes=said,
     )
-    if stopped:
-        for task, result in finished:  # writing results forgets finished runs; the rest of the study still needs them
-            store.put(task.label, task.settings, result)
-        if taught is not None:
-            write_atomically(encoder, taught)
-    return summary
 
 
 def _without_pictures(one: dict[str, Any]) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=[*scores, *ablated],
         charts=charts,
         gpu=device == "cuda",
+        keep_runs=missing > 0,
         notes=_notes(relative_scores(scores, naive), times, missing),
     )
 
