@@ -42,7 +42,7 @@ def walk(count, seed=0):
 
 @pytest.mark.parametrize("horizon", [1, 5, 16, 17, 40])
 def test_quantiles_never_cross_and_agree_with_the_cdf(forecaster, horizon):
-    forecasts = forecaster.predict([walk(50), walk(7, 1)], horizon, freq="D")
+    forecasts = forecaster.predict([walk(50), walk(7, 1)], horizon, freq="D", natural=False)
     quantiles = forecasts.quantiles(LEVELS)
     assert quantiles.shape == (2, horizon, len(LEVELS))
     assert np.isfinite(quantiles).all()
@@ -50,6 +50,26 @@ def test_quantiles_never_cross_and_agree_with_the_cdf(forecaster, horizon):
     for i, level in enumerate(LEVELS):
         np.testing.assert_allclose(forecasts.cdf(quantiles[..., i]), level, atol=2e-5)
     np.testing.assert_allclose(forecasts.median, quantiles[..., 3], rtol=1e-5)
+
+
+def test_forecasts_keep_to_values_that_a_series_can_take(forecaster):
+    counts = np.random.default_rng(0).poisson(0.7, 60).astype(float)
+    counts[5] = np.nan
+    series = [counts, counts / 3, counts - 1, counts[:5]]
+    free, held = (forecaster.predict(series, 40, freq="W", natural=natural) for natural in (False, True))
+    before, after = free.quantiles(LEVELS), held.quantiles(LEVELS)
+    assert (before[:2] < 0).any()
+    np.testing.assert_array_equal(after[0], np.rint(before[0]).clip(0))
+    np.testing.assert_array_equal(after[1], before[1].clip(0))
+    np.testing.assert_array_equal(after[2], np.rint(before[2]))
+    np.testing.assert_array_equal(after[3], before[3])  # five values say nothing about what is possible
+    drawn = held.samples(50)
+    assert (drawn[0] == np.rint(drawn[0])).all()
+    assert drawn.shape == (4, 50, 40)
+    assert drawn[:2].min() == 0
+    assert drawn[2].min() < -1
+    np.testing.assert_array_equal(held.mean[:2], free.mean[:2].clip(0))
+    np.testing.assert_array_equal(held.cdf(before[..., 3]), free.cdf(before[..., 3]))
 
 
 def test_a_longer_horizon_keeps_the_first_steps(forecaster):

@@ -319,3 +319,15 @@ def test_bad_tables_of_published_scores_get_one_sentence(tmp_path):
 
 def test_the_registry_names_every_set_once():
     assert len({known.published for known in BENCHMARK.values()}) == len(BENCHMARK) == 18
+
+
+def test_intervals_of_counts_are_judged_with_their_jumps():
+    """Forecasts that know the distribution of counts are calibrated, though half of the counts are zero."""
+    rng = np.random.default_rng(0)
+    outcomes = np.sort(rng.poisson(0.7, 200_000)).astype(float)
+    levels = tuple(round(0.025 * i, 3) for i in range(1, 40))
+    truth = np.quantile(outcomes, levels, method="inverted_cdf")
+    target = rng.poisson(0.7, (4000, 5)).astype(float)
+    row = score(Forecast(np.tile(truth, (4000, 5, 1)), levels), target, [np.arange(5.0)] * 4000, 1)
+    assert row["interval_error"] < 0.02  # jumps are known to half a step of the levels
+    np.testing.assert_allclose(row["pit"], 0.1, atol=0.03)

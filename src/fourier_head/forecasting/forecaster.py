@@ -18,6 +18,7 @@ from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
+from fourier_head.forecasting.support import Support
 
 if TYPE_CHECKING:
     from fourier_head.forecasting.fine_tuning import FineTuning
@@ -95,6 +96,7 @@ class Forecaster:
         time: str | None = None,
         target: str | None = None,
         paths: int = 9,
+        natural: bool = True,
         precision: str = "auto",
         progress: bool | Progress | None = None,
     ) -> Forecasts:
@@ -108,6 +110,8 @@ class Forecaster:
             freq: pandas frequency of the series; found from timestamps where there are any.
             id, time, target: names of the columns, guessed unless given.
             paths: possible pasts that are followed beyond ``config.horizon``.
+            natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
+                show: whole numbers where all were, none below zero where none was.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
@@ -121,10 +125,12 @@ class Forecaster:
         rolling = Rolling(self.model, int(horizon), paths)
         self.model.eval()
         half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
-        empty = 0
+        empty, support = 0, Support.unknown(len(series))
         with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
             for numbers, contexts, periods in self._batches(series, rolling):
                 empty += int(contexts.isnan().all(-1).sum())
+                if natural:
+                    support.read(numbers, contexts)
                 rolling.add(numbers, contexts.to(self.device), periods.to(self.device))
                 advance(len(numbers))
         if empty:
@@ -132,7 +138,7 @@ class Forecaster:
                 f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
-        return Forecasts(rolling.density(), series)
+        return Forecasts(rolling.density(), series, support)
 
     def _batches(self, series: SeriesSet, rolling: Rolling) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
         """Yield numbers, contexts (B, C) and periods, series of like length together so that little is padded."""

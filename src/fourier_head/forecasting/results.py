@@ -11,6 +11,7 @@ import torch
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.path_density import PathDensity
+from fourier_head.forecasting.support import Support
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +25,11 @@ class Forecasts:
     Args:
         density: of batch shape (series, horizon).
         series: what was forecast.
+        support: what quantiles, samples and means keep to; the density itself is continuous and goes everywhere.
     """
 
-    def __init__(self, density: PathDensity, series: SeriesSet):
-        self.density, self.series = density, series
+    def __init__(self, density: PathDensity, series: SeriesSet, support: Support):
+        self.density, self.series, self.support = density, series, support
 
     def __len__(self) -> int:
         return len(self.series)
@@ -54,6 +56,7 @@ class Forecasts:
         wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         check_levels(wanted)
         out = self.density.quantile(torch.as_tensor(wanted)).movedim(0, -1).cpu().numpy()
+        out = self.support.fit(out)
         return out[..., 0] if np.ndim(levels) == 0 else out
 
     @property
@@ -65,13 +68,15 @@ class Forecasts:
     def mean(self) -> np.ndarray:
         """Means (series, horizon) of the central 99.9 %."""
         with torch.no_grad():
-            return self.density.mean.cpu().numpy()
+            mean = self.density.mean.cpu().numpy()
+        return self.support.cut(mean)
 
     def samples(self, count: int = 100, generator: torch.Generator | None = None) -> np.ndarray:
         """Draw samples (series, count, horizon); every step is drawn on its own, given the path beyond the reach."""
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}.")
-        return self.density.sample((count,), generator).movedim(0, 1).cpu().numpy()
+        drawn = self.density.sample((count,), generator).movedim(0, 1).cpu().numpy()
+        return self.support.fit(drawn)
 
     def cdf(self, values: Any) -> np.ndarray:
         """Return the probability of outcomes up to values (series, horizon), NaN where a value is."""

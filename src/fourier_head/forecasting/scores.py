@@ -151,24 +151,40 @@ def mase_of_set(forecast: np.ndarray, target: np.ndarray, scale: np.ndarray) -> 
 
 
 def observed_frequencies(forecast: Forecast, target: np.ndarray) -> np.ndarray:
-    """Return the share of observed targets at or below each quantile: the levels, when forecasts are calibrated.
+    """Return the share of observed targets below each quantile: the levels, when forecasts are calibrated.
+
+    Where quantiles of several levels are one value, and the target is that value, the distribution jumps there, and the
+    target stands for all levels of the jump: it counts below each of them in proportion (Czado, Gneiting and Held,
+    Predictive Model Assessment for Count Data, 2009). The jump is taken to reach half-way to the next levels.
 
     Example:
         >>> forecast = Forecast(np.array([[[0.0, 2.0]], [[0.0, 2.0]]]), levels=[0.25, 0.75])
         >>> observed_frequencies(forecast, np.array([[1.0], [3.0]]))
         array([0. , 0.5])
+        >>> zeros = Forecast(np.array([[[0.0, 0.0, 2.0]]]), levels=[0.25, 0.5, 0.75])
+        >>> observed_frequencies(zeros, np.array([[0.0]]))
+        array([0.25, 0.75, 1.  ])
     """
     known = ~np.isnan(target)
-    return (target[known][:, None] <= forecast.quantiles[known]).mean(0)
+    quantiles, y = forecast.quantiles[known], target[known][:, None]
+    levels = np.asarray(forecast.levels)
+    under, reached = (quantiles < y).sum(-1), (quantiles <= y).sum(-1)
+    ends = np.concatenate([[0.0], levels, [1.0]])
+    between = (ends[1:] + ends[:-1]) / 2
+    # Without a tie both are the same, and a target counts below all levels from there on.
+    low, high = between[under][:, None], between[reached][:, None]
+    jump = (reached > under)[:, None]
+    share = np.clip((levels - low) / np.where(jump, high - low, 1.0), 0, 1)
+    return np.where(jump, share, y <= quantiles).mean(0)
 
 
 def _coverage(forecast: Forecast, target: np.ndarray, pit: np.ndarray | None, share: float) -> float | None:
-    """Return the share of targets inside a central interval, its ends included; None where its ends are unknown."""
+    """Return the share of targets inside a central interval; None where its ends are unknown."""
     low, high = (1 - share) / 2, (1 + share) / 2
-    known = ~np.isnan(target)
     if forecast.has(low, high):
-        ends = forecast.at(low, high)[known]
-        return float(((ends[:, 0] <= target[known]) & (target[known] <= ends[:, 1])).mean())
+        seen = dict(zip(forecast.levels, observed_frequencies(forecast, target).tolist(), strict=True))
+        return seen[round(high, 9)] - seen[round(low, 9)]
+    known = ~np.isnan(target)
     if pit is not None:
         return float(((low <= pit[known]) & (pit[known] <= high)).mean())
     return None
@@ -197,7 +213,7 @@ def score(
 
     Coverage is None where neither the ends of the interval nor a distribution function were given. `pit` holds the
     shares of targets in ten equal bins of probability, from the distribution function or, for want of one, from the
-    deciles (a target on a decile counts below it).
+    deciles.
 
     Arguments:
         target: shape (series, horizon), NaN where missing.
@@ -222,7 +238,8 @@ def score(
     row |= {f"coverage_{round(100 * share)}": _coverage(forecast, target, pit, share) for share in INTERVALS}
     row["interval_error"] = interval_error(row)
     if pit is None:
-        reached = observed_frequencies(Forecast(forecast.at(*DECILES)), target)
+        seen = dict(zip(forecast.levels, observed_frequencies(forecast, target), strict=True))
+        reached = [seen[level] for level in DECILES]
         row["pit"] = np.diff(reached, prepend=0.0, append=1.0).tolist()
     else:
         row["pit"] = pit_histogram(pit.clip(0, 1), PIT_BINS).tolist()

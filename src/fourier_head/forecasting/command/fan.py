@@ -28,7 +28,7 @@ def name_of(forecasts: Forecasts, number: int) -> str:
 
 def panels(forecasts: Forecasts, count: int, label: str = "") -> list[Panel]:
     """Return a fan for each of the first series."""
-    some = Forecasts(forecasts.density[slice(0, count)], forecasts.series)
+    some = Forecasts(forecasts.density[:count], forecasts.series, forecasts.support[:count])
     quantiles = some.quantiles(LEVELS)
     return [_fan(forecasts, i, quantiles[i], label) for i in range(min(count, len(forecasts)))]
 

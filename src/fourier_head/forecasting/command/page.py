@@ -90,7 +90,7 @@ def _lead(forecasts: Forecasts) -> str:
 
 def _table(forecasts: Forecasts) -> str:
     count = min(len(forecasts), ROWS)
-    some = Forecasts(forecasts.density[slice(0, count)], forecasts.series)
+    some = Forecasts(forecasts.density[:count], forecasts.series, forecasts.support[:count])
     quantiles = some.quantiles((0.1, 0.5, 0.9))
     steps = [0] if forecasts.horizon == 1 else [0, forecasts.horizon - 1]
     heads = "".join(f"<th>{'Next step' if step == 0 else f'Step {step + 1}'}</th>" for step in steps)

@@ -14,6 +14,7 @@ from fourier_head._cpu import plain_blas
 from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.patch.model import PatchForecaster
 from fourier_head.forecasting.scores import Forecast, central_levels
+from fourier_head.forecasting.support import Support
 
 
 def batches(
@@ -69,12 +70,20 @@ class PatchPredictor:
         model: the forecaster; its horizon must reach.
         levels: of the quantiles.
         precision: dtype of the network under autocast on a GPU, float32 elsewhere.
+        natural: whether to keep to values that a series can take, see `Support`.
     """
 
-    def __init__(self, model: PatchForecaster, levels: Sequence[float] | None = None, precision: str = "bf16"):
+    def __init__(
+        self,
+        model: PatchForecaster,
+        levels: Sequence[float] | None = None,
+        precision: str = "bf16",
+        natural: bool = True,
+    ):
         self.model = model
         self.levels = tuple(levels or central_levels())
         self.precision = precision
+        self.natural = natural
 
     @torch.inference_mode()
     def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:
@@ -85,10 +94,14 @@ class PatchPredictor:
         period = natural_period(freq)
         levels = torch.tensor(self.levels, device=device)
         out = np.empty((len(contexts), horizon, len(self.levels)), dtype=np.float32)
+        support = Support.unknown(len(contexts))
         self.model.eval()
         with fast_arithmetic(device, half):
             for chosen, block in batches(contexts, config.context, config.patch, 1 << 18 if half else 16384):
                 periods = torch.full((len(block),), period, device=device)
-                quantiles = self.model.quantiles(block.to(device), periods, levels, horizon)
+                block = block.to(device)
+                if self.natural:
+                    support.read(chosen, block)
+                quantiles = self.model.quantiles(block, periods, levels, horizon)
                 out[chosen] = quantiles.float().cpu().numpy()
-        return Forecast(out, self.levels)
+        return Forecast(support.fit(out), self.levels)
