@@ -114,6 +114,8 @@ def test_errors_below_those_of_the_paper_count_as_better():
     assert dots(0.105) == [""]
     assert dots(0.08) == [" better"]
     assert dots(0.13) == [" far"]
+    assert dots(0.08, "macro_f1_to_linear") == [" far"]
+    assert dots(0.15, "macro_f1_to_linear") == [" better"]
     assert dots(0.08, "smoothness") == [" far"]  # lower is another number, not a better one
 
 

@@ -115,6 +115,10 @@ def test_rows_have_best_and_last_epochs_and_the_papers_numbers(runs):
 def test_notes_say_who_won_and_how_the_data_differ(runs):
     text = " ".join(notes(all_rows(runs, {}), runs, left=3))
     assert "closed" in text
+    assert "trained for 5 epochs of one context per transition in batches of 512." in text
+    shorter = [run | {"samples": 1000, "batch": 64} if run["seed"] else run for run in runs]
+    text_of_both = " ".join(notes(all_rows(shorter, {}), shorter, left=0))
+    assert "in batches of 512; others for 5 epochs of 1000 contexts in batches of 64." in text_of_both
     assert "Fourier is above linear on 1 of 1 games (Seaquest)" in text
     assert "grows with every N" in text
     assert "stays below linear's 0.5000" in text

@@ -401,5 +401,5 @@ def test_options_are_checked(tmp_path):
     assert {task.settings["protocol"] for task in quick} == {"longer"}
     assert {task.settings["model"] for task in quick} == {"tiny"}
     if not torch.cuda.is_available():
-        with pytest.raises(UserError, match="no CUDA device"):
+        with pytest.raises(UserError, match="needs a graphics card"):
             tasks_of(Settings(tmp_path, device="cuda"))

@@ -6,24 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from fourier_head._gaussians import HUGE, PARTS, absolute_mean, long_integral, panel_nodes, tail_integral
 from fourier_head.scalar import Rows, ScalarDensity
 
-# Gauss-Legendre nodes and weights on [0, 1], and the integrals from 0 to each node of what interpolates the nodes.
-_X, _W = ((np.polynomial.legendre.leggauss(8)[i] + 1 - i) / 2 for i in (0, 1))
-_PARTS = ((_X[:, None] ** np.arange(1, 9) / np.arange(1, 9)) @ np.linalg.inv(_X[:, None] ** np.arange(8))).tolist()
-_NODES, _WEIGHTS = _X.tolist(), _W.tolist()
-_SHORT = [((x + 1) / 2, w / 2) for x, w in np.stack(np.polynomial.legendre.leggauss(5), 1).tolist()]
 # Where to cut the line around a component. Inside, in deviations: beyond 9 lie 2e-19 of a Gaussian. One whose location
 # is outside falls off from the limit, at worst like an exponential, in units of its decay.
 _CUTS = (-9.0, -6.0, -4.5, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.5, 6.0, 9.0)
 _TAIL_CUTS = (0.0, 0.7, 1.5, 2.5, 4.0, 5.5, 7.5, 10.0, 14.0, 19.0, 25.0, 32.0, 40.0)
-# Squares of this still fit into float32.
-_HUGE = 1e18
 
 
 class _Frame(NamedTuple):
@@ -126,15 +119,15 @@ class GaussianMixture(ScalarDensity):
             return _Frame(self.logits, self.loc, zero, zero + math.log(2 * math.pi) / 2, None)
         low, high = (x[..., None] for x in self.limits)
         near = self.loc.clamp(low, high)
-        tail = ((near - self.loc) / self.scale).clamp(-_HUGE, _HUGE)
-        start, end = (_tail_integral((x - near) / self.scale, tail.abs()) for x in (low, high))
+        tail = ((near - self.loc) / self.scale).clamp(-HUGE, HUGE)
+        start, end = (tail_integral((x - near) / self.scale, tail.abs()) for x in (low, high))
         mass = (end - start).clamp_min(torch.finfo(self.loc.dtype).tiny)
         log_weight = (self.logits + mass.log() - tail**2 / 2).log_softmax(-1)
         return _Frame(log_weight, near, tail, mass.log(), start)
 
     def _log_terms(self, frame: _Frame, x: Tensor) -> Tensor:
         """Return the log-density of each component (..., K), weight included."""
-        d = ((x[..., None] - frame.near) / self.scale).clamp(-_HUGE, _HUGE)
+        d = ((x[..., None] - frame.near) / self.scale).clamp(-HUGE, HUGE)
         # t^2 - tail^2 as a product: the squares themselves would cancel in float32.
         return frame.log_weight - d * (d + 2 * frame.tail) / 2 - self.scale.log() - frame.log_norm
 
@@ -143,7 +136,7 @@ class GaussianMixture(ScalarDensity):
         if frame.start is None:
             parts = torch.erfc(-d * math.sqrt(0.5)) / 2
         else:
-            parts = (_tail_integral(d, frame.tail.abs()) - frame.start) / frame.log_norm.exp()
+            parts = (tail_integral(d, frame.tail.abs()) - frame.start) / frame.log_norm.exp()
         return (frame.log_weight.exp() * parts).sum(-1).clamp(0, 1)
 
     def _clamp(self, value: Tensor) -> Tensor:
@@ -189,7 +182,7 @@ class GaussianMixture(ScalarDensity):
 
     def _solve(self, level: Tensor) -> Tensor:
         """Return x with F(x) = u: Newton steps kept in a bracket, bisection where they do not halve the step."""
-        # In float64 the short stretches of _tail_integral need no care, and its long form is several times cheaper.
+        # In float64 the short stretches of tail_integral need no care, and its long form is several times cheaper.
         wide = torch.float32 if level.device.type == "mps" else torch.float64
         u, loc, scale, logits = (a.to(wide) for a in (level, self.loc, self.scale, self.logits))
         low, high = (None, None) if self.limits is None else (x.to(wide) for x in self.limits)
@@ -206,7 +199,7 @@ class GaussianMixture(ScalarDensity):
             if frame.start is None:
                 parts = torch.erfc(-d * math.sqrt(0.5)) / 2
             else:
-                parts = (d.sign() * _long_integral(d.abs(), tail, fade) - frame.start) / norm
+                parts = (d.sign() * long_integral(d.abs(), tail, fade) - frame.start) / norm
             error = (weight * parts).sum(-1) - u
             low, high = torch.where(error < 0, x, low), torch.where(error > 0, x, high)
             newton = error / (weight / (scale * norm) * fade).sum(-1)
@@ -231,7 +224,7 @@ class GaussianMixture(ScalarDensity):
             if self.limits is not None:
                 ends = torch.cat([self._clamp(ends), torch.stack(self.limits)])
             ends = ends.sort(0).values
-        return ends, *_nodes(ends[:-1], ends[1:])
+        return ends, *panel_nodes(ends[:-1], ends[1:])
 
     def _expect(self, f: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Return E f(X, p(X)), the weights made to sum to 1: in float32 few numbers may lie under a narrow peak."""
@@ -287,7 +280,7 @@ class GaussianMixture(ScalarDensity):
     def _score(self, frame: _Frame, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first and second derivative of the log-density."""
         share = self._log_terms(frame, x).softmax(-1)
-        pull = -((x[..., None] - frame.near) / self.scale + frame.tail).clamp(-_HUGE, _HUGE) / self.scale
+        pull = -((x[..., None] - frame.near) / self.scale + frame.tail).clamp(-HUGE, HUGE) / self.scale
         slope = (share * pull).sum(-1)
         return slope, (share * ((pull - slope[..., None]) ** 2 - 1 / self.scale**2)).sum(-1)
 
@@ -311,13 +304,13 @@ class GaussianMixture(ScalarDensity):
         if self.limits is None:
             loc, square = self.loc, self.scale**2
             deviation = (square[..., None] + square[..., None, :]).sqrt()
-            spread = _absolute_mean(loc[..., None] - loc[..., None, :], deviation)
+            spread = absolute_mean(loc[..., None] - loc[..., None, :], deviation)
             pairs = weight[..., None] * weight[..., None, :] * spread
-            return (weight * _absolute_mean(value[..., None] - loc, self.scale)).sum(-1) - pairs.sum((-2, -1)) / 2
+            return (weight * absolute_mean(value[..., None] - loc, self.scale)).sum(-1) - pairs.sum((-2, -1)) / 2
         frame, near = self._frame(), self._clamp(value)
         ends, x, w = self._panels(frame)
         # The cdf at the nodes is that at the left end of the panel and the integral of the density's interpolant.
-        step = torch.tensordot(x.new_tensor(_PARTS), self._log_terms(frame, x).exp().sum(-1), 1)
+        step = torch.tensordot(x.new_tensor(PARTS), self._log_terms(frame, x).exp().sum(-1), 1)
         cdf, zero = self._cdf_at(frame, ends), torch.zeros_like(ends[:1])
         cdf = (cdf[:-1] + step * ends.diff(dim=0)).clamp(cdf[:-1], cdf[1:])
         before = torch.cat([zero, (w * cdf**2).sum(0).cumsum(0)]).movedim(0, -1)
@@ -326,7 +319,7 @@ class GaussianMixture(ScalarDensity):
         j = rows.find(table, right=True)
         left, right = rows.back(rows.take(table, j)), rows.back(rows.take(table, j + 1))
         near = near.expand(left.shape)
-        (x_left, w_left), (x_right, w_right) = _nodes(left, near), _nodes(near, right)
+        (x_left, w_left), (x_right, w_right) = panel_nodes(left, near), panel_nodes(near, right)
         score = rows.back(rows.take(before, j) + rows.take(after, j + 1))
         score = score + (w_left * self._cdf_at(frame, x_left) ** 2).sum(0)
         score = score + (w_right * (1 - self._cdf_at(frame, x_right)) ** 2).sum(0)
@@ -366,36 +359,3 @@ class GaussianMixture(ScalarDensity):
 
     def __repr__(self) -> str:
         return f"GaussianMixture(components={self.loc.shape[-1]}, batch_shape={tuple(self.batch_shape)})"
-
-
-def _tail_integral(s: Tensor, c: Tensor) -> Tensor:
-    r"""Return :math:`\int_0^s e^{-r^2/2 - c |r|} dr` for c >= 0, odd in s, with small relative error everywhere.
-
-    Long stretches are differences of scaled complementary error functions; on short ones these would cancel, and
-    quadrature takes their place.
-    """
-    size = s.abs().clamp_max(_HUGE)
-    fade = torch.exp(-size * (size / 2 + c))
-    short = torch.zeros_like(fade)
-    for x, w in _SHORT:
-        short = short + w * torch.exp(-size * x * (size * x / 2 + c))
-    # The sign goes with s itself on short stretches, so that the derivative at 0 is right.
-    return torch.where(size * c.clamp_min(1) < 0.5, s * short, s.sign() * _long_integral(size, c, fade))
-
-
-def _long_integral(size: Tensor, c: Tensor, fade: Tensor) -> Tensor:
-    ends = torch.special.erfcx(c * math.sqrt(0.5)), torch.special.erfcx((c + size) * math.sqrt(0.5)) * fade
-    return math.sqrt(math.pi / 2) * (ends[0] - ends[1])
-
-
-def _nodes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Return quadrature nodes and weights (8, ...) between limits (...)."""
-    shape = (-1, *(1,) * low.dim())
-    x, w = low.new_tensor(_NODES).reshape(shape), low.new_tensor(_WEIGHTS).reshape(shape)
-    return low + (high - low) * x, (high - low) * w
-
-
-def _absolute_mean(m: Tensor, s: Tensor) -> Tensor:
-    """Return E|X| of a Gaussian."""
-    t = m / s
-    return s * math.sqrt(2 / math.pi) * torch.exp(-t * t / 2) + m * torch.erf(t * math.sqrt(0.5))

@@ -31,14 +31,13 @@ def collect(
     from fourier_head.cli import clear_errors
 
     with clear_errors():
-        import torch
-
+        from fourier_head._devices import chosen_device
         from fourier_head.atari.collection import Collection, CollectSettings
         from fourier_head.atari.games import find_game
 
         name = find_game(game).name
         folder = output or Path("scratch/atari") / name
-        place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        place = chosen_device(device)
         settings = CollectSettings(
             name, folder, transitions, steps, environments, seed, shard, limit, sticky, device=place
         )
@@ -80,9 +79,9 @@ def draw_quality(folder: Path) -> None:
     if not quality["over_time"]:
         return
     try:
+        from fourier_head._files import write_atomically
         from fourier_head.report.charts import save_png
         from fourier_head.studies.atari.charts import quality_chart
-        from fourier_head.studies.results import write_atomically
 
         chart = quality_chart(quality)
         write_atomically(folder / "quality.png", lambda path: save_png(chart, path))

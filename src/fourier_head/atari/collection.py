@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fourier_head._files import write_atomically
 from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from fourier_head.atari.environment import MOST, FrameStack
 from fourier_head.atari.games import find_game
@@ -259,8 +260,7 @@ class Collection:
 
     def _write_quality(self) -> None:
         from fourier_head.atari.quality import QUALITY, measure_quality
-        from fourier_head.atari.recording import write_beside
 
         content = measure_quality(self.settings.output, self.episodes, self.step, self.seconds)
         content["settings"] = self.settings.identity
-        write_beside(self.settings.output / QUALITY, json.dumps(content, indent=1) + "\n")
+        write_atomically(self.settings.output / QUALITY, json.dumps(content, indent=1) + "\n")

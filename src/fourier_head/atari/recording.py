@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fourier_head._files import write_atomically
 from fourier_head.atari.environment import SIDE, Environments
 from fourier_head.atari.games import find_game
 from fourier_head.errors import UserError
@@ -68,20 +69,6 @@ def shard_paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("shard-*.npz"))
 
 
-def write_beside(path: Path, content: str | Callable[[Path], None]) -> None:
-    """Write beside, then rename, so that a file is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        if callable(content):
-            content(beside)
-        else:
-            beside.write_text(content, encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 def save_arrays(path: Path, arrays: dict[str, np.ndarray], level: int = 1) -> None:
     """Write arrays as `np.load` reads them; the fastest level, as black and repeated frames shrink at any."""
 
@@ -91,7 +78,7 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray], level: int = 1) -> No
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
 
-    write_beside(path, write)
+    write_atomically(path, write)
 
 
 def load_arrays(path: Path, wanted: Iterable[str] | None = None) -> dict[str, np.ndarray]:
@@ -134,7 +121,7 @@ def load_shard(path: Path, frames: bool = True) -> Shard:
 
 def write_about(folder: Path, about: About) -> None:
     """Say what the shards of a folder are of."""
-    write_beside(folder / ABOUT, json.dumps(vars(about)) + "\n")
+    write_atomically(folder / ABOUT, json.dumps(vars(about)) + "\n")
 
 
 def read_about(folder: Path) -> About:
@@ -180,7 +167,7 @@ def load_recording(folder: Path, threads: int | None = None) -> Recording:
     cache = folder / CACHE
     if not (cache / "mark.json").exists() or (cache / "mark.json").read_text(encoding="utf-8") != mark:
         _unpack(paths, cache, threads)
-        write_beside(cache / "mark.json", mark)
+        write_atomically(cache / "mark.json", mark)
     columns = load_arrays(cache / "columns.npz")
     return Recording(about, np.load(cache / "frames.npy", mmap_mode="r"), **columns)
 
@@ -230,7 +217,7 @@ def _unpack(paths: list[Path], cache: Path, threads: int | None) -> None:
             list(pool.map(fill, range(len(paths))))
         frames.flush()
 
-    write_beside(cache / "frames.npy", write)
+    write_atomically(cache / "frames.npy", write)
     save_arrays(cache / "columns.npz", columns)
 
 
@@ -301,8 +288,7 @@ def rebuild(recipe: Path, folder: Path, report: Callable[[float, str], None] | N
         for one in waiting:
             one.result()
     if recipe.resolve() != (folder / RECIPE).resolve():
-        content = recipe.read_bytes()
-        write_beside(folder / RECIPE, lambda path: path.write_bytes(content) and None)  # type: ignore[arg-type]
+        write_atomically(folder / RECIPE, recipe.read_bytes())
     return total
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fourier_head._files import write_atomically
 from fourier_head.atari.games import find_game
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
-from fourier_head.atari.recording import Recording, write_beside
+from fourier_head.atari.recording import Recording
 from fourier_head.atari.rollouts import Played, play
 from fourier_head.atari.trajectories import Trajectories, Window
 from fourier_head.errors import UserError
@@ -223,7 +224,7 @@ def train_arm(
         )
         scores = _scores(played, epoch, settings.epochs)
         evaluations[str(epoch)] = scores | heldout_scores(model, data, settings.held_out, cuda)
-        write_beside(path, json.dumps(evaluations))
+        write_atomically(path, json.dumps(evaluations))
 
     def line(entry: dict[str, float]) -> None:
         epoch, rest = divmod(int(entry["step"]), steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from fourier_head.integrations.gguf import is_gguf, load_gguf
 
 if TYPE_CHECKING:
-    from peft import LoraConfig
+    from peft import LoraConfig, PeftModel
 
 
 def needs_transformers(error: ImportError) -> ImportError:
@@ -60,6 +60,41 @@ def lora_settings(rank: int = 8, alpha: int = 32, dropout: float = 0.05, **more:
     except ImportError as error:
         raise needs_transformers(error) from None
     return LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, **more)
+
+
+def with_adapter(model: Any, config: LoraConfig | None, trained: str) -> PeftModel:
+    """Freeze a model, add a LoRA adapter to it, by default that of ``lora_settings``, and train one module whole."""
+    config = lora_settings() if config is None else config
+    config.modules_to_save = sorted({*(config.modules_to_save or ()), trained})
+    try:
+        from peft import get_peft_model
+
+        return get_peft_model(model, config)
+    except ImportError as error:
+        raise needs_transformers(error) from None
+    except ValueError as error:
+        if "target_modules" not in str(error):
+            raise
+        kind = getattr(model.config, "model_type", "this")
+        raise ValueError(
+            f"PEFT knows no default LoRA layers for {kind} models: pass lora=LoraConfig(target_modules=[...])"
+        ) from None
+
+
+def pad_right(ids: Sequence[Sequence[int]], filler: int) -> dict[str, Tensor]:
+    """Return rows of token ids as one batch, padded on the right, and the mask of what is no padding.
+
+    >>> pad_right([[5, 6], [7]], 0)["attention_mask"]
+    tensor([[1, 1],
+            [1, 0]])
+    """
+    width = max(map(len, ids), default=1)
+    padded = [[*row, *[filler] * (width - len(row))] for row in ids]
+    mask = [[1] * len(row) + [0] * (width - len(row)) for row in ids]
+    return {
+        "input_ids": torch.tensor(padded, dtype=torch.long).reshape(len(ids), width),
+        "attention_mask": torch.tensor(mask, dtype=torch.long).reshape(len(ids), width),
+    }
 
 
 SENTENCE = "The following is a list of normally distributed random numbers in the interval with mean and std"

@@ -16,7 +16,7 @@ from fourier_head.density import FourierDensity
 from fourier_head.domains import Interval
 from fourier_head.heads import FourierHead
 from fourier_head.integrations import fine_tuning
-from fourier_head.integrations.language_models import load_model, lora_settings, needs_transformers, nucleus
+from fourier_head.integrations.language_models import load_model, nucleus, pad_right, with_adapter
 
 if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
@@ -191,14 +191,7 @@ class NumberLM(nn.Module):
         return ids
 
     def _pad(self, ids: Sequence[Sequence[int]], values: Sequence[float] | Tensor | None) -> dict[str, Tensor]:
-        width = max(map(len, ids), default=1)
-        filler = self.tokenizer.pad_token_id or 0  # masked, so any id will do
-        padded = [[*row, *[filler] * (width - len(row))] for row in ids]
-        mask = [[1] * len(row) + [0] * (width - len(row)) for row in ids]
-        batch = {
-            "input_ids": torch.tensor(padded, dtype=torch.long).reshape(len(ids), width),
-            "attention_mask": torch.tensor(mask, dtype=torch.long).reshape(len(ids), width),
-        }
+        batch = pad_right(ids, self.tokenizer.pad_token_id or 0)  # masked, so any id will do
         if values is not None:
             batch["values"] = self._checked(values, len(ids))
         return batch
@@ -331,23 +324,8 @@ class NumberLM(nn.Module):
         """
         if self._adapter:
             raise ValueError("there is an adapter already: merge_lora() or remove_lora() first")
-        try:
-            from peft import get_peft_model
-        except ImportError as error:
-            raise needs_transformers(error) from None
-        config = lora_settings() if config is None else config
-        config.modules_to_save = sorted({*(config.modules_to_save or ()), "head"})
-        try:
-            peft = get_peft_model(self, config)
-        except ValueError as error:
-            kind = getattr(self.config, "model_type", "this")
-            if "target_modules" in str(error):
-                raise ValueError(
-                    f"PEFT knows no default LoRA layers for {kind} models: pass lora=LoraConfig(target_modules=[...])"
-                ) from None
-            raise
-        self._adapter = [peft]
-        return peft
+        self._adapter = [with_adapter(self, config, "head")]
+        return self._adapter[0]
 
     def merge_lora(self) -> None:
         """Add the adapter to the weights of the language model and keep the trained head."""

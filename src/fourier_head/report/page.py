@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.report.charts import Chart
 from fourier_head.report.derive import charts_from_rows
 from fourier_head.report.frame import frame
 from fourier_head.report.prose import STUDIES, about
 from fourier_head.report.summary import CHARTS, Row, Summary, number, read_all
-from fourier_head.report.tables import LOWER_IS_BETTER, describe, html, metric_label, number_text
-from fourier_head.studies.results import write_atomically
+from fourier_head.report.tables import HIGHER_IS_BETTER, LOWER_IS_BETTER, describe, html, metric_label, number_text
 from fourier_head.version import __version__
 
 
@@ -82,7 +82,9 @@ def _close(row: Row) -> bool:
 
 
 def _better(row: Row) -> bool:
-    """Say whether an error of ours is below the paper's by more than what counts as close."""
+    """Say whether ours beats the paper's by more than what counts as close: a lower error, or a higher gain."""
+    if row["metric"] in HIGHER_IS_BETTER:
+        return row["ours"] > row["paper"] and not _close(row)
     return row["metric"] in LOWER_IS_BETTER and row["ours"] < row["paper"] and not _close(row)
 
 
@@ -113,7 +115,7 @@ def _overview(studies: Sequence[Summary]) -> str:
 {lines}</div>
 <p class="small muted">A dot is one number of the paper: ours divided by it, on a scale of factors. Triangles lie
 outside the scale. <span class="key close">Close</span>: within 10 % or two standard deviations of the paper.
-<span class="key better">Better</span>: an error lower than that. <span class="key far">Apart</span>:
+<span class="key better">Better</span>: a lower error or a higher gain than that. <span class="key far">Apart</span>:
 neither.{missing}</p>"""
 
 

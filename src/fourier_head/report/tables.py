@@ -34,8 +34,12 @@ METRICS = {
     "relative_wql": "Relative WQL",
     "mase": "MASE",
     "wql": "WQL",
+    "macro_f1": "Macro F1",
+    "macro_f1_to_linear": "Macro F1 over linear's",
+    "bpm_error": "BPM error",
 }
 LOWER_IS_BETTER = {"kl", "mse", "nll", "perplexity", "crps", "mase", "wql", "relative_mase", "relative_wql"}
+HIGHER_IS_BETTER = {"tvd_gain_over_base", "macro_f1", "macro_f1_to_linear", "accuracy", "normalised_return"}
 DATASETS = {"gaussian": "Gaussian", "gmm2": "GMM-2", "gmm-2": "GMM-2", "beta": "Beta"}
 MOST_COLUMNS = 6  # data sets that fit side by side; more of them become lines
 LONG = 30  # lines from which on tables are folded, all but the first

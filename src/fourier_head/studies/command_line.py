@@ -22,6 +22,9 @@ TimeLimit = Annotated[
     float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
 ]
 
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
+Summarise = Annotated[bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")]
+
 
 @contextmanager
 def study_errors(output: Path) -> Iterator[tuple[Console, Console]]:

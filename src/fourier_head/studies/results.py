@@ -13,8 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fourier_head.errors import UserError
+from fourier_head._files import write_atomically
 from fourier_head.report.charts import Chart, save_png
 from fourier_head.report.summary import CHARTS, COLUMNS, SUMMARY, Row, Summary, read_summary
 from fourier_head.version import __version__
@@ -119,29 +118,6 @@ def commit() -> str | None:
         return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def write_atomically(path: Path, content: str | bytes | Callable[[Path], None]) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never a half."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
-    os.close(handle)
-    beside = Path(name)
-    try:
-        if callable(content):
-            content(beside)
-        else:
-            beside.write_bytes(content.encode() if isinstance(content, str) else content)
-        umask = os.umask(0)  # mkstemp makes files for one person's eyes; give this one the usual rights
-        os.umask(umask)
-        beside.chmod(0o666 & ~umask)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def to_json(value: Any, indent: int | None = None) -> str:

@@ -225,9 +225,10 @@ def forecast_file(source: str, output: str, options: dict[str, Any], stamp: Sequ
 
 def forecast_folder(settings: Settings, engine: str = "local", console: Console | None = None) -> list[dict[str, Any]]:
     """Forecast every file of a folder into a folder of its own, and write a page over all; finished files are kept."""
+    from fourier_head._files import write_atomically
     from fourier_head.forecasting.command import page
     from fourier_head.studies.engine import ENGINES, Task, run_tasks
-    from fourier_head.studies.results import PARTIAL, RunStore, to_json, write_atomically
+    from fourier_head.studies.results import PARTIAL, RunStore, to_json
 
     assert settings.data is not None
     if engine not in ENGINES:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from fourier_head._devices import best_device
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.kernel_synth import WIDE_BANK, Bank, draw_gaussian
 from fourier_head.forecasting.corpora.mix import RECIPES, standard_corpus
@@ -23,7 +24,7 @@ from fourier_head.forecasting.corpora.store import SeriesStore
 
 def speed(store: SeriesStore, context: int = 512, horizon: int = 64, rows: int = 8192, seconds: float = 1.0) -> None:
     """Print windows per second of every part, of the whole corpus and of exact KernelSynth on the best device here."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(best_device())
     rows = rows if device.type == "cuda" else 128
     generator = torch.Generator(device).manual_seed(0)
     store = store.to(device)

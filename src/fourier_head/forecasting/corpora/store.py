@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head._files import write_atomically
 from fourier_head.errors import UserError, did_you_mean, needs_extra
 from fourier_head.forecasting.frequency import natural_period
 
@@ -159,15 +159,7 @@ class SeriesStore:
         }
         meta = {"format": FORMAT, "names": json.dumps(self.names), "count": str(self.values.numel())}
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside and renamed: a broken run leaves the old file.
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            save_file(tensors, beside, metadata=meta)
-            beside.chmod(0o644)  # safetensors writes files only their owner can read
-            os.replace(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_atomically(path, lambda beside: save_file(tensors, beside, metadata=meta))
         return path
 
     @classmethod

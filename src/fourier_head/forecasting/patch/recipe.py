@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fourier_head._devices import best_device
 from fourier_head.forecasting.corpora.augment import DEFAULT
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
@@ -51,7 +52,7 @@ def prepare(
     """Return the model of a recipe and the training of it, ready to run or to be continued."""
     torch.manual_seed(recipe.seed)
     model = PatchForecaster(recipe.model)
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    place = device or best_device()
 
     def stream(rank: int) -> BatchStream:
         local = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if place == "cuda" else place

@@ -9,8 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-
+from fourier_head._devices import best_device, fast_training
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.patch.model import PatchConfig
@@ -60,9 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     recipe = Recipe(config, even=given.even, seed=given.seed)
     if store is None:
         recipe = Recipe(config, {"kernels": 0.5, "structural": 0.5}, even=given.even, seed=given.seed)
-    gpu = (given.device or ("cuda" if torch.cuda.is_available() else "cpu")) == "cuda"
-    if gpu:
-        torch.set_float32_matmul_precision("high")
+    precision, compile = fast_training(given.device or best_device())
     settings = TrainingSettings(
         given.output,
         batch=given.batch,
@@ -71,8 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         limit=given.limit,
         learning_rate=given.learning_rate,
         average=given.average,
-        precision="bf16" if gpu else "no",
-        compile=gpu,
+        precision=precision,
+        compile=compile,
     )
     model, training = prepare(recipe, store, settings, given.device)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fourier_head._files import write_atomically
 from fourier_head.atari.recording import About
 from fourier_head.errors import needs_extra
-from fourier_head.studies.results import write_atomically
 
 EVERY = 3
 """Steps between two pictures; a step is four frames of the sixty a second."""

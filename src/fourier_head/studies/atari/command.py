@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Quick, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Quick, Summarise, TimeLimit, study_errors, tell
 
 
 def atari(
@@ -34,9 +34,7 @@ def atari(
     compile: Annotated[bool | None, typer.Option(help="Compile the model.", show_default="on a GPU")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Arms trained at once, each in a process.")] = 1,
     time_limit: TimeLimit = None,
-    summarise: Annotated[
-        bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")
-    ] = False,
+    summarise: Summarise = False,
     quick: Quick = False,
 ) -> None:
     """Section 5: Decision Transformers on Atari games, linear and Fourier heads on data we collect."""

@@ -101,6 +101,7 @@ def notes(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], left: int) -> 
         "Returns to go are in the game's own score, standardised, not clipped rewards; the return to condition on is "
         "that which one in twenty recorded episodes reaches. Actions are in the circular order for every arm, in "
         "training and in play alike.",
+        training_note([run for run in runs if is_main(run, full)]),
     ]
     won, compared = [], []
     for dataset in dict.fromkeys(one["dataset"] for one in main):
@@ -121,6 +122,15 @@ def notes(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], left: int) -> 
     if left:
         told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
     return [one for one in told if one]
+
+
+def training_note(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Say how long arms were trained: epochs, contexts of an epoch, batch."""
+    said = []
+    for epochs, samples, batch in dict.fromkeys((run["epochs"], run["samples"], run["batch"]) for run in runs):
+        count = "one context per transition" if samples is None else f"{samples} contexts"
+        said.append(f"{epochs} epochs of {count} in batches of {batch}")
+    return f"Arms of full size were trained for {'; others for '.join(said)}." if said else ""
 
 
 def smoothness_note(rows: Sequence[Row]) -> str:

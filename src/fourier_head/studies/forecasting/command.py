@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Quick, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Device, Quick, Summarise, TimeLimit, study_errors, tell
 
 
 def forecasting(
@@ -42,10 +42,8 @@ def forecasting(
     max_series: Annotated[
         int | None, typer.Option(min=1, help="Series of each evaluation set.", show_default="all")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
-    summarise: Annotated[
-        bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")
-    ] = False,
+    device: Device = "auto",
+    summarise: Summarise = False,
     quick: Quick = False,
 ) -> None:
     """Section 6: forecasters after Chronos, linear and Fourier heads at equal budget."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fourier_head._devices import fast_training
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import evaluate
@@ -89,8 +90,9 @@ def train_arm(
 ) -> tuple[Training, T5Forecaster, ChronosTokenizer, bool]:
     """Train an arm or go on with it; return whether its budget is spent. Arms of a seed see the same windows."""
     gpu = device.startswith("cuda")
+    precision, compile = fast_training(device)
     model, tokenizer = protocol.model(arm, seed)
-    objective = T5Objective(model, tokenizer, lengths=protocol.lengths, gamma=arm.gamma, compile=gpu)
+    objective = T5Objective(model, tokenizer, lengths=protocol.lengths, gamma=arm.gamma, compile=compile)
     chosen = share_of(store, arm.data, seed)
 
     def stream(rank: int) -> BatchStream:
@@ -105,7 +107,7 @@ def train_arm(
         seconds=protocol.seconds,
         limit=limit,
         learning_rate=protocol.learning_rate,
-        precision="bf16" if gpu else "no",
+        precision=precision,
         rehearsals=3 if gpu else 1,  # compiling is nobody's budget
         shard=16,
         log_every=50 if gpu else 10,

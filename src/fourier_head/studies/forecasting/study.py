@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.mix import RECIPES
 from fourier_head.forecasting.evaluation import ScoreRow, evaluate_seasonal_naive
@@ -74,13 +73,10 @@ class Settings:
     @property
     def place(self) -> str:
         """The device."""
-        if self.device == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        if self.device not in ("cpu", "cuda"):
+        # Several graphics cards are shared out among processes, not named one by one.
+        if self.device not in ("cpu", "cuda", "auto"):
             raise UserError(f"--device must be cpu, cuda or auto, got {self.device}.")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise UserError("--device cuda needs a graphics card that torch can use; there is none.")
-        return self.device
+        return chosen_device(self.device)
 
     @property
     def protocol(self) -> Protocol:
@@ -133,8 +129,6 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     sets, naive = _scorable(sets, console)
     published = read_published_scores(settings.published) if settings.published else []
     corpus = "artificial" if store is None else f"{len(store)} series, {store.values.numel()} values"
-    if device == "cuda":
-        torch.set_float32_matmul_precision("high")
     keep = RunStore(settings.checkpoints)
     results: list[dict[str, Any]] = []
     missing, fresh = 0, True

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import EngineName, Quick, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, study_errors, tell
 
 
 def numbers(
@@ -38,7 +38,7 @@ def numbers(
         str | None, typer.Option(help="Text with {mean}, {std} and {samples}.", show_default="the paper's")
     ] = None,
     dtype: Annotated[str, typer.Option(help="Of the model: float32 or bfloat16.")] = "float32",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    device: Device = "auto",
     workers: Annotated[int, typer.Option(min=1, help="Processes, each with a model of its own.")] = 1,
     quick: Quick = False,
     engine: EngineName = "local",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import load_model
 from fourier_head.report.summary import Summary
@@ -120,11 +121,7 @@ def source_of(settings: Settings) -> tuple[str | None, str]:
         raise UserError("--model and --gguf both name a model: give one of them.")
     if settings.dtype not in DTYPES:
         raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
-    device = settings.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"--device {device} needs a graphics card that torch can use; there is none.")
+    device = chosen_device(settings.device)
     return settings.gguf or settings.model or (None if settings.quick else MODEL), device
 
 

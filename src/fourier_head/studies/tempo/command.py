@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import EngineName, Quick, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, study_errors, tell
 
 
 def tempo(
@@ -31,7 +31,7 @@ def tempo(
         typer.Option(min=0, help="Steps on clips without labels, for untrained networks.", show_default="4000"),
     ] = None,
     protocol: Annotated[str, typer.Option(help="released, longer or all.")] = "all",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    device: Device = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that share the device.")] = 1,
     time_limit: TimeLimit = None,
     quick: Quick = False,

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fourier_head._files import write_atomically
 from fourier_head.studies.tempo.clicks import draw_clips, render
 from fourier_head.studies.tempo.data import CHUNK
 from fourier_head.studies.tempo.features import fit_length, log_mel
@@ -141,9 +142,7 @@ def pretrained_file(
     features = unlabelled(clips, config.num_mel_bins, device)
     features = fit_length(features, config.max_length, float(features.mean()), float(features.std()))
     pretrain(network, config, features, steps, device, say)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".tmp")
     state = network.audio_spectrogram_transformer.state_dict()
-    save_file({name: value.contiguous().cpu() for name, value in state.items()}, beside)
-    beside.replace(path)
+    tensors = {name: value.contiguous().cpu() for name, value in state.items()}
+    write_atomically(path, lambda beside: save_file(tensors, beside))
     return path

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.report.summary import Row, Summary
 from fourier_head.studies.engine import Engine, Task, run_tasks
@@ -102,19 +102,6 @@ def parse_frequencies(text: str) -> tuple[int, ...]:
     return found
 
 
-def resolve_device(name: str) -> str:
-    """Return the device to use; auto is the graphics card where there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError:
-        raise UserError(f"--device must be auto, cpu or cuda, got {name}.") from None
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device is cuda, but torch finds no CUDA device here.")
-    return name
-
-
 def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     """Return one task per head and seed, seed by seed, so that a time limit leaves whole seeds."""
     protocols = [name for name in PROTOCOLS if settings.protocol in (name.split(",")[0], "all")]
@@ -123,7 +110,7 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     for name in ("seeds", "clips"):
         if getattr(settings, name) < 1:
             raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
-    device = resolve_device(settings.device)
+    device = chosen_device(settings.device)
     deadline = None if settings.time_limit is None else time.time() + settings.time_limit
     model, clips, seeds, frequencies = settings.model, settings.clips, settings.seeds, settings.frequencies
     changes: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
@@ -204,7 +191,7 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
         seconds=time.monotonic() - begin,
         runs=[_without_pictures(r) for r in runs],
         charts=charts(rows, runs),
-        gpu=resolve_device(settings.device).startswith("cuda"),
+        gpu=chosen_device(settings.device).startswith("cuda"),
         keep_runs=stopped,
         recipe=tasks[0].settings["recipe"]
         | {k: tasks[0].settings[k] for k in ("model", "per_tempo", "start", "pretrain")},

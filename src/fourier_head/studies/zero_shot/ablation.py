@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.evaluation import evaluate
 from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
@@ -65,14 +64,12 @@ def run_variant(
     model: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train one variant and score it on held-out training series and on the evaluation sets."""
-    gpu = (device or ("cuda" if torch.cuda.is_available() else "cpu")) == "cuda"
-    if gpu:
-        torch.set_float32_matmul_precision("high")
+    precision, compile = fast_training(device or best_device())
     kept, held = hold_out(read_store(corpus))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         settings = TrainingSettings(
-            Path(folder), batch=batch, steps=steps, average=0.08, precision="bf16" if gpu else "no", compile=gpu
+            Path(folder), batch=batch, steps=steps, average=0.08, precision=precision, compile=compile
         )
         network, _ = train(recipe_of(variant, seed, **(model or {})), kept, settings, device)
     seconds = time.monotonic() - begin

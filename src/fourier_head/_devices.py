@@ -1,0 +1,42 @@
+"""Which device to compute on, and how to train fast there."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from fourier_head.errors import UserError
+
+
+def best_device() -> str:
+    """Return cuda where there is one, else cpu."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def chosen_device(name: str) -> str:
+    """Return the device that the option ``--device`` names; auto is the best one here.
+
+    >>> chosen_device("cpu")
+    'cpu'
+    """
+    if name == "auto":
+        return best_device()
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        raise UserError(f"--device must be cpu, cuda or auto, got {name}.") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"--device {name} needs a graphics card that torch can use; there is none.")
+    return name
+
+
+def fast_training(device: str) -> tuple[Literal["bf16", "no"], bool]:
+    """Return the precision for training on a device and whether to compile; float32 products become quick ones.
+
+    On a GPU bfloat16, compiled, and TF32 for what stays in float32, from here on in this process; elsewhere neither.
+    """
+    gpu = device.startswith("cuda")
+    if gpu:
+        torch.set_float32_matmul_precision("high")
+    return ("bf16" if gpu else "no"), gpu
