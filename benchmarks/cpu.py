@@ -1,7 +1,8 @@
 """Compare heads on a CPU: ``python -m benchmarks.cpu`` writes ``benchmarks/results/cpu.csv``.
 
-Forward and backward in float32 at shapes with far fewer frequencies than bins; medians of wall time. "fourier" is what
-``FourierHead.loss`` takes, "formula" the same in plain torch, "projection" its matrix products alone.
+Forward and backward in float32 at shapes with far fewer frequencies than bins; medians of wall time, the contenders
+taking turns, so that other work on the machine slows all of them alike. "fourier" is what ``FourierHead.loss`` takes,
+"formula" the same in plain torch, "projection" its matrix products alone.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from fourier_head.layout import Layout
 SHAPES = [(1024, 384, 4096, 128), (1024, 384, 4096, 32), (1024, 128, 1024, 32), (1024, 256, 256, 16)]
 
 
-def measure(step: Callable[[], object], runs: int = 9) -> float:
-    """Return the median milliseconds of a step."""
-    times = []
-    for _ in range(runs + 2):
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[2:]) * 1e3
+def measure(steps: dict[str, Callable[[], object]], rounds: int = 15, warmup: int = 2) -> dict[str, float]:
+    """Return the median milliseconds of each step."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(warmup + rounds):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(taken[warmup:]) * 1e3 for name, taken in times.items()}
 
 
 def fourier(p: Problem) -> torch.Tensor:
@@ -51,9 +53,9 @@ def main() -> None:
         }
         if hasattr(torch.nn.functional, "linear_cross_entropy"):
             steps["torch linear_cross_entropy"] = arms.step(arms.torch_linear_ce, p)
-        for name, step in steps.items():
+        for name, median in measure(steps).items():
             rows.append({"tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "implementation": name,
-                         "median_ms": round(measure(step), 2), "threads": torch.get_num_threads(),
+                         "median_ms": round(median, 2), "threads": torch.get_num_threads(),
                          "machine": platform.machine(), "torch": torch.__version__})  # fmt: skip
             print(shape, name, rows[-1]["median_ms"], "ms", flush=True)
     save(rows, "cpu")

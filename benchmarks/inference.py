@@ -1,14 +1,16 @@
 """Compare what heads cost at inference: ``python -m benchmarks.inference`` writes ``benchmarks/results/inference.csv``.
 
 Three tasks: log-probabilities of all bins, nine quantiles, one sample per token. The linear head takes softmax,
-cumulative sums with a binary search, and ``torch.multinomial``. Ours projects in the same type and goes on from its
-outputs, as ``FourierHead`` does. ``--variants`` measures the ways that were not chosen, too, and where the FFT
-overtakes the matrix product in plain torch; ``--compile`` only fills the cache of compiled kernels.
+cumulative sums with a binary search, and ``torch.multinomial``. ``--variants`` also measures the projection alone, the
+parts of the library's ways that follow it, ways that it takes at other sizes, and where the FFT overtakes the matrix
+product in plain torch. ``--compile`` only fills the cache of compiled kernels. Errors are those of :func:`error`; the
+linear head has no density to compare with.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 
 import torch
@@ -20,28 +22,30 @@ from benchmarks.head import SHAPES, save
 from benchmarks.timing import Clock, machine
 from fourier_head import FourierHead, inversion, kernels, series, spectrum
 
+BINS, QUANTILES, SAMPLE = "log-probabilities of all bins", "nine quantiles", "one sample"
+SHORT = {BINS: "bins", QUANTILES: "quantiles", SAMPLE: "sample"}
 LEVELS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 CROSSOVER = [(l, m) for l in (9, 33, 129, 551) for m in (64, 256, 1024, 4096) if l <= m]
 
 Step = Callable[[], object]
 
 
-def outputs(p: Problem) -> torch.Tensor:
-    """Return the outputs of the Fourier head's projection."""
-    return F.linear(p.x, p.weight)
-
-
-def coefficients(p: Problem) -> torch.Tensor:
-    """Return the coefficients of the densities, (tokens, 2, N + 1)."""
-    return outputs(p).float().unflatten(-1, (2, -1))
-
-
-def tasks(p: Problem) -> dict[str, dict[str, Step]]:
-    """Return the ways of doing each task, the linear head's first and the library's second."""
-    levels = torch.tensor(LEVELS, device="cuda")
+def head_of(p: Problem) -> FourierHead:
+    """Return a Fourier head with the weights of a problem."""
     head = FourierHead(p.width, p.num_bins, p.frequencies, floor=FLOOR, bias=False).to(p.x)
     with torch.no_grad():
         head.proj.weight.copy_(p.weight)
+    return head
+
+
+def coefficients(p: Problem) -> torch.Tensor:
+    """Return the coefficients of the densities in float32, (tokens, 2, N + 1)."""
+    return F.linear(p.x, p.weight).float().unflatten(-1, (2, -1))
+
+
+def tasks(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
+    """Return the ways of doing each task, the linear head's first and the library's second."""
+    levels = torch.tensor(LEVELS, device="cuda")
 
     def logits() -> torch.Tensor:
         return F.linear(p.x, p.linear_weight).float()
@@ -50,74 +54,95 @@ def tasks(p: Problem) -> dict[str, dict[str, Step]]:
         total = logits().softmax(-1).cumsum(-1)
         return torch.searchsorted(total, levels.expand(p.tokens, -1).contiguous())
 
-    def uniform() -> torch.Tensor:
-        return torch.rand(p.tokens, 1, device="cuda")
-
     return {
-        "log-probabilities of all bins": {
+        BINS: {
             "linear": lambda: logits().log_softmax(-1),
-            "fourier": lambda: kernels.log_pmf(outputs(p), num_bins=p.num_bins, floor=FLOOR),
-            "fourier, plain torch": lambda: series.log_pmf(coefficients(p), p.num_bins, FLOOR),
             "FourierHead": lambda: head(p.x),
+            "fourier, plain torch": lambda: series.log_pmf(coefficients(p), p.num_bins, FLOOR),
         },
-        "nine quantiles": {
+        QUANTILES: {
             "linear": linear_quantiles,
-            "fourier": lambda: kernels.coefficient_quantile(
-                coefficients(p), levels.expand(p.tokens, -1), floor=FLOOR
-            ),
+            "FourierHead": lambda: head.density(p.x).quantile(levels),
             "fourier, plain torch": lambda: inversion.icdf(
                 spectrum.of_coefficients(coefficients(p), FLOOR), levels.expand(p.tokens, -1), "reference"
             ),
-            "FourierHead": lambda: head.density(p.x).quantile(levels),
         },
-        "one sample": {
+        SAMPLE: {
             "linear": lambda: torch.multinomial(logits().softmax(-1), 1),
-            "fourier": lambda: kernels.coefficient_quantile(coefficients(p), uniform(), floor=FLOOR),
-            "fourier, digit by digit": lambda: kernels.sample(p.x, p.weight, None, floor=FLOOR),
             "FourierHead": lambda: head.density(p.x).sample(),
+            "from inputs": lambda: kernels.sample(p.x, p.weight, None, floor=FLOOR),
         },
-    }  # fmt: skip
+    }
 
 
-def variants(p: Problem) -> dict[str, dict[str, Step]]:
-    """Return the ways that kernels could take and do not, by task."""
-    from fourier_head.kernels import evaluation
-    from fourier_head.kernels.plan import Blocks, Plan
+def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
+    """Return parts of the ways that kernels take and ways that they take at other sizes, by task."""
+    from fourier_head.kernels import evaluation as kernel
+    from fourier_head.kernels.plan import Plan
 
+    y = head._outputs(p.x)
+    a = y.unflatten(-1, (2, -1))
     plan = Plan(p.num_bins, FLOOR)
-    levels = torch.tensor(LEVELS, device="cuda").expand(p.tokens, -1)
-    bins: dict[str, Step] = {}
-    quantiles: dict[str, Step] = {}
+    levels = torch.tensor(LEVELS, device="cuda")
+    noise = kernels._noise(a, a.shape[2], 1, None)
+    few = p.frequencies <= kernel.NARROW
 
     def result() -> torch.Tensor:
         return torch.empty(p.tokens, p.num_bins, device="cuda")
 
-    def grid(narrow: bool, precision: str | None = None) -> torch.Tensor:
-        return evaluation.distribution_grid(coefficients(p), FLOOR, narrow, precision)
+    bins: dict[str, Step] = {
+        "projection alone": lambda: head._outputs(p.x),
+        "projection, not aligned": lambda: F.linear(p.x, p.weight),
+        "bins alone, FFT": lambda: kernel.transformed_bins(y, plan, result()),
+    }
+    if few:
+        for dtype, (_, split) in kernel.PRODUCTS.items():
+            name = f"bins alone, product for {str(dtype).removeprefix('torch.')}{' in two parts' if split else ''}"
+            products = kernel.PRODUCTS[dtype]
+            bins[name] = lambda products=products: kernel.direct(
+                kernel._outputs(y), result(), FLOOR, plan.units, products
+            )
+    if p.num_bins % 16 == 0:
+        bins["bins alone, four-step"] = lambda: kernel.four_step(kernel._outputs(y), result(), FLOOR, plan.units)
 
-    def solved(narrow: bool, precision: str | None = None) -> torch.Tensor:
-        return evaluation._solve(grid(narrow, precision), levels, False)
+    grid = kernel.multiplied_grid(a, FLOOR)
+    quantiles: dict[str, Step] = {
+        "grid alone, four-step": lambda: kernel.multiplied_grid(a, FLOOR, True),
+        "grid alone, FFT": lambda: kernel.distribution_grid(a, FLOOR, False),
+        "solve alone": lambda: kernel._solve_in_order(grid, levels, False, -1.0, 1.0),
+        "solve alone, not ordered": lambda: kernel._solve(grid, levels.expand(p.tokens, -1), False),
+    }
+    if few:
+        quantiles["grid alone, product"] = lambda: kernel.multiplied_grid(a, FLOOR, False)
+        quantiles["grid alone, one kernel"] = lambda: kernel.distribution_grid(a, FLOOR, True)
 
-    bins["projection alone"] = lambda: outputs(p)
-    bins["FFT"] = lambda: evaluation.transformed_bins(outputs(p), plan, result())
-    if p.frequencies < evaluation.NARROW:
-        for precision in ("tf32x3", "tf32"):
-            for blocks in (Blocks(64, 32, warps=4), Blocks(64, 16, warps=4), Blocks(64, 32, warps=8)):
-                bins[f"narrow {precision}, {blocks.rows} x {blocks.tile}, {blocks.warps} warps"] = (
-                    lambda precision=precision, blocks=blocks: evaluation.narrow_bins(
-                        outputs(p), plan, result(), precision, blocks
-                    )
-                )
-            quantiles[f"narrow {precision}, grid alone"] = lambda precision=precision: grid(True, precision)
-            quantiles[f"narrow {precision}"] = lambda precision=precision: solved(True, precision)
-    else:
-        for blocks in (Blocks(128, 32, 32, 8, 4), Blocks(128, 32, 32, 8, 3), Blocks(128, 32, 64, 8, 2),
-                       Blocks(64, 32, 64, 4, 3), Blocks(64, 64, 32, 8, 3), Blocks(64, 32, 32, 4, 4)):  # fmt: skip
-            name = f"wide {blocks.rows} x {blocks.tile} x {blocks.depth}, {blocks.warps} warps, {blocks.stages} stages"
-            bins[name] = lambda blocks=blocks: evaluation.wide_bins(outputs(p), plan, result(), blocks)
-    quantiles["FFT, grid alone"] = lambda: grid(False)
-    quantiles["FFT"] = lambda: solved(False)
-    return {"log-probabilities of all bins": bins, "nine quantiles": quantiles}
+    samples: dict[str, Step] = {
+        f"digits alone, {warps} warps": lambda warps=warps: kernel.drawn(
+            kernel._coefficients(a), None, noise, FLOOR, warps
+        )
+        for warps in (1, 2, 4)
+    }
+    return {BINS: bins, QUANTILES: quantiles, SAMPLE: samples}
+
+
+def error(p: Problem, head: FourierHead, task: str, found: object) -> float:
+    """Return the largest error on the first tokens, against float64 from the same outputs of the projection.
+
+    Of probabilities, relative to the largest of their token; of quantiles, as a difference of levels.
+    """
+    if not isinstance(found, torch.Tensor) or not found.is_floating_point():
+        return math.nan
+    rows = min(256, p.tokens)
+    a = head._outputs(p.x)[:rows].double().unflatten(-1, (2, -1))
+    if task == BINS and found.shape == (p.tokens, p.num_bins):
+        exact = series.log_pmf(a, p.num_bins, FLOOR).exp()
+        return float(((found[:rows].double().exp() - exact) / exact.amax(-1, keepdim=True)).abs().max())
+    count = len(LEVELS)
+    if task == QUANTILES and found.shape in ((p.tokens, count), (count, p.tokens)):
+        z = (found if found.shape[1] == count else found.t())[:rows].double()
+        reached = spectrum.cdf(spectrum.of_coefficients(a, FLOOR), z)
+        return float((reached - torch.tensor(LEVELS, device="cuda")).abs().max())
+    return math.nan
 
 
 def crossover(clock: Clock, tokens: int = 4096) -> list[dict[str, object]]:
@@ -136,29 +161,33 @@ def crossover(clock: Clock, tokens: int = 4096) -> list[dict[str, object]]:
     return rows
 
 
-def measure(p: Problem, steps: dict[str, dict[str, Step]], clock: Clock | None) -> list[dict[str, object]]:
+def measure(
+    p: Problem, head: FourierHead, steps: dict[str, dict[str, Step]], clock: Clock | None
+) -> list[dict[str, object]]:
     """Return one row per task and way; without a clock, only run each once."""
     rows: list[dict[str, object]] = []
     shape = (p.tokens, p.width, p.num_bins, p.frequencies)
     for task, ways in steps.items():
         linear = 0.0
-        for head, step in ways.items():
+        for name, step in ways.items():
             try:
                 step()
                 torch.cuda.synchronize()
                 if clock is None:
                     continue
+                worst = error(p, head, task, step())
                 spread = clock.device(step)
             except Exception as problem:  # one way that fails must not take the others along
-                print(shape, task, head, "failed:", type(problem).__name__, str(problem)[:160], flush=True)
+                print(shape, SHORT[task], name, "failed:", type(problem).__name__, str(problem)[:160], flush=True)
                 continue
-            linear = spread.median if head == "linear" else linear
+            linear = spread.median if name == "linear" else linear
             row = dict(zip(("tokens", "n", "m", "N"), shape, strict=True))
             rows.append({"task": task} | row | {
-                "head": head, "median_us": round(spread.median, 1), "low_us": round(spread.low, 1),
-                "high_us": round(spread.high, 1)})  # fmt: skip
-            ratio = f"  {spread.median / linear:.2f}x" if linear else ""
-            print(f"{shape} {task}: {head:42} {spread.median:9.1f} us{ratio}", flush=True)
+                "head": name, "median_us": round(spread.median, 1), "low_us": round(spread.low, 1),
+                "high_us": round(spread.high, 1), "error": "" if math.isnan(worst) else f"{worst:.1e}"})  # fmt: skip
+            ratio = f" {spread.median / linear:.2f}x" if linear else ""
+            wrong = "" if math.isnan(worst) else f" err {worst:.0e}"
+            print(f"{p.num_bins},{p.frequencies} {SHORT[task]} {name}: {spread.median:.1f}{ratio}{wrong}", flush=True)
     return rows
 
 
@@ -167,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10, help="timed runs per step")
     parser.add_argument("--shapes", type=int, nargs="*", default=list(range(len(SHAPES))), help="which of the shapes")
-    parser.add_argument("--variants", action="store_true", help="measure the ways that were not chosen, too")
+    parser.add_argument("--variants", action="store_true", help="measure parts and other ways, too")
     parser.add_argument("--no-plain", action="store_true", help="leave out plain torch, which is slow")
     parser.add_argument("--compile", action="store_true", help="run everything once and measure nothing")
     arguments = parser.parse_args()
@@ -178,13 +207,16 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     for shape in [SHAPES[i] for i in arguments.shapes]:
         p = arms.Problem(*shape)
-        steps = tasks(p)
+        head = head_of(p)
+        steps = tasks(p, head)
         if arguments.no_plain:
             steps = {task: {h: s for h, s in ways.items() if "plain" not in h} for task, ways in steps.items()}
         if arguments.variants:
-            steps = {task: ways | variants(p).get(task, {}) for task, ways in steps.items()}
-        rows += [row | about for row in measure(p, steps, clock)]
-        del p, steps
+            others = variants(p, head)
+            steps = {task: ways | others[task] for task, ways in steps.items()}
+            del others
+        rows += [row | about for row in measure(p, head, steps, clock)]
+        del p, head, steps
         torch.cuda.empty_cache()
         if clock is not None:
             save(rows, "inference")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -15,10 +13,13 @@ from torch.distributions import Distribution, constraints, register_kl
 
 from fourier_head import inversion, kernels, series
 from fourier_head import spectrum as closed_form
+from fourier_head._quadrature import legendre, legendre_pieces
 from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
 from fourier_head.scalar import ScalarDensity
 
 Shape = torch.Size | list[int] | tuple[int, ...]
+
+HALF = (torch.float16, torch.bfloat16)
 
 
 class FourierDensity(ScalarDensity):
@@ -73,13 +74,13 @@ class FourierDensity(ScalarDensity):
             raise ValueError(f"floor must be a share of probability in [0, 1), got {floor}")
         if blur < 0:
             raise ValueError(f"blur must not be negative, got {blur}")
-        if coefficients.dtype in (torch.float16, torch.bfloat16):
-            coefficients = coefficients.float()
         self.domain: Domain = Interval() if domain is None else domain
         self.squares = squares
         own = coefficients.dim() - 2 - squares
         batch_shape = torch.broadcast_shapes(coefficients.shape[:own], self.domain.shape)
-        self.coefficients = coefficients.expand(*batch_shape, *coefficients.shape[own:])
+        # As given: the kernels read 16-bit coefficients as they are, and make none of them float32.
+        self._given = coefficients.expand(*batch_shape, *coefficients.shape[own:])
+        self._coefficients: Tensor | None = None
         self.floor, self.blur = floor, blur
         self._spectrum: Tensor | None = None
         super().__init__(batch_shape, validate_args=validate_args)
@@ -88,7 +89,7 @@ class FourierDensity(ScalarDensity):
 
     def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> FourierDensity:
         expanded = FourierDensity(
-            self.coefficients.expand(*batch_shape, *self.coefficients.shape[len(self.batch_shape) :]),
+            self._given.expand(*batch_shape, *self._given.shape[len(self.batch_shape) :]),
             self.domain,
             floor=self.floor,
             blur=self.blur,
@@ -102,7 +103,7 @@ class FourierDensity(ScalarDensity):
         """Return the density blurred by a Gaussian of this standard deviation in z, an exact low-pass filter."""
         blur = math.hypot(self.blur, scale)
         blurred = FourierDensity(
-            self.coefficients, self.domain, floor=self.floor, blur=blur, squares=self.squares, validate_args=False
+            self._given, self.domain, floor=self.floor, blur=blur, squares=self.squares, validate_args=False
         )
         blurred.impl = self.impl
         return blurred
@@ -112,10 +113,17 @@ class FourierDensity(ScalarDensity):
         return self.domain.support
 
     @property
+    def coefficients(self) -> Tensor:
+        """The coefficients as given, (..., 2, N+1) or (..., 1, L); those of a 16-bit type in float32."""
+        if self._coefficients is None:
+            self._coefficients = self._given.float() if self._given.dtype in HALF else self._given
+        return self._coefficients
+
+    @property
     def num_frequencies(self) -> int:
         """The highest harmonic N of the density."""
-        length = self.coefficients.shape[-1]
-        return length - 1 if self.coefficients.shape[-2] == 2 else (length - 1) // 2
+        length = self._given.shape[-1]
+        return length - 1 if self._given.shape[-2] == 2 else (length - 1) // 2
 
     @property
     def spectrum(self) -> Tensor:
@@ -141,10 +149,13 @@ class FourierDensity(ScalarDensity):
 
     @property
     def _like(self) -> Tensor:  # type: ignore[override]
-        return self.coefficients
+        if self._given.dtype in HALF:
+            return self._given.new_empty(0, dtype=torch.float32)
+        return self._given
 
     def _cast(self, value: Tensor | float) -> Tensor:
-        return torch.as_tensor(value, dtype=self.coefficients.dtype, device=self.coefficients.device)
+        like = self._like
+        return torch.as_tensor(value, dtype=like.dtype, device=like.device)
 
     # --- density, distribution, quantiles
 
@@ -165,15 +176,44 @@ class FourierDensity(ScalarDensity):
         """Return P(X <= value); on a circle, the probability of the arc from ``low`` to the value."""
         return self._cdf_of_unit(self.domain.to_unit(self._value(value)))
 
-    def _icdf(self, level: Tensor) -> Tensor:
-        single = not self.squares or self.coefficients.shape[-3] == 1
+    def _for_kernels(self, *others: Tensor) -> Tensor | None:
+        """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
+        single = not self.squares or self._given.shape[-3] == 1
         fresh = self._spectrum is None and not self.blur
-        if single and fresh and kernels.wanted(self.impl, self.coefficients, level):
-            a = self.coefficients.squeeze(-3) if self.squares else self.coefficients
+        if single and fresh and kernels.wanted(self.impl, self._given, *others):
+            return self._given.squeeze(-3) if self.squares else self._given
+        return None
+
+    def _icdf(self, level: Tensor) -> Tensor:
+        a = self._for_kernels(level)
+        if a is not None:
             z = self._at_points(lambda a, u: inversion.icdf_of_coefficients(a, u, self.floor), a, level)
         else:
             z = self._at_points(lambda q, u: inversion.icdf(q, u, self.impl), self.spectrum, level)
         return self.domain.from_unit(z)
+
+    def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
+        level = torch.as_tensor(levels, dtype=self._like.dtype, device=self._like.device)
+        domain, few = self.domain, level.numel() <= kernels.FEW_LEVELS
+        if few and not self._validate_args and isinstance(domain, Interval) and isinstance(domain.half_width, float):
+            a = self._for_kernels(level)
+            if a is not None:
+                rows, place = a.reshape(-1, *a.shape[-2:]), (float(domain.low), domain.half_width)
+                values = kernels.ordered_quantiles(rows, level.reshape(-1), *place, floor=self.floor)
+                return values.view(level.shape + self.batch_shape)
+        return super().quantile(level)
+
+    @torch.no_grad()
+    def sample(
+        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw samples without gradients; one per density is drawn digit by digit where the kernels run."""
+        shape = self._extended_shape(torch.Size(sample_shape))
+        a = self._for_kernels() if math.prod(sample_shape) == 1 else None
+        if a is None or a.shape[-1] > kernels.FEW_COEFFICIENTS:
+            return super().sample(sample_shape, generator)
+        z = kernels.coefficient_sample(a.reshape(-1, *a.shape[-2:]), floor=self.floor, generator=generator)
+        return self.domain.from_unit(z.view(shape))
 
     # --- summaries
 
@@ -211,7 +251,7 @@ class FourierDensity(ScalarDensity):
         """Return nodes z, weights and values, each (points, *batch), fit for this domain and this many harmonics."""
         resolution = 2 * self.coefficients.shape[-1]
         if isinstance(self.domain, BinnedInterval):
-            z, weight = _legendre_pieces(self.domain.pieces()[0], resolution)
+            z, weight = legendre_pieces(self.domain.pieces()[0], resolution)
             nodes, weights = self._column(z), self._column(weight)
             return nodes, weights, self.domain.from_unit(nodes)
         # Double exponential: x = (pi/2) sinh t is exact at the far ends, where atanh(z) would cancel.
@@ -326,7 +366,7 @@ class FourierDensity(ScalarDensity):
         spread = (weight * torch.exp(-self.domain.log_slope(x)) * cdf * (1 - cdf)).sum(0)
         node, weight = (
             self._cast(torch.from_numpy(array)).reshape(-1, *(1,) * value.dim())
-            for array in _legendre(2 * self.coefficients.shape[-1] + 32)
+            for array in legendre(2 * self.coefficients.shape[-1] + 32)
         )
         z = self.domain.to_unit(value)
         upper = z > 0
@@ -338,21 +378,6 @@ class FourierDensity(ScalarDensity):
         stretch = torch.exp(-self.domain.log_slope(self.domain.from_unit(inner)))
         tail = (weight * half * stretch * torch.where(upper, 1 - cdf, cdf)).sum(0)
         return torch.where(upper, value - self.mean, self.mean - value) + 2 * tail - spread
-
-
-def _legendre_pieces(corners: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return Gauss-Legendre nodes and weights on pieces of [-1, 1], enough for this many harmonics over the whole."""
-    nodes, weights = [], []
-    for low, high in itertools.pairwise(corners):
-        x, w = _legendre(8 + math.ceil(resolution * (high - low)))
-        nodes.append(low + (x + 1) * (high - low) / 2)
-        weights.append(w * (high - low) / 2)
-    return np.concatenate(nodes), np.concatenate(weights)
-
-
-@functools.lru_cache(maxsize=64)
-def _legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.legendre.leggauss(count)
 
 
 @register_kl(FourierDensity, Distribution)

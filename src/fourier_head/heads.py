@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
+from torch.nn import functional
 
 from fourier_head import losses
 from fourier_head.bins import Bins
@@ -15,6 +16,10 @@ from fourier_head.density import FourierDensity
 from fourier_head.domains import BinnedInterval, Domain, Interval
 from fourier_head.layout import Layout, Regularizer
 from fourier_head.series import bin_centers
+
+# Multiplications from which on a projection takes padded weights: on an H200 a padded one saves about a microsecond per
+# 2^27 of them, and the copy takes 3.5.
+PADDED_FROM = 1 << 29
 
 
 def as_domain(domain: Domain | Bins | None) -> Domain:
@@ -187,11 +192,29 @@ class FourierHead(Head):
 
     def coefficients(self, x: Tensor) -> Tensor:
         """Return the coefficients of the density's squares, (..., 1 + K, 2, N+1), or (..., 1 + K, 1, 2N+2)."""
-        return self.layout.coefficients(self.proj(x))
+        return self.layout.coefficients(self._outputs(x))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return normalised log-probabilities, (..., num_atoms + num_bins)."""
-        return losses.log_pmf(self.proj(x), self.layout, blur=self.blur, impl=self.impl)
+        return losses.log_pmf(self._outputs(x), self.layout, blur=self.blur, impl=self.impl)
+
+    def _outputs(self, x: Tensor) -> Tensor:
+        """Return the outputs of the projection; without gradients on a GPU from weights padded to whole vectors.
+
+        2 (N + 1) is seldom a multiple of 8, and libraries multiply 16-bit matrices that are not aligned up to three
+        times slower. The copy of the weights pays for itself in large products only.
+        """
+        layer, outputs = self.proj, self.layout.out_features
+        extra = -outputs % 8
+        if not extra or not x.is_cuda or torch.is_grad_enabled() or x.numel() * outputs < PADDED_FROM:
+            return layer(x)
+        half = x.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cuda")
+        plain = type(layer) is nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
+        if not half or not plain or losses.is_distributed(layer.weight):
+            return layer(x)
+        bias = None if layer.bias is None else functional.pad(layer.bias, (0, extra))
+        padded: Tensor = functional.linear(x, functional.pad(layer.weight, (0, 0, 0, extra)), bias)
+        return padded[..., :outputs]
 
     def density(self, x: Tensor) -> FourierDensity:
         """Return the continuous density over the values of ``domain``; atoms are not part of it."""

@@ -14,10 +14,23 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-__all__ = ["available", "coefficient_quantile", "cross_entropy", "density_nll", "log_pmf", "quantile", "sample"]
+__all__ = [
+    "available",
+    "coefficient_quantile",
+    "coefficient_sample",
+    "cross_entropy",
+    "density_nll",
+    "log_pmf",
+    "ordered_quantiles",
+    "quantile",
+    "sample",
+]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 REDUCTIONS = ("none", "mean", "sum")
+# Up to this many levels are put in order while they are found, up to this many coefficients sampled one by one.
+FEW_LEVELS = 32
+FEW_COEFFICIENTS = 4096
 _CAPABLE: dict[int, bool] = {}
 
 
@@ -161,21 +174,40 @@ def sample(
 
     _check(x, weight, bias)
     x, weight = _match(x, weight)
-    harmonics = weight.shape[0] if walls else weight.shape[0] // 2
-    digits = max(harmonics - 1, 1).bit_length()
-    noise = torch.rand((2 + digits, num_samples, len(x)), device=x.device, generator=generator)
+    noise = _noise(x, weight.shape[0] if walls else weight.shape[0] // 2, num_samples, generator)
     bias = bias if bias is None else bias.contiguous()
     with _on(x):
         return evaluation.sample(x, weight, bias, noise, Plan(None, floor, walls=walls))
 
 
 @torch.no_grad()
+def coefficient_sample(
+    a: Tensor, num_samples: int = 1, *, floor: float = 0.0, generator: torch.Generator | None = None
+) -> Tensor:
+    """Draw samples as :func:`sample` does from coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls."""
+    from fourier_head.kernels import evaluation
+
+    a = _rows("a", a)
+    if a.shape[2] > FEW_COEFFICIENTS:
+        raise ValueError(f"a: expected at most {FEW_COEFFICIENTS} coefficients, got {a.shape[2]}")
+    noise = _noise(a, a.shape[2], num_samples, generator)
+    with _on(a):
+        return evaluation.coefficient_sample(a, noise, floor)
+
+
+def _noise(x: Tensor, harmonics: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
+    """Return uniform numbers for samples: for the floor, the shift and each binary digit."""
+    digits = max(harmonics - 1, 1).bit_length()
+    return torch.rand((2 + digits, num_samples, len(x)), device=x.device, generator=generator)
+
+
+@torch.no_grad()
 def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
     """Return log-probabilities of all bins, (tokens, num_bins) in float32, on the circle and without a gradient.
 
-    ``y`` are outputs of a projection, (tokens, 2 (N + 1)). Up to 64 harmonics, in float32 and for odd numbers of bins,
-    results have the precision of float32; else coefficients and cosines are rounded to 11 bits, which is more than
-    outputs of a 16-bit type have.
+    ``y`` are outputs of a projection, (tokens, 2 (N + 1)). Those of float32 give results of that precision. For those
+    of a 16-bit type matrix units multiply numbers of 11 bits, which is as many as the outputs have or more; up to 64
+    harmonics nothing of float16 outputs is rounded further.
     """
     from fourier_head.kernels import evaluation
     from fourier_head.kernels.plan import Plan
@@ -199,7 +231,7 @@ def quantile(q: Tensor, levels: Tensor) -> Tensor:
     """
     from fourier_head.kernels import evaluation
 
-    q = _rows("q", q, levels)
+    q = _rows("q", q, levels).float()
     with _on(q):
         return evaluation.quantile(q, levels.float())
 
@@ -208,7 +240,7 @@ def quantile(q: Tensor, levels: Tensor) -> Tensor:
 def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0) -> Tensor:
     """Return the quantiles of densities with coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls.
 
-    As :func:`quantile`, without making the spectrum of few coefficients and without plain torch for that of many.
+    As :func:`quantile`, without making a spectrum. Coefficients of a 16-bit type are multiplied as such.
     """
     from fourier_head.kernels import evaluation
 
@@ -217,15 +249,32 @@ def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0) -> Te
         return evaluation.coefficient_quantile(a, levels.float(), floor)
 
 
-def _rows(name: str, tensor: Tensor, levels: Tensor) -> Tensor:
+@torch.no_grad()
+def ordered_quantiles(
+    a: Tensor, levels: Tensor, low: float = -1.0, half_width: float = 1.0, *, floor: float = 0.0
+) -> Tensor:
+    """Return :func:`coefficient_quantile` at levels (V,), the same for all tokens, as values of an interval.
+
+    Of shape (V, tokens), V at most 32; they never cross.
+    """
+    from fourier_head.kernels import evaluation
+
+    if levels.dim() != 1 or len(levels) > FEW_LEVELS:
+        raise ValueError(f"levels: expected shape (V,), V at most {FEW_LEVELS}, got {tuple(levels.shape)}")
+    levels = levels.float().contiguous()
+    a = _rows("a", a)
+    with _on(a):
+        return evaluation.ordered_quantiles(a, levels, floor, low, half_width)
+
+
+def _rows(name: str, tensor: Tensor, levels: Tensor | None = None) -> Tensor:
     """Check (tokens, halves, length) beside levels (tokens, V) and return it as the kernels read it."""
     if not available(tensor) and not interpreted(tensor):
         raise TypeError(f"{name}: the fused kernels need a CUDA tensor, got {tensor.dtype} on {tensor.device}")
     if tensor.dim() != 3 or tensor.shape[1] not in (1, 2):
         raise ValueError(f"{name}: expected (tokens, 2, N), or (tokens, 1, N), got {tuple(tensor.shape)}")
-    if levels.dim() != 2 or len(levels) != len(tensor):
+    if levels is not None and (levels.dim() != 2 or len(levels) != len(tensor)):
         raise ValueError(f"levels: expected shape ({len(tensor)}, V), got {tuple(levels.shape)}")
-    tensor = tensor.float()
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 

@@ -2,51 +2,98 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from fourier_head.kernels import window
-from fourier_head.kernels.bins import basis_kernel, narrow_bins_kernel, sort_kernel, wide_bins_kernel
-from fourier_head.kernels.inverse import filter_kernel, narrow_grid_kernel, power_kernel, solve_kernel
+from fourier_head.kernels import tables, window
+from fourier_head.kernels.inverse import filter_kernel, narrow_grid_kernel, ordered_kernel, power_kernel, solve_kernel
 from fourier_head.kernels.launch import INTERPRETED, empty, pad, product, run
 from fourier_head.kernels.plan import Blocks, Plan, ceil_div, power_of_two_above
+from fourier_head.kernels.points import direct_kernel, four_step_kernel
 from fourier_head.kernels.sampling import sample_kernel
 from fourier_head.kernels.waves import log_mass_kernel, spread_kernel
 from fourier_head.spectrum import fast_length
 
-# Up to this many harmonics a row of coefficients is one operand of a matrix product, in float32 throughout.
+# Up to this many harmonics a row of coefficients is one operand of a matrix product.
 NARROW = 64
-# How matrix units multiply float32: three products of TensorFloat-32 are as exact as one of float32, and faster.
-PRECISION = "tf32x3"
-# Blocks of the products for all bins.
-NARROW_BLOCKS = Blocks(rows=64, tile=32, warps=4)
-WIDE_BLOCKS = Blocks(rows=128, tile=32, depth=32, warps=8, stages=4)
+# How matrix units multiply, by the type of the rows: those of bfloat16, 8 bits, with cosines of float16, 11 bits; those
+# of float16 with cosines in two parts, exact to 22 bits; those of float32 by three products of TensorFloat-32, as exact
+# as one of float32. The entries are the type of the cosines and whether a second part follows.
+PRODUCTS: dict[torch.dtype, tuple[torch.dtype, bool]] = {
+    torch.bfloat16: (torch.float16, False),
+    torch.float16: (torch.float16, True),
+    torch.float32: (torch.float32, False),
+}
+# Blocks of the products for all bins; ``steps`` are tokens that one program transforms.
+DIRECT_BLOCKS = Blocks(rows=64, tile=128, warps=4)
+FOUR_STEP_BLOCKS = Blocks(rows=1, tile=64, warps=4, steps=8)
+# The largest table of cosines that is kept, in numbers.
+TABLE = 1 << 21
+# Up to this many points the grid of a distribution function is one product with the response to each of them.
+RESPONSES = 2048
+# Entries of the power and of the responses in float16 keep clear of its smallest and largest numbers.
+POWER_SCALE = 8.0
 # The least points of a grid: a window must not meet its own tail round the circle.
 FEWEST = 8
-# Steps of Newton's method, or of bisection where that would leave the bracket, within a cell of the grid.
+# Steps of Newton's method, or of bisection where that would leave the bracket, within a cell of the grid. Levels are
+# then off by 2e-5 in the worst case known, a peak between double zeros; after six steps it would be 3e-4, more than a
+# grid of 11-bit products is off itself.
 STEPS = 8
+# Quantiles that one program finds.
+BLOCK = 128
+
+
+class Source(NamedTuple):
+    """Rows of coefficients: betas lie ``half`` entries behind alphas; between walls there are none."""
+
+    rows: Tensor
+    harmonics: int
+    half: int
+    walls: bool = False
+
+
+def _outputs(y: Tensor) -> Source:
+    return Source(y, y.shape[1] // 2, y.shape[1] // 2)
+
+
+def _coefficients(a: Tensor) -> Source:
+    return Source(a, a.shape[2], a.stride(1), a.shape[1] == 1)
 
 
 def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, plan: Plan) -> Tensor:
     """Return samples (samples, tokens) from uniform ``noise`` (2 + digits, samples, tokens)."""
-    tokens = x.shape[0]
     harmonics = weight.shape[0] // plan.halves
-    padded = plan.padded(harmonics)
+    y = product(x, pad(weight, plan)) if x.shape[0] else empty(x, 0, len(weight))
+    return drawn(Source(y, harmonics, plan.padded(harmonics), plan.walls), bias, noise, plan.floor)
+
+
+def coefficient_sample(a: Tensor, noise: Tensor, floor: float) -> Tensor:
+    """Return samples (samples, tokens) of densities with coefficients (tokens, halves, N + 1)."""
+    return drawn(_coefficients(a), None, noise, floor)
+
+
+def drawn(source: Source, bias: Tensor | None, noise: Tensor, floor: float, warps: int | None = None) -> Tensor:
+    """Draw digit by digit."""
+    tokens = source.rows.shape[0]
     digits, samples = noise.shape[0] - 2, noise.shape[1]
-    z = empty(x, samples, tokens)
+    z = empty(source.rows, samples, tokens)
     if z.numel() == 0:
         return z
-    y = product(x, pad(weight, plan))
     points = 1 << digits
+    if warps is None:
+        warps = 1 if 64 < points < 1024 else max(2, points // 1024)
     constants = {
         "BIAS": bias is not None,
-        "WALLS": plan.walls,
+        "WALLS": source.walls,
+        "APPROX": not INTERPRETED,
         "POINTS": points,
         "LEVELS": digits,
-        "ROWS": max(1, min(16, 4096 // points)),
+        "ROWS": max(1, min(16, 1024 * warps // points)),
     }
-    arguments = (y, bias, noise, z, tokens, harmonics, padded, y.stride(0), plan.floor)
-    run(sample_kernel, (ceil_div(tokens, constants["ROWS"]), samples), arguments, constants, num_warps=4)
+    arguments = (source.rows, bias, noise, z, tokens, source.harmonics, source.half, source.rows.stride(0), floor)
+    run(sample_kernel, (ceil_div(tokens, constants["ROWS"]), samples), arguments, constants, num_warps=warps)
     return z
 
 
@@ -56,51 +103,73 @@ def log_pmf(y: Tensor, plan: Plan) -> Tensor:
     result = empty(y, tokens, bins)
     if tokens == 0:
         return result
-    if bins % 2:
-        return transformed_bins(y, plan, result)
-    if y.shape[1] // 2 <= NARROW:
-        return narrow_bins(y, plan, result)
-    # Products of numbers rounded to 11 bits: more than a 16-bit type can tell, not enough for float32.
-    return transformed_bins(y, plan, result) if y.dtype == torch.float32 else wide_bins(y, plan, result)
+    source = _outputs(y)
+    if source.harmonics <= NARROW + 1 and bins * source.harmonics <= TABLE:
+        return direct(source, result, plan.floor, plan.units)
+    if y.dtype != torch.float32 and bins % 16 == 0 and bins >= 256:
+        return four_step(source, result, plan.floor, plan.units)
+    return transformed_bins(y, plan, result)
 
 
-def narrow_bins(
-    y: Tensor, plan: Plan, result: Tensor, precision: str | None = None, blocks: Blocks | None = None
-) -> Tensor:
-    """Write log-probabilities of a head of few harmonics by one kernel, in float32."""
-    tokens, bins = result.shape
-    harmonics = y.shape[1] // 2
-    blocks = blocks or NARROW_BLOCKS
+def direct(
+    source: Source, result: Tensor, floor: float, units: float | None, products: tuple[torch.dtype, bool] | None = None,
+    blocks: Blocks = DIRECT_BLOCKS,
+) -> Tensor:  # fmt: skip
+    """Fill ``result`` (tokens, points) by one product with a table of cosines; at most NARROW + 1 harmonics.
+
+    With log-probabilities of as many bins, units being the logarithm of their number; without units with the density,
+    its floor left out, at points from z = 0 on, times POWER_SCALE / points.
+    """
+    tokens, points = result.shape
+    y, harmonics, half, walls = source
+    dtype, split = products or PRODUCTS[y.dtype]
+    length = max(16, power_of_two_above(harmonics - 1))
+    tile = min(blocks.tile, max(16, power_of_two_above(points)))
+    # Larger operands than these run out of registers.
+    full = dtype == torch.float32
+    rows = min(blocks.rows, (1024 if full else 4096) // length)
+    tile = min(tile, 64 if full else 4096 // length)
     constants = {
-        "PRECISION": precision or PRECISION,
-        "APPROX": _approximate(y),
-        "ROWS": blocks.rows,
-        "LENGTH": max(16, power_of_two_above(ceil_div(harmonics, 2))),
-        "TILE": min(blocks.tile, max(16, power_of_two_above(ceil_div(bins, 4)))),
+        "WALLS": walls,
+        "SPLIT": split,
+        "LOG": units is not None,
+        "ROWS": rows,
+        "LENGTH": length,
+        "TILE": tile,
     }
-    arguments = (y, result, tokens, harmonics, y.stride(0), bins, plan.floor, plan.units)
-    run(narrow_bins_kernel, (ceil_div(tokens, blocks.rows),), arguments, constants, num_warps=blocks.warps)
+    table = tables.direct(points, length, units is not None, dtype, y.device)
+    sizes = (tokens, harmonics, half, y.stride(0), points, floor, units or 0.0, POWER_SCALE / points)
+    grid = (ceil_div(tokens, rows), ceil_div(points, tile))
+    run(direct_kernel, grid, (y, table, result, *sizes), constants, num_warps=blocks.warps)
     return result
 
 
-def wide_bins(y: Tensor, plan: Plan, result: Tensor, blocks: Blocks | None = None) -> Tensor:
-    """Write log-probabilities by one product with float16 operands and float32 sums."""
-    blocks = blocks or WIDE_BLOCKS
-    tokens, bins = result.shape
-    harmonics = y.shape[1] // 2
-    length = ceil_div(ceil_div(harmonics, 2), blocks.depth) * blocks.depth
-    tiles = ceil_div(ceil_div(bins, 4), blocks.tile)
-    coefficients = empty(y, tokens, 4 * length, dtype=torch.float16)
-    energy = empty(y, tokens)
-    arguments: tuple[object, ...] = (y, coefficients, energy, tokens, harmonics, y.stride(0), length)
-    run(sort_kernel, (ceil_div(tokens, 8),), arguments, {"ROWS": 8, "TILE": 128}, num_warps=4)
-    basis = empty(y, tiles * blocks.tile * 2, 2 * length, dtype=torch.float16)
-    constants = {"ROWS": 16, "TILE": 128, "APPROX": not INTERPRETED}
-    run(basis_kernel, (len(basis) // 16, ceil_div(2 * length, 128)), (basis, bins, length), constants, num_warps=4)
-    constants = {"ROWS": blocks.rows, "TILE": blocks.tile, "DEPTH": blocks.depth, "WIDEN": INTERPRETED}
-    arguments = (coefficients, basis, energy, result, tokens, length, bins, plan.floor, plan.units)
-    grid = (tiles, ceil_div(tokens, blocks.rows))
-    run(wide_bins_kernel, grid, arguments, constants, num_warps=blocks.warps, num_stages=blocks.stages)
+def inner_length(points: int) -> int:
+    """Return the length of the second step of a transform of this many points, a multiple of 16."""
+    return next(inner for inner in (64, 32, 16) if points % inner == 0 and (points >= 16 * inner or inner == 16))
+
+
+def four_step(
+    source: Source, result: Tensor, floor: float, units: float | None, blocks: Blocks = FOUR_STEP_BLOCKS
+) -> Tensor:
+    """Fill ``result`` as ``direct`` does, by a transform in two steps of float16; the points are a multiple of 16."""
+    tokens, points = result.shape
+    y, harmonics, half, walls = source
+    inner = inner_length(points)
+    length = max(16, power_of_two_above(ceil_div(harmonics, inner)))
+    tile = min(blocks.tile, max(16, power_of_two_above(points // inner)))
+    constants = {
+        "WALLS": walls,
+        "LOG": units is not None,
+        "STEPS": blocks.steps,
+        "INNER": inner,
+        "LENGTH": length,
+        "TILE": tile,
+    }
+    known = tables.four_step(points, inner, length, units is not None, y.device)
+    sizes = (tokens, harmonics, half, y.stride(0), points // inner, floor, units or 0.0, POWER_SCALE / points)
+    grid = (ceil_div(tokens, blocks.steps), ceil_div(points // inner, tile))
+    run(four_step_kernel, grid, (y, *known, result, *sizes), constants, num_warps=blocks.warps)
     return result
 
 
@@ -144,10 +213,38 @@ def coefficient_quantile(a: Tensor, levels: Tensor, floor: float) -> Tensor:
     """Return quantiles (tokens, V) of densities with coefficients (tokens, halves, N + 1) at levels (tokens, V)."""
     if levels.numel() == 0:
         return empty(a, *levels.shape)
-    return _solve(distribution_grid(a, floor), levels, a.shape[1] == 1)
+    return _solve(_grid(a, floor), levels, a.shape[1] == 1)
 
 
-def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None, precision: str | None = None) -> Tensor:
+def ordered_quantiles(a: Tensor, levels: Tensor, floor: float, low: float, half_width: float) -> Tensor:
+    """Return quantiles at levels (V,), V at most BLOCK, as values (V, tokens) of an interval; they never cross."""
+    if not len(a) or not len(levels):
+        return empty(a, len(levels), len(a))
+    return _solve_in_order(_grid(a, floor), levels, a.shape[1] == 1, low, half_width)
+
+
+def _grid(a: Tensor, floor: float) -> Tensor:
+    if a.dtype != torch.float32 and 2 * a.shape[2] - 1 <= RESPONSES:
+        return multiplied_grid(a, floor)
+    return distribution_grid(a, floor)
+
+
+def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None) -> Tensor:
+    """Return what ``distribution_grid`` does, with products of float16: |A|^2 at points, times the response to each."""
+    tokens, _, length = a.shape
+    if stepped is None:
+        stepped = length > NARROW + 1
+    unit = 64 if stepped and length > 4 * NARROW else 16
+    points = max(256 if stepped else FEWEST, ceil_div(2 * length - 1, unit) * unit)
+    power = empty(a, tokens, points, dtype=torch.float16)
+    if stepped:
+        four_step(_coefficients(a), power, floor, None)
+    else:
+        direct(_coefficients(a), power, floor, None, (torch.float16, False))
+    return product(power, tables.responses(length - 1, points, points / POWER_SCALE, a.device))
+
+
+def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None) -> Tensor:
     """Return what the distribution function is interpolated from, (tokens, cells)."""
     tokens, halves, length = a.shape
     walls = halves == 1
@@ -160,7 +257,6 @@ def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None, preci
             "WALLS": walls,
             "LENGTH": max(16, power_of_two_above(length)),
             "POINTS": points,
-            "PRECISION": precision or PRECISION,
             "APPROX": not INTERPRETED,
             "ROWS": 32,
             "TILE": min(64, 2 * points),
@@ -194,17 +290,19 @@ def _filtered(
 
 def _solve(grid: Tensor, levels: Tensor, walls: bool) -> Tensor:
     z = empty(grid, *levels.shape)
-    cells = grid.shape[1]
-    constants = {
-        "WALLS": walls,
-        "SEARCH": (cells - 1).bit_length(),
-        "STEPS": STEPS,
-        "BLOCK": 128,
-    }
-    sizes = (z.numel(), cells, levels.shape[1], levels.stride(0), levels.stride(1))
-    run(solve_kernel, (ceil_div(z.numel(), 128),), (grid, levels, z, *sizes), constants, num_warps=4)
+    sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1))
+    run(solve_kernel, (ceil_div(z.numel(), BLOCK),), (grid, levels, z, *sizes), _solving(grid, walls), num_warps=4)
     return z
 
 
-def _approximate(x: Tensor) -> bool:
-    return x.dtype != torch.float32 and not INTERPRETED
+def _solve_in_order(grid: Tensor, levels: Tensor, walls: bool, low: float, half_width: float) -> Tensor:
+    tokens, count = len(grid), len(levels)
+    values = empty(grid, count, tokens)
+    sizes = (tokens, grid.shape[1], count, low, half_width)
+    programs = ceil_div(tokens, BLOCK // count)
+    run(ordered_kernel, (programs,), (grid, levels, values, *sizes), _solving(grid, walls), num_warps=4)
+    return values
+
+
+def _solving(grid: Tensor, walls: bool) -> dict[str, int]:
+    return {"WALLS": walls, "SEARCH": (grid.shape[1] - 1).bit_length(), "STEPS": STEPS, "BLOCK": BLOCK}

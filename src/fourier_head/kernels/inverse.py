@@ -63,8 +63,8 @@ def filter_kernel(
 @triton.jit(do_not_specialize=["harmonics"])
 def narrow_grid_kernel(
     a_ptr, response_ptr, grid_ptr, tokens, harmonics, a_stride, a_half, factor,
-    WALLS: tl.constexpr, LENGTH: tl.constexpr, POINTS: tl.constexpr, PRECISION: tl.constexpr,
-    APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    WALLS: tl.constexpr, LENGTH: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr,
+    ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Make the grid (2 POINTS per row) from few coefficients: two matrix products with |A|^2 at POINTS between them."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -83,17 +83,17 @@ def narrow_grid_kernel(
     energy = tl.sum(alpha * alpha + beta * beta, axis=1)
     point = tl.arange(0, POINTS).to(tl.uint32) * (4294967296 // POINTS)
     cos, sin = cos_sin(point[None, :], tl.zeros_like(point)[None, :], l[:, None], APPROX)
-    re = tl.dot(alpha, cos, input_precision=PRECISION)
-    im = tl.dot(alpha, -sin, input_precision=PRECISION)
+    re = tl.dot(alpha, cos, input_precision="tf32x3")
+    im = tl.dot(alpha, -sin, input_precision="tf32x3")
     if not WALLS:
-        re = tl.dot(beta, sin, re, input_precision=PRECISION)
-        im = tl.dot(beta, cos, im, input_precision=PRECISION)
+        re = tl.dot(beta, sin, re, input_precision="tf32x3")
+        im = tl.dot(beta, cos, im, input_precision="tf32x3")
     power = (re * re + im * im) * (factor / (energy + GUARD))[:, None]
     # A tile at a time: the response as a whole matrix would not fit the chip.
     for start in tl.range(0, 2 * POINTS, TILE):
         cells = start + tl.arange(0, TILE)
         lag = (cells[None, :] - 2 * tl.arange(0, POINTS)[:, None]) & (2 * POINTS - 1)
-        grid = tl.dot(power, tl.load(response_ptr + lag), input_precision=PRECISION)
+        grid = tl.dot(power, tl.load(response_ptr + lag), input_precision="tf32x3")
         tl.store(grid_ptr + rows.to(tl.int64)[:, None] * (2 * POINTS) + cells[None, :], grid, mask=inside[:, None])
 
 
@@ -121,21 +121,14 @@ def _edge(grid_rows, cell, cells, inside):
     return total
 
 
-@triton.jit(do_not_specialize=["cells", "levels"])
-def solve_kernel(
-    grid_ptr, level_ptr, z_ptr, total, cells, levels, token_stride, level_stride,
-    WALLS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Solve F(z) = u: a binary search among the cells of the grid, then Newton steps kept inside the cell.
+@triton.jit
+def _solved(
+    grid_rows, u, cells, inside, WALLS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Return z with F(z) = u: a binary search among the cells of the grid, then Newton steps kept inside the cell.
 
     F = t + W(t) - W(0) with t = (z + 1) / 2 on the circle; between walls it is twice that from t = 1/2 on.
     """
-    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = index < total
-    row = index // levels
-    u = tl.load(level_ptr + row * token_stride + (index - row * levels) * level_stride, mask=inside, other=0.5)
-    u = u.to(tl.float32)
-    grid_rows = grid_ptr + row * cells
     low = tl.zeros([BLOCK], tl.int32)
     if WALLS:
         low += cells // 2
@@ -181,4 +174,44 @@ def solve_kernel(
     else:
         z = (2 * low - cells).to(tl.float32) * size + 2.0 * x * size
     z = tl.where(u <= 0.0, -1.0, tl.where(u >= 1.0, 1.0, tl.minimum(tl.maximum(z, -1.0), 1.0)))
-    tl.store(z_ptr + index, tl.where(u == u, z, u), mask=inside)
+    return tl.where(u == u, z, u)
+
+
+@triton.jit(do_not_specialize=["cells", "levels"])
+def solve_kernel(
+    grid_ptr, level_ptr, z_ptr, total, cells, levels, token_stride, level_stride,
+    WALLS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write quantiles at levels that every row has of its own."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < total
+    row = index // levels
+    u = tl.load(level_ptr + row * token_stride + (index - row * levels) * level_stride, mask=inside, other=0.5)
+    z = _solved(grid_ptr + row * cells, u, cells, inside, WALLS, SEARCH, STEPS, BLOCK)
+    tl.store(z_ptr + index, z, mask=inside)
+
+
+@triton.jit(do_not_specialize=["cells", "levels"])
+def ordered_kernel(
+    grid_ptr, level_ptr, value_ptr, tokens, cells, levels, low, half_width,
+    WALLS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write quantiles at levels that all rows share as values of an interval, level by level.
+
+    A program owns all levels of its rows, and none of its quantiles lies below that of a lower level: rounding may swap
+    two that are equal but for the last bits.
+    """
+    lane = tl.arange(0, BLOCK)
+    own = BLOCK // levels
+    local = lane // levels
+    level = lane - local * levels
+    row = tl.program_id(0) * own + local
+    inside = (local < own) & (row < tokens)
+    u = tl.load(level_ptr + level)
+    z = _solved(grid_ptr + row.to(tl.int64) * cells, u, cells, inside, WALLS, SEARCH, STEPS, BLOCK)
+    highest = z
+    for other in tl.range(levels):
+        # Lanes behind the last whole row own nothing; they only must not reach beyond the block.
+        theirs = tl.gather(z, tl.minimum(local * levels + other, BLOCK - 1), 0)
+        highest = tl.where(tl.load(level_ptr + other) <= u, tl.maximum(highest, theirs), highest)
+    tl.store(value_ptr + level.to(tl.int64) * tokens + row, low + (highest + 1.0) * half_width, mask=inside)

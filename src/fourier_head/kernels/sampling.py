@@ -17,16 +17,17 @@ def _halves(values, ROWS: tl.constexpr, HALF: tl.constexpr):
 
 
 @triton.jit
-def _turn(re, im, high, LENGTH: tl.constexpr):
+def _turn(re, im, high, LENGTH: tl.constexpr, APPROX: tl.constexpr):
     """Return (re + i im) e^{-i l x}, x in turns of 2^-32."""
-    cos, sin = cos_sin(high[:, None], tl.zeros_like(high)[:, None], tl.arange(0, LENGTH)[None, :], False)
+    cos, sin = cos_sin(high[:, None], tl.zeros_like(high)[:, None], tl.arange(0, LENGTH)[None, :], APPROX)
     return re * cos + im * sin, im * cos - re * sin
 
 
 @triton.jit(do_not_specialize=["harmonics", "padded"])
 def sample_kernel(
     y_ptr, bias_ptr, noise_ptr, z_ptr, tokens, harmonics, padded, y_stride, floor,
-    BIAS: tl.constexpr, WALLS: tl.constexpr, POINTS: tl.constexpr, LEVELS: tl.constexpr, ROWS: tl.constexpr,
+    BIAS: tl.constexpr, WALLS: tl.constexpr, APPROX: tl.constexpr, POINTS: tl.constexpr, LEVELS: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
     """Follow ``reference.sample`` for a block of rows; the second axis of the grid counts samples of one token."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -51,7 +52,7 @@ def sample_kernel(
     im = im * inverse[:, None]
     shift = tl.load(noise + draws, mask=inside, other=0.0)
     high = ((shift.to(tl.float64) / POINTS + 0.5) * 4294967296.0).to(tl.int64).to(tl.uint32)
-    re, im = _turn(re, im, high, POINTS)
+    re, im = _turn(re, im, high, POINTS, APPROX)
     index = tl.zeros([ROWS], tl.float32)
     for level in tl.static_range(LEVELS):
         re_0, re_1 = _halves(re, ROWS, POINTS >> (level + 1))
@@ -64,7 +65,7 @@ def sample_kernel(
         re = tl.where(digit[:, None], other_re, sum_re)
         im = tl.where(digit[:, None], other_im, sum_im)
         step = tl.where(digit, 4294967296 // (POINTS >> level), 0).to(tl.uint32)
-        re, im = _turn(re, im, step, POINTS >> (level + 1))
+        re, im = _turn(re, im, step, POINTS >> (level + 1), APPROX)
         index += tl.where(digit, 1.0, 0.0) * (1 << level)
     z = 2.0 * (index + shift) / POINTS - 1.0
     z = tl.where(tl.load(noise, mask=inside, other=1.0) < floor, 2.0 * shift - 1.0, z)

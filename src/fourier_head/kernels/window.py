@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head._quadrature import legendre
+
 # Half the width of the window in grid points, and its steepness: 2.3 per point of width.
 REACH = 4
 STEEPNESS = 18.4
@@ -31,7 +33,7 @@ def value(x: float) -> float:
 
 def transform(frequency: np.ndarray) -> np.ndarray:
     """Return the Fourier transform of the window at frequencies per grid point."""
-    node, weight = np.polynomial.legendre.leggauss(64)
+    node, weight = legendre(64)
     value = np.exp(STEEPNESS * (np.sqrt(1 - node**2) - 1))
     return REACH * (weight * value * np.cos(2 * math.pi * REACH * np.outer(frequency, node))).sum(-1)
 
