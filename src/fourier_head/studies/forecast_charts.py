@@ -173,10 +173,19 @@ def calibration_chart(
             seen.append(None if any(value is None for value in values) else 100 * float(np.mean(values)))
         if any(value is not None for value in seen):
             covered.append(Series(model, shares, seen, colours[model], "bars", legend=False))
+    # From zero on: a histogram that is flat to a percent must look flat.
+    highest = max((value for one in pits for value in one.y if value is not None), default=10.0)
     panels = [
         Panel(curves, "Quantiles", "nominal level", "share of targets below"),
         Panel(covered, "Central intervals", y_label="targets inside, %"),
-        Panel(pits, "PIT", "probability of the target", "targets, %", marks=[Mark(10.0, axis="y")]),
+        Panel(
+            pits,
+            "PIT",
+            "probability of the target",
+            "targets, %",
+            marks=[Mark(10.0, axis="y")],
+            y_range=(0.0, 1.15 * highest),
+        ),
     ]
     which = "verified sets" if verified_only else "sets"
     caption = f"Means over {which}, each counting alike. Grey is what calibrated forecasts have: the diagonal, the "
