@@ -9,11 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Attention = Literal["plain", "sdpa", "flex", "flex-table"]
+from fourier_head.errors import UserError
+
+Attention = Literal["plain", "sdpa", "flex", "flex-table", "fused"]
 """plain: matrix products around a softmax. sdpa: torch's kernels, which take the bias as a mask. flex: FlexAttention,
 whose kernel adds the bias itself, and so never makes anything of size time x time per sample; compiled only. Its bias
-is a matrix, or a table by distance: less to read, but gradients of all pairs of places meet in few numbers."""
-ATTENTIONS: tuple[Attention, ...] = ("plain", "sdpa", "flex", "flex-table")
+is a matrix, or a table by distance: less to read, but gradients of all pairs of places meet in few numbers. fused: our
+kernels, whose bias is a table too; they run on a GPU with Triton, compiled or not."""
+ATTENTIONS: tuple[Attention, ...] = ("plain", "sdpa", "flex", "flex-table", "fused")
 
 HIDDEN = -1e9
 """What is added to the score of a key nobody may see; finite, so that not even rows without a key are NaN."""
@@ -49,14 +52,15 @@ class PositionBias(nn.Module):
     def forward(self, length: int, kind: Attention = "plain") -> Tensor:
         """Return the bias (heads, length, length), keys last; hidden after the query where it looks back only.
 
-        For "flex-table" it is (heads, 2 length), indexed by length + key - query. The matrix has these numbers along
-        its diagonals, laid out by reshaping: the gradient is a sum over rows instead of a scatter into few buckets.
+        For "flex-table" and "fused" it is (heads, 2 length), indexed by length + key - query. The matrix has these
+        numbers along its diagonals, laid out by reshaping: the gradient is a sum over rows instead of a scatter into
+        few buckets.
         """
         distance = torch.arange(-length, length, device=self.table.device)
         lines = self._lookup(distance)
         if not self.two_sided:
             lines = torch.where(distance > 0, HIDDEN, lines)
-        if kind == "flex-table":
+        if kind in ("flex-table", "fused"):
             return lines
         # Rows of 2 length, read as rows of 2 length - 1: every row begins one place earlier in the lines.
         tiled = lines.roll(length, 1)[:, None].expand(-1, length, -1).flatten(1)
@@ -91,12 +95,12 @@ def attend(
         bias: added to scores, (heads, Q, K), or as a table, see ``PositionBias``.
         hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
         kind: see ``Attention``.
-        dropout: of attention weights; FlexAttention has none.
+        dropout: of attention weights; FlexAttention and our kernels have none.
     """
-    if kind in ("flex", "flex-table"):
+    if kind in ("flex", "flex-table", "fused"):
         if dropout:
-            raise ValueError(f"dropout must be 0 with FlexAttention, got {dropout}; choose 'sdpa'")
-        return _flex(query, key, value, bias, hide)
+            raise ValueError(f"dropout must be 0 with {kind} attention, got {dropout}; choose 'sdpa'")
+        return (_fused if kind == "fused" else _flex)(query, key, value, bias, hide)
     mask = _mask(bias, hide)
     if kind != "plain":
         mask = None if mask is None else mask.to(query.dtype)
@@ -112,6 +116,16 @@ def _mask(bias: Tensor | None, hide: Tensor | None) -> Tensor | None:
         return bias
     hide = hide[:, None, None]
     return hide if bias is None else bias + hide
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, hide: Tensor | None) -> Tensor:
+    try:
+        from fourier_head.forecasting.t5.attention_ops import fused_attention
+    except ImportError as problem:
+        raise UserError(
+            "fused attention needs triton: pip install 'fourier-head[kernels]', or choose 'sdpa'"
+        ) from problem
+    return fused_attention(query, key, value, bias, hide)
 
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, hide: Tensor | None) -> Tensor:

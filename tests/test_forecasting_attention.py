@@ -1,0 +1,162 @@
+"""Fused attention equals plain attention in float64: on a GPU where there is one, else in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("needs triton", allow_module_level=True)
+from fourier_head.forecasting.t5 import attention_ops as ops
+from fourier_head.forecasting.t5.attention import HIDDEN, PositionBias, attend
+from tests.test_forecasting_t5 import batch, tiny
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def attention_results(kind, queries, keys, width, two_sided, hide, dtype):
+    """Return the output and the gradients of queries, keys, values and, where there is one, the table of the bias."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(length):  # heads lie behind time, as a projection writes them
+        x = torch.randn(3, length, 2, width, generator=generator).transpose(1, 2)
+        return x.to(DEVICE, torch.float64 if kind == "plain" else dtype).requires_grad_()
+
+    inputs = [draw(length) for length in (queries, keys, keys)]
+    upstream = torch.randn(3, 2, queries, width, generator=generator)
+    bias = None
+    if two_sided is not None:
+        position = PositionBias(2, 8, 20, two_sided).to(DEVICE)
+        with torch.no_grad():
+            position.table.copy_(torch.randn(8, 2, generator=generator))
+        inputs.append(position.table)
+        bias = position(queries, kind)
+    out = attend(*inputs[:3], bias, None if hide is None else hide.to(DEVICE), kind)
+    return out, *torch.autograd.grad(out, inputs, upstream.to(out))
+
+
+def hidden_keys(keys):
+    """Hide a beginning that spans whole blocks, a middle and an end, and nothing."""
+    hide = torch.zeros(3, keys)
+    hide[0, : keys // 2 + 3] = HIDDEN
+    hide[1, 3:7] = HIDDEN
+    hide[1, -2:] = HIDDEN
+    return hide
+
+
+ANYWHERE = [
+    (70, 70, 16, True, True), (64, 64, 32, True, False), (65, 40, 12, None, True), (5, 100, 16, None, False),
+    (65, 65, 16, False, False), (40, 40, 128, True, True),
+]  # fmt: skip
+ON_GPU = [
+    (512, 512, 64, True, True), (512, 512, 64, True, False), (65, 512, 64, None, True), (65, 65, 64, False, False),
+    (300, 300, 128, True, True), (128, 128, 16, True, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ANYWHERE)
+def test_fused_attention_has_the_results_and_gradients_of_plain_attention(case):
+    queries, keys, width, two_sided, some_hidden = case
+    hide = hidden_keys(keys) if some_hidden else None
+    expected = attention_results("plain", queries, keys, width, two_sided, hide, torch.float32)
+    found = attention_results("fused", queries, keys, width, two_sided, hide, torch.float32)
+    assert found[0].transpose(1, 2).is_contiguous()  # heads are merged without a copy
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() < 1e-5 * other.norm()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", ON_GPU)
+def test_fused_attention_in_bfloat16_is_as_exact_as_its_inputs(case):
+    queries, keys, width, two_sided, some_hidden = case
+    hide = hidden_keys(keys) if some_hidden else None
+    expected = attention_results("plain", queries, keys, width, two_sided, hide, torch.bfloat16)
+    found = attention_results("fused", queries, keys, width, two_sided, hide, torch.bfloat16)
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() < 5e-2 * other.norm()
+
+
+def test_fused_attention_of_parts_of_a_batch_is_that_of_the_whole(monkeypatch):
+    arguments = (40, 40, 16, True, hidden_keys(40), torch.float32)
+    whole = attention_results("fused", *arguments)
+    monkeypatch.setattr(ops, "SCRATCH", 2 * 2 * 64 * 64 * 4)  # two samples of three
+    for one, other in zip(attention_results("fused", *arguments), whole, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_bias_that_begins_the_product_gives_the_same():
+    q, k, v = (torch.randn(2, 2, 40, 16, device=DEVICE) for _ in range(3))
+    lines, hide = torch.randn(2, 80, device=DEVICE), hidden_keys(40)[:2].to(DEVICE)
+    span = ops.spans(hide, q)
+    one, other = (ops.forward(q, k, v, lines, hide, span, ops.Tile(32, 32, 4, 1, first=f)) for f in (True, False))
+    assert torch.allclose(one[0], other[0], atol=1e-5)
+    assert torch.allclose(one[1], other[1], atol=1e-5)
+
+
+def test_queries_that_see_nothing_find_zeros_and_send_no_gradient():
+    q, k, v = (torch.randn(2, 2, 40, 16, device=DEVICE, requires_grad=True) for _ in range(3))
+    hide = torch.zeros(2, 40, device=DEVICE)
+    hide[0] = HIDDEN
+    hide[1, 0] = HIDDEN
+    lines = torch.zeros(2, 80, device=DEVICE)
+    lines[:, 41:] = HIDDEN  # looking back only: the first query of the second sample sees nothing either
+    lines.requires_grad_()
+    out = attend(q, k, v, lines, hide, "fused")
+    out.square().sum().backward()
+    assert (out[0] == 0).all()
+    assert (out[1, :, 0] == 0).all()
+    assert (out[1, :, 1:] != 0).any(-1).all()
+    assert (q.grad[0] == 0).all()
+    for tensor in (q, k, v, lines):
+        assert torch.isfinite(tensor.grad).all()
+        assert tensor.grad.abs().sum() > 0
+
+
+def test_what_is_not_a_number_stays_so():
+    x = torch.randn(1, 1, 20, 16, device=DEVICE)
+    x[0, 0, 3] = torch.nan
+    out = attend(x, x, x, torch.zeros(1, 40, device=DEVICE), hidden_keys(20)[2:].to(DEVICE), "fused")
+    assert out.isnan().all()
+    out = attend(x, x[:, :, 4:], x[:, :, 4:], None, None, "fused")
+    assert out.isnan().any(-1).nonzero().tolist() == [[0, 0, 3]]
+
+
+def test_a_forecaster_with_fused_attention_trains_as_with_plain_attention():
+    model = tiny()[0].to(DEVICE)
+    ids, mask, labels = (x.to(DEVICE) for x in batch())
+    parameters = [p for name, p in model.named_parameters() if not name.startswith("head.")]
+    results = []
+    for kind in ("plain", "fused"):
+        states = model(ids, mask, labels, kind)
+        results.append((states, *torch.autograd.grad(states.square().sum(), parameters)))
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_fused_attention_says_what_it_cannot_do(monkeypatch):
+    x = torch.randn(1, 2, 6, 16, device=DEVICE)
+    with pytest.raises(ValueError, match="dropout must be 0 with fused attention"):
+        attend(x, x, x, kind="fused", dropout=0.1)
+    with pytest.raises(ValueError, match=r"by distance, \(heads, 2 x 6\), got \(2, 6, 6\)"):
+        attend(x, x, x, torch.zeros(2, 6, 6, device=DEVICE), kind="fused")
+    wide = torch.randn(1, 2, 6, 130, device=DEVICE)
+    with pytest.raises(ValueError, match="up to 128 features"):
+        attend(wide, wide, wide, kind="fused")
+    monkeypatch.setattr(ops, "INTERPRETED", False)
+    with pytest.raises(ValueError, match="needs a CUDA device"):
+        attend(*(x.cpu() for _ in range(3)), kind="fused")
+
+
+def test_fused_attention_is_traced_by_compilers():
+    q, k, v = (torch.randn(1, 2, 20, 16, device=DEVICE, requires_grad=True) for _ in range(3))
+    lines, hide = torch.randn(2, 40, device=DEVICE, requires_grad=True), hidden_keys(20)[:1].to(DEVICE)
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    results = []
+    for function in (attend, compiled):
+        out = function(q, k, v, lines, hide, "fused")
+        results.append((out, *torch.autograd.grad(out.square().sum(), (q, k, v, lines))))
+    for one, other in zip(*results, strict=True):
+        assert torch.equal(one, other)
+        assert one.stride() == other.stride()
