@@ -19,7 +19,7 @@ from fourier_head.forecasting.training import TrainingSettings
 from fourier_head.forecasting.validation import Validation, validation_sets
 from fourier_head.report.summary import Row
 from fourier_head.studies.engine import Task
-from fourier_head.studies.results import aggregate
+from fourier_head.studies.results import aggregate, hardware
 
 BASE = "density"
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -81,6 +81,7 @@ def run_variant(
         "seed": seed,
         "parameters": sum(p.numel() for p in network.parameters()),
         "train_seconds": seconds,
+        "hardware": hardware(precision == "bf16"),
         "validation": validation.scores(evaluate(predictor, validation.sets))["all"],
         "scores": evaluate(predictor, sets, model=variant),
     }
@@ -133,6 +134,7 @@ def rows(runs: list[dict[str, Any]], relative: list[dict[str, Any]], steps: int,
             "frequencies": config.frequencies if config.head == "fourier" else None,
             "packets": config.packets,
             "changed": VARIANTS[variant][0],
+            "hardware": "; ".join(sorted({run["hardware"] for run in runs if run["variant"] == variant})),
             "steps": steps,
             "batch": batch,
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fourier_head._devices import best_device
+from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive, relative_scores
 from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
@@ -65,7 +65,7 @@ class Settings:
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Evaluate the forecaster and write the folder."""
     begin = time.monotonic()
-    device = settings.device or best_device()
+    device = chosen_device(settings.device or "auto")
     if unknown := [name for name in settings.variants or () if name not in ablation.VARIANTS]:
         raise UserError(f"--variants names no {unknown[0]}; there are {', '.join(ablation.VARIANTS)}.")
     sets = read_evaluation_sets(settings.evaluation)
