@@ -222,6 +222,10 @@ def _draw_panel(cell: Axes, panel: Panel) -> None:
         low, high = cell.get_ylim()
         if 1e4 <= max(abs(low), abs(high)) < 1e9:
             cell.yaxis.set_major_formatter("{x:,.0f}")
+    elif not bars and not panel.x_log and all(_counts(one) for one in panel.series):
+        from matplotlib.ticker import MaxNLocator
+
+        cell.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     if panel.x_log:
         cell.set_xscale("log")
     if panel.y_log:
@@ -262,6 +266,11 @@ def _draw_series(cell: Axes, one: Series, bars: list[Series]) -> None:
         cell.plot(x, y, color=colour, label=label, **line, **shown)
     else:
         cell.errorbar(x, y, yerr=_errors(one), color=colour, label=label, elinewidth=0.9, capsize=1.5, **line, **shown)
+
+
+def _counts(one: Series) -> bool:
+    """Tell whether a series stands over whole numbers, such as frequencies or epochs."""
+    return all(isinstance(x, (int, float)) and float(x).is_integer() for x in one.x)
 
 
 def _days(seconds: Iterable[float]) -> list[Any]:
