@@ -19,11 +19,12 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.timing import Clock
+from fourier_head._devices import best_device
 from fourier_head.forecasting.t5 import attention_ops as ops
 from fourier_head.forecasting.t5.attention import Attention, PositionBias, attend
 from fourier_head.forecasting.t5.attention_ops import Tile
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DEVICE = best_device()
 FORWARD = (
     ops.STANDARD.forward, Tile(128, 64, 8, 3, first=True), Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, first=True),
     Tile(128, 128, 8, 2, first=True),

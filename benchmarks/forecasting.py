@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from benchmarks.arms import PENALTY
 from benchmarks.head import save
 from benchmarks.timing import Spread, machine, spread
+from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora import BatchStream, SeriesStore, standard_corpus
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
@@ -349,10 +350,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny shapes on the CPU, to see that everything runs")
     parser.add_argument("--limit", type=float, help="seconds after which nothing new is begun")
     given = parser.parse_args(arguments)
-    device = "cuda" if torch.cuda.is_available() and not given.quick else "cpu"
+    device = "cpu" if given.quick else best_device()
     sizes = QUICK if given.quick else GPU if device == "cuda" else CPU
-    if device == "cuda":
-        torch.set_float32_matmul_precision("high")
+    fast_training(device)
     # More shapes and heads go through the same functions than torch expects; it would go on without compiling.
     torch._dynamo.config.recompile_limit = 64
     rows: list[dict[str, object]] = []

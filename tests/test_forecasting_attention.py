@@ -37,6 +37,13 @@ def attention_results(kind, queries, keys, width, two_sided, hide, dtype):
     return out, *torch.autograd.grad(out, inputs, upstream.to(out))
 
 
+def fused_and_plain(case, dtype):
+    """Return the results of both kinds on a case: queries, keys, features, what the bias sees, whether keys hide."""
+    queries, keys, width, two_sided, some_hidden = case
+    hide = hidden_keys(keys) if some_hidden else None
+    return (attention_results(kind, queries, keys, width, two_sided, hide, dtype) for kind in ("fused", "plain"))
+
+
 def hidden_keys(keys):
     """Hide a beginning that spans whole blocks, a middle and an end, and nothing."""
     hide = torch.zeros(3, keys)
@@ -58,10 +65,7 @@ ON_GPU = [
 
 @pytest.mark.parametrize("case", ANYWHERE)
 def test_fused_attention_has_the_results_and_gradients_of_plain_attention(case):
-    queries, keys, width, two_sided, some_hidden = case
-    hide = hidden_keys(keys) if some_hidden else None
-    expected = attention_results("plain", queries, keys, width, two_sided, hide, torch.float32)
-    found = attention_results("fused", queries, keys, width, two_sided, hide, torch.float32)
+    found, expected = fused_and_plain(case, torch.float32)
     assert found[0].transpose(1, 2).is_contiguous()  # heads are merged without a copy
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < 1e-5 * other.norm()
@@ -70,10 +74,7 @@ def test_fused_attention_has_the_results_and_gradients_of_plain_attention(case):
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", ON_GPU)
 def test_fused_attention_in_bfloat16_is_as_exact_as_its_inputs(case):
-    queries, keys, width, two_sided, some_hidden = case
-    hide = hidden_keys(keys) if some_hidden else None
-    expected = attention_results("plain", queries, keys, width, two_sided, hide, torch.bfloat16)
-    found = attention_results("fused", queries, keys, width, two_sided, hide, torch.bfloat16)
+    found, expected = fused_and_plain(case, torch.bfloat16)
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < 5e-2 * other.norm()
 

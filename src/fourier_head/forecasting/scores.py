@@ -178,15 +178,16 @@ def observed_frequencies(forecast: Forecast, target: np.ndarray) -> np.ndarray:
     return np.where(jump, share, y <= quantiles).mean(0)
 
 
-def _coverage(forecast: Forecast, target: np.ndarray, pit: np.ndarray | None, share: float) -> float | None:
-    """Return the share of targets inside a central interval; None where its ends are unknown."""
-    low, high = (1 - share) / 2, (1 + share) / 2
-    if forecast.has(low, high):
-        seen = dict(zip(forecast.levels, observed_frequencies(forecast, target).tolist(), strict=True))
-        return seen[round(high, 9)] - seen[round(low, 9)]
-    known = ~np.isnan(target)
+def _coverage(below: dict[float, float], pit: np.ndarray | None, share: float) -> float | None:
+    """Return the share of targets inside a central interval; None where its ends are unknown.
+
+    ``below`` are observed frequencies by level, ``pit`` the probabilities of observed targets.
+    """
+    low, high = round((1 - share) / 2, 9), round((1 + share) / 2, 9)
+    if low in below and high in below:
+        return below[high] - below[low]
     if pit is not None:
-        return float(((low <= pit[known]) & (pit[known] <= high)).mean())
+        return float(((low <= pit) & (pit <= high)).mean())
     return None
 
 
@@ -235,12 +236,12 @@ def score(
         "mase": mase_of_set(forecast.at(0.5)[..., 0], target, scales(contexts, season)),
         "wql": wql(quantiles, DECILES, target).item(),
     }
-    row |= {f"coverage_{round(100 * share)}": _coverage(forecast, target, pit, share) for share in INTERVALS}
+    below = dict(zip(forecast.levels, observed_frequencies(forecast, target).tolist(), strict=True))
+    seen = None if pit is None else pit[~np.isnan(target)]
+    row |= {f"coverage_{round(100 * share)}": _coverage(below, seen, share) for share in INTERVALS}
     row["interval_error"] = interval_error(row)
     if pit is None:
-        seen = dict(zip(forecast.levels, observed_frequencies(forecast, target), strict=True))
-        reached = [seen[level] for level in DECILES]
-        row["pit"] = np.diff(reached, prepend=0.0, append=1.0).tolist()
+        row["pit"] = np.diff([below[level] for level in DECILES], prepend=0.0, append=1.0).tolist()
     else:
         row["pit"] = pit_histogram(pit.clip(0, 1), PIT_BINS).tolist()
     if absent.any():

@@ -61,6 +61,11 @@ class Task:
         return self.function(**self.settings, **self.resources, **more)
 
 
+def deadline_after(seconds: float | None) -> float | None:
+    """Return the moment so many seconds from now, as ``run_tasks`` takes it; none without a limit."""
+    return None if seconds is None else time.time() + seconds
+
+
 def run_tasks(
     tasks: Sequence[Task],
     store: RunStore,

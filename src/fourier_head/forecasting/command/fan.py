@@ -28,9 +28,13 @@ def name_of(forecasts: Forecasts, number: int) -> str:
 
 def panels(forecasts: Forecasts, count: int, label: str = "") -> list[Panel]:
     """Return a fan for each of the first series."""
-    some = Forecasts(forecasts.density[:count], forecasts.series, forecasts.support[:count])
-    quantiles = some.quantiles(LEVELS)
-    return [_fan(forecasts, i, quantiles[i], label) for i in range(min(count, len(forecasts)))]
+    quantiles = first_quantiles(forecasts, count, LEVELS)
+    return [_fan(forecasts, i, one, label) for i, one in enumerate(quantiles)]
+
+
+def first_quantiles(forecasts: Forecasts, count: int, levels: Sequence[float]) -> np.ndarray:
+    """Return the quantiles of the first series only: a page shows few of many."""
+    return Forecasts(forecasts.density[:count], forecasts.series, forecasts.support[:count]).quantiles(levels)
 
 
 def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -> Panel:

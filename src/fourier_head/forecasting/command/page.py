@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.forecasting.command.fan import name_of
+from fourier_head.forecasting.command.fan import first_quantiles, name_of
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.report.charts import Chart, Panel
 from fourier_head.report.frame import frame
@@ -90,8 +90,7 @@ def _lead(forecasts: Forecasts) -> str:
 
 def _table(forecasts: Forecasts) -> str:
     count = min(len(forecasts), ROWS)
-    some = Forecasts(forecasts.density[:count], forecasts.series, forecasts.support[:count])
-    quantiles = some.quantiles((0.1, 0.5, 0.9))
+    quantiles = first_quantiles(forecasts, count, (0.1, 0.5, 0.9))
     steps = [0] if forecasts.horizon == 1 else [0, forecasts.horizon - 1]
     heads = "".join(f"<th>{'Next step' if step == 0 else f'Step {step + 1}'}</th>" for step in steps)
     body = ""

@@ -20,7 +20,7 @@ from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import load_model
 from fourier_head.report.summary import Summary
-from fourier_head.studies.engine import Engine, Task, run_tasks
+from fourier_head.studies.engine import Engine, Task, deadline_after, run_tasks
 from fourier_head.studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from fourier_head.studies.numbers.charts import charts
 from fourier_head.studies.numbers.data import (
@@ -184,12 +184,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
     gpus = 1.0 if device.startswith("cuda") else 0.0
     tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
-    deadline = None if settings.time_limit is None else time.time() + settings.time_limit
+    deadline = deadline_after(settings.time_limit)
     results = run_tasks(
         tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
     )
-    finished = [(chosen, result) for chosen, result in zip(plan, results, strict=True) if result is not None]
-    runs = [result for _, result in finished]
+    runs = [result for result in results if result is not None]
     missing = len(plan) - len(runs)
     if not runs:
         raise UserError(f"--time-limit {settings.time_limit:g} is over before the first run is finished.")

@@ -13,7 +13,7 @@ import numpy as np
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.report.summary import Row, Summary
-from fourier_head.studies.engine import Engine, Task, run_tasks
+from fourier_head.studies.engine import Engine, Task, deadline_after, run_tasks
 from fourier_head.studies.results import RunStore, aggregate, command_line, row, write_results
 from fourier_head.studies.tempo.charts import charts, label
 from fourier_head.studies.tempo.data import NUM_BINS
@@ -111,7 +111,7 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
         if getattr(settings, name) < 1:
             raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
     device = chosen_device(settings.device)
-    deadline = None if settings.time_limit is None else time.time() + settings.time_limit
+    deadline = deadline_after(settings.time_limit)
     model, clips, seeds, frequencies = settings.model, settings.clips, settings.seeds, settings.frequencies
     changes: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
     if settings.quick:
@@ -171,13 +171,13 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     if left:
         _prepare_encoder(left[0], print if echo else console.print if console is not None else None)
     results = run_tasks(tasks, store, engine=settings.engine, console=console, workers=settings.workers)
-    finished = [(task, result) for task, result in zip(tasks, results, strict=True) if result is not None]
+    finished = [result for result in results if result is not None]
     stopped = len(finished) < len(tasks)
     if not finished:
         raise UserError("--time-limit was reached before the first run was finished; give it more seconds.")
     dataset = "generated" if settings.data is None else "syntheory"
     first = tasks[0].settings
-    runs = [result | {"dataset": dataset} for _, result in finished]
+    runs = [result | {"dataset": dataset} for result in finished]
     rows = aggregate(runs, METRICS, KEYS) + ratio_rows(runs)
     said = notes(rows, runs, first)
     if stopped:

@@ -64,7 +64,8 @@ def run_variant(
     model: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train one variant and score it on held-out training series and on the evaluation sets."""
-    precision, compile = fast_training(device or best_device())
+    device = device or best_device()
+    precision, compile = fast_training(device)
     kept, held = hold_out(read_store(corpus))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +82,7 @@ def run_variant(
         "seed": seed,
         "parameters": sum(p.numel() for p in network.parameters()),
         "train_seconds": seconds,
-        "hardware": hardware(precision == "bf16"),
+        "hardware": hardware(device.startswith("cuda")),
         "validation": validation.scores(evaluate(predictor, validation.sets))["all"],
         "scores": evaluate(predictor, sets, model=variant),
     }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import EngineName, Quick, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, study_errors, tell
 
 
 def zero_shot(
@@ -26,7 +26,7 @@ def zero_shot(
     batch: Annotated[int, typer.Option(min=1, help="Windows per step of a variant.")] = 1024,
     seeds: Annotated[int, typer.Option(min=1, help="Of each variant.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Variants trained at a time.")] = 1,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = None,
+    device: Device = "auto",
     time_limit: TimeLimit = None,
     quick: Quick = False,
     engine: EngineName = "local",

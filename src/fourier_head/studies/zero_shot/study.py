@@ -17,7 +17,7 @@ from fourier_head.forecasting.patch.predict import PatchPredictor
 from fourier_head.forecasting.patch.pretrained import load_model
 from fourier_head.forecasting.published import read_published_scores
 from fourier_head.report.summary import Summary
-from fourier_head.studies.engine import Engine, run_tasks
+from fourier_head.studies.engine import Engine, deadline_after, run_tasks
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, relative_chart
 from fourier_head.studies.forecast_scores import published_rows, seasonal_naive_rows, summary_rows
 from fourier_head.studies.results import RunStore, command_line, row, write_results
@@ -57,7 +57,7 @@ class Settings:
     seeds: int = 1
     workers: int = 1
     time_limit: float | None = None
-    device: str | None = None
+    device: str = "auto"
     engine: Engine = "local"
     quick: bool = False
 
@@ -65,7 +65,7 @@ class Settings:
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Evaluate the forecaster and write the folder."""
     begin = time.monotonic()
-    device = chosen_device(settings.device or "auto")
+    device = chosen_device(settings.device)
     if unknown := [name for name in settings.variants or () if name not in ablation.VARIANTS]:
         raise UserError(f"--variants names no {unknown[0]}; there are {', '.join(ablation.VARIANTS)}.")
     sets = read_evaluation_sets(settings.evaluation)
@@ -114,7 +114,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         "device": settings.device,
         "quick": settings.quick,
     }
-    defaults = {"model": "small", "steps": 3000, "batch": 1024, "seeds": 1}
+    defaults = {"model": "small", "steps": 3000, "batch": 1024, "seeds": 1, "device": "auto"}
     return write_results(
         settings.output,
         rows,
@@ -167,7 +167,7 @@ def _ablation(settings: Settings, device: str, console: Console | None) -> tuple
     store = RunStore(settings.output)
     found = run_tasks(
         todo, store, engine=settings.engine, console=console, title="variants", workers=settings.workers,
-        deadline=None if settings.time_limit is None else time.time() + settings.time_limit,
+        deadline=deadline_after(settings.time_limit),
     )  # fmt: skip
     finished = [one for one in found if one is not None]
     return finished, len(found) - len(finished)
