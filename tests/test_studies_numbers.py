@@ -166,7 +166,7 @@ def fake(chosen, language, recipe, seconds=0.0):
         {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score([g.mean] * 4, g)
         for g in gaussians
     ]
-    names = ("head", "frequencies", "init_scale", "gamma", "in_context", "seed")
+    names = ("head", "frequencies", "packets", "init_scale", "gamma", "in_context", "seed")
     return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": [], "scores": scores}
 
 
@@ -199,6 +199,7 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small, monk
         ({"lora_layers": "nonsense"}, "--lora-layers must name layers"),
         ({"init_scale": "0"}, "--init-scale must be positive"),
         ({"gamma": "-1"}, "--gamma must be numbers from 0 on"),
+        ({"packets": "two"}, "--packets must be numbers and ranges"),
     ],
 )
 def test_bad_settings_get_one_sentence(small, change, sentence):

@@ -78,21 +78,26 @@ def _histogram(head: str, gaussian: Gaussian, one: Mapping[str, Any]) -> Panel:
     )
 
 
+def _kind(one: Row) -> tuple[float, int, float]:
+    """Return what tells Fourier heads of the same frequencies apart."""
+    return one["init_scale"], one["packets"], one["gamma"]
+
+
 def against_frequencies(table: Sequence[Row], context: int) -> Chart:
     """Draw TVD and unique answers against the number of frequencies, for Gaussians trained on and not."""
     panels = []
     for metric, words in (("tvd", "TVD"), ("unique", "unique answers")):
         for dataset, which in (("trained", "trained on"), ("unseen", "never trained on")):
             fourier = find(table, metric, dataset, "fourier", context)
-            kinds = sorted({(r["init_scale"], r["gamma"]) for r in fourier}, key=lambda kind: (-kind[0], kind[1]))
+            kinds = sorted({_kind(r) for r in fourier}, key=lambda kind: (-kind[0], *kind[1:]))
             count = [r["frequencies"] for r in fourier] or [1]
             ends = [min(count), max(count)] if len(set(count)) > 1 else [count[0] - 0.5, count[0] + 0.5]
             series = []
-            for (scale, gamma), colour in zip(kinds, SCALES, strict=False):
-                mine = [r for r in fourier if (r["init_scale"], r["gamma"]) == (scale, gamma)]
+            for kind, colour in zip(kinds, SCALES, strict=False):
+                mine = [r for r in fourier if _kind(r) == kind]
                 name = LABELS["fourier"]
-                name += f", init / {scale:g}" if len({kind[0] for kind in kinds}) > 1 else ""
-                name += f", gamma {gamma:g}" if len({kind[1] for kind in kinds}) > 1 else ""
+                for i, words_of in enumerate((", init / {:g}", ", {:g} packets", ", gamma {:g}")):
+                    name += words_of.format(kind[i]) if len({other[i] for other in kinds}) > 1 else ""
                 x, y, error = ([r[key] for r in mine] for key in ("frequencies", "ours", "std"))
                 series.append(Series(name, x, y, colour, error=error, dots=True))
             for head in ("base", "linear", "truth"):

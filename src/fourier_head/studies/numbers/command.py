@@ -29,6 +29,7 @@ def numbers(
     lora_layers: Annotated[
         str | None, typer.Option(help="Layers with adapters, such as q_proj,v_proj.", show_default="PEFT's choice")
     ] = None,
+    packets: Annotated[str, typer.Option(help="Wave packets of the Fourier heads; 0,2 tries both.")] = "0",
     init_scale: Annotated[
         str, typer.Option(help="What a Fourier head's first weights are divided by; 1000,1 tries both.")
     ] = "1000",

@@ -60,6 +60,7 @@ class Settings:
     head_learning_rate: float | None = None
     lora_rank: int = 8
     lora_layers: str | None = None
+    packets: str = "0"
     init_scale: str = "1000"
     gamma: str = "0"
     top_p: float = 1.0
@@ -168,7 +169,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
     arms: list[dict[str, Any]] = [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")]
     arms += [
-        {"head": "fourier", "frequencies": n, "init_scale": scale, "gamma": gamma}
+        {"head": "fourier", "frequencies": n, "packets": count, "init_scale": scale, "gamma": gamma}
+        for count in parse_counts(settings.packets, "--packets", 0)
         for scale in scales
         for gamma in gammas
         for n in frequencies
@@ -213,7 +215,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
 def _label(chosen: Mapping[str, Any]) -> str:
     arm = chosen["head"]
     if chosen["frequencies"] is not None:
-        arm = f"{arm} {chosen['frequencies']} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g})"
+        packets = f" + {chosen['packets']} packets" if chosen["packets"] else ""
+        arm += f" {chosen['frequencies']}{packets} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g})"
     return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
 
 
@@ -243,7 +246,7 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
         elif chosen["head"] == "linear":
             found, losses = ask_text(language, prompts, answers, tests, seed, recipe)
         else:
-            options = {"init_scale": chosen["init_scale"], "gamma": chosen["gamma"]}
+            options = {key: chosen[key] for key in FOURIER_KEYS[1:]}
             found, losses = ask_fourier(language, chosen["frequencies"], prompts, answers, tests, seed, recipe, options)
     except ValueError as error:
         if "target_modules" not in str(error) and "Target modules" not in str(error):

@@ -13,7 +13,7 @@ from fourier_head.studies.numbers.arms import Recipe
 from fourier_head.studies.numbers.data import TRAINED, UNSEEN, Gaussian, score
 from fourier_head.studies.results import aggregate, row
 
-FOURIER_KEYS = ("frequencies", "init_scale", "gamma")
+FOURIER_KEYS = ("frequencies", "packets", "init_scale", "gamma")
 """What tells one Fourier arm from another."""
 METRICS = ("tvd", "tvd_all", "unique", "invalid")
 GROUPS = {"trained": TRAINED, "unseen": UNSEEN}
@@ -117,7 +117,8 @@ def notes(table: Sequence[Row], name: str, size: int, recipe: Recipe, missing: i
         for dataset, words in (("trained", "trained on"), ("unseen", "never trained on")):
             heads = [("base", "base model"), ("linear", "LoRA on text")]
             if top is not None:
-                heads.append(("fourier", f"LoRA with Fourier-{top['frequencies']}"))
+                packets = f" and {top['packets']} packets" if top["packets"] else ""
+                heads.append(("fourier", f"LoRA with Fourier-{top['frequencies']}{packets}"))
             said = []
             for head, label in heads:
                 values = [
