@@ -165,7 +165,7 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
     tokenizer = ChronosTokenizer(num_ids=config.vocabulary)
     fourier, linear = HeadSettings(frequencies=sizes.frequencies), HeadSettings("linear")
     name = f"fourier-{sizes.frequencies}"
-    fastest: Attention = "flex" if compile else "sdpa"
+    fastest: Attention = "fused" if compile else "sdpa"
 
     @functools.cache
     def ours(head: HeadSettings, gamma: float, kind: Attention, formula: bool) -> Callable[..., None]:

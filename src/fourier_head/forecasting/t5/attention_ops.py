@@ -48,8 +48,8 @@ class Tile:
 class Tiles:
     """One for each kernel; keys of ``to_keys`` are whole blocks of those of ``to_queries``."""
 
-    forward: Tile = Tile(128, 64, 8, 3)
-    to_keys: Tile = Tile(64, 128, 8, 2)
+    forward: Tile = Tile(64, 64, 4, 3)
+    to_keys: Tile = Tile(64, 64, 4, 2, 168)
     to_queries: Tile = Tile(128, 64, 4, 4)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class T5Predictor:
         tokenizer: of its ids.
         paths: sample paths of each series.
         temperature, top_k: sharpen what is sampled from; Chronos samples among the 50 likeliest ids, we among all.
+        spread: whether the paths of a series share out what may happen at every step, see ``spread_levels``; each is
+            as random as without, all together are closer to the distribution they are drawn from.
         precision: "bf16" for autocast on a GPU; elsewhere float32.
         seed: of the samples; every call starts from it.
         probes: series of each call, spread evenly, of whose first path every next-token distribution is measured by
@@ -52,6 +55,7 @@ class T5Predictor:
         paths: int = 20,
         temperature: float = 1.0,
         top_k: int | None = None,
+        spread: bool = False,
         precision: str = "bf16",
         seed: int = 0,
         probes: int = 0,
@@ -62,7 +66,7 @@ class T5Predictor:
             raise ValueError(f"temperature must be positive, got {temperature}")
         self.model, self.tokenizer, self.paths = model, tokenizer, paths
         self.temperature, self.top_k, self.precision = temperature, top_k, precision
-        self.seed, self.probes = seed, probes
+        self.spread, self.seed, self.probes = spread, seed, probes
         self._measured: list[Tensor] = []
 
     def __call__(self, contexts: Sequence[np.ndarray], horizon: int, freq: str | None = None) -> Forecast:
@@ -140,11 +144,11 @@ class T5Predictor:
             if len(probe):
                 bins = torch.softmax(log_probs[probe, 0, NUM_SPECIAL:].double(), dim=-1)
                 self._measured.append(smoothness(bins))
-            token = self._draw(log_probs, generator)
+            token = self._draw(log_probs, token, generator)
             out[..., step] = token
         return out
 
-    def _draw(self, log_probs: Tensor, generator: torch.Generator) -> Tensor:
+    def _draw(self, log_probs: Tensor, before: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one id from each row; special ids are no values, so they are never drawn."""
         logs = log_probs[..., NUM_SPECIAL:].float() / self.temperature
         if self.top_k is not None and self.top_k < logs.shape[-1]:
@@ -152,9 +156,34 @@ class T5Predictor:
             logs = torch.where(logs < least, -torch.inf, logs)
         mass = (logs - logs.amax(-1, keepdim=True)).exp_().cumsum(-1)
         # One uniform number per row finds its place among the sums.
-        level = torch.rand((*mass.shape[:-1], 1), device=mass.device, generator=generator) * mass[..., -1:]
-        found = torch.searchsorted(mass, level, right=True).squeeze(-1)
+        if self.spread:
+            level = spread_levels(before, generator)
+        else:
+            level = torch.rand(mass.shape[:-1], device=mass.device, generator=generator)
+        found = torch.searchsorted(mass, level[..., None] * mass[..., -1:], right=True).squeeze(-1)
         return found.clamp_max(mass.shape[-1] - 1) + NUM_SPECIAL
+
+
+def spread_levels(before: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a level in [0, 1) for every path, shape (series, paths), from the ids drawn before.
+
+    Levels of one path are independent and uniform from step to step, so a path is what it would be by itself. Those
+    of all paths of a series lie one in each of as many equal parts, and so that paths with near values get levels far
+    apart: a lattice in the plane of rank and level, shifted at random at every step.
+
+    References:
+        L'Ecuyer, Lecot and Tuffin, A Randomized Quasi-Monte Carlo Simulation Method for Markov Chains (2008).
+
+    >>> levels = spread_levels(torch.tensor([[7, 5, 9, 5]]), torch.Generator().manual_seed(0))
+    >>> (levels * 4).long().sort().values
+    tensor([[0, 1, 2, 3]])
+    """
+    series, paths = before.shape
+    rank = before.argsort(dim=-1).argsort(dim=-1)
+    golden = next(n for n in range(round(0.618 * paths), 2 * paths) if math.gcd(n, paths) == 1)
+    shift = torch.randint(paths, (series, 1), device=before.device, generator=generator)
+    within = torch.rand(before.shape, device=before.device, generator=generator)
+    return ((rank * golden + shift) % paths + within) / paths
 
 
 def load_predictor(folder: str | Path, device: torch.device | str = "cpu", **options: Any) -> T5Predictor:
