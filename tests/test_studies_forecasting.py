@@ -10,6 +10,7 @@ import pytest
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.studies.forecasting import runs
 from fourier_head.studies.forecasting.arms import GROUPS, PAPER, parse_arm, parse_arms
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets, share_of
 from fourier_head.studies.forecasting.runs import Protocol, run_arm
@@ -118,6 +119,25 @@ def test_an_arm_stopped_at_its_limit_goes_on(tmp_path):
     assert 6.0 <= result["training_seconds"] < 6.0 + before["seconds"] + 10
     assert len(result["scores"]) == 2
     assert (tmp_path / "model" / "config.json").exists()
+
+
+def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
+    protocol, sets = replace(Settings(quick=True).protocol, seconds=1.0, batch=4), artificial_sets(3)
+    first = run_arm(parse_arm("linear"), protocol, None, sets, 0, tmp_path, device="cpu")
+    monkeypatch.setattr(runs, "train_arm", None)
+    same, plain = (
+        run_arm(parse_arm("linear"), replace(protocol, sampling=how), None, sets, 0, tmp_path, device="cpu")
+        for how in ("spread", "plain")
+    )
+    assert first is not None
+    assert same is not None
+    assert plain is not None
+    for one in (same, plain):
+        assert {key: one[key] for key in ("steps", "curve", "loss")} == {
+            key: first[key] for key in ("steps", "curve", "loss")
+        }
+    assert [row["mase"] for row in same["scores"]] == [row["mase"] for row in first["scores"]]
+    assert [row["mase"] for row in plain["scores"]] != [row["mase"] for row in first["scores"]]
 
 
 def test_a_run_without_time_for_an_arm_says_so_and_keeps_the_others(settings):

@@ -38,6 +38,12 @@ def forecasting(
     embedding: Annotated[
         str, typer.Option(help="How embeddings of tokens start: smooth along the bins, or noise as in T5.")
     ] = "smooth",
+    sampling: Annotated[
+        str,
+        typer.Option(
+            help="How sample paths are drawn: spread over what may happen, plain, or chronos (the 50 likeliest ids)."
+        ),
+    ] = "spread",
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions of every arm.")] = 1,
     max_series: Annotated[
         int | None, typer.Option(min=1, help="Series of each evaluation set.", show_default="all")

@@ -1,9 +1,10 @@
-"""Train and score one arm of the forecasting study; stopped runs go on, finished ones are kept."""
+"""Train and score one arm of the forecasting study; stopped runs go on, trained models are kept and scored again."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from fourier_head._devices import fast_training
+from fourier_head._files import write_atomically
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import evaluate
@@ -22,15 +24,22 @@ from fourier_head.forecasting.t5 import (
     T5Objective,
     T5Predictor,
     build_forecaster,
+    load_forecaster,
     save_forecaster,
 )
 from fourier_head.forecasting.tokenizer import ChronosTokenizer
 from fourier_head.forecasting.training import Training, TrainingSettings
 from fourier_head.studies.forecasting.arms import Arm
 from fourier_head.studies.forecasting.data import share_of
+from fourier_head.studies.results import hardware, versions
 
 SHOWN_SET = "tourism_monthly"
 """The set of the paper's figure of a next-token distribution."""
+MODEL, TRAINED = "model", "trained.json"
+"""What the folder of a trained arm holds: its weights, and how training went."""
+SAMPLING: Mapping[str, Mapping[str, Any]] = {"spread": {"spread": True}, "plain": {}, "chronos": {"top_k": 50}}
+"""How paths are drawn: sharing out what may happen (see ``spread_levels``), each by itself, or each by itself among
+the 50 likeliest ids, as the published Chronos models are scored."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,8 @@ class Protocol:
         smooth: whether embeddings start smooth, see ``T5Config``; not in the paper, the same for all arms.
         lengths: of the groups of a batch, see ``T5Objective``.
         seconds, batch, learning_rate, recipe: of training and its data.
-        paths, probes: sample paths, and series of a set whose next-token distributions are measured.
+        paths, sampling: sample paths, and how they are drawn, see ``SAMPLING``.
+        probes: series of a set whose next-token distributions are measured.
     """
 
     size: str = "mini"
@@ -57,12 +67,13 @@ class Protocol:
     learning_rate: float = 1e-3
     recipe: str = "standard"
     paths: int = 20
+    sampling: str = "spread"
     probes: int = 32
 
     @property
     def scoring(self) -> dict[str, Any]:
         """How trained models are scored."""
-        return {name: getattr(self, name) for name in ("paths", "probes")}
+        return {name: getattr(self, name) for name in ("paths", "sampling", "probes")}
 
     def training(self, arm: Arm, seed: int, corpus: str) -> dict[str, Any]:
         """Return all that the weights of an arm depend on."""
@@ -128,7 +139,8 @@ def score_arm(
     """Return the rows of all sets, the smoothness of every measured distribution, and one to draw."""
     rows, measured = [], []
     for one in sets:
-        predictor = T5Predictor(model, tokenizer, paths=protocol.paths, probes=protocol.probes)
+        drawn = SAMPLING[protocol.sampling]
+        predictor = T5Predictor(model, tokenizer, paths=protocol.paths, probes=protocol.probes, **drawn)
         row = evaluate(predictor, [one], model=arm.label)[0]
         values = predictor.smoothness
         row["smoothness"] = float(values.mean())
@@ -159,20 +171,25 @@ def run_arm(
     report: Callable[[dict[str, float]], None] | None = None,
     scored: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any] | None:
-    """Train and score an arm; None where it stopped at the limit, to be continued, or in a process beside the first."""
-    training, model, tokenizer, done = train_arm(
-        arm, protocol, store, seed, folder, device=device, limit=limit, report=report
-    )
-    if not done:
-        return None
-    if not training.accelerator.is_main_process:
+    """Train and score an arm; None where it stopped at the limit, to be continued, or in a process beside the first.
+
+    An arm that was trained before is only scored.
+    """
+    main = int(os.environ.get("RANK", 0)) == 0
+    if not (folder / TRAINED).exists():
+        training, model, tokenizer, done = train_arm(
+            arm, protocol, store, seed, folder, device=device, limit=limit, report=report
+        )
+        if done and main:
+            save_forecaster(folder / MODEL, model, tokenizer, arm.head, shard=16)
+            write_atomically(folder / TRAINED, json.dumps(facts(training, model, protocol, device)))
         training.accelerator.wait_for_everyone()
+        if not done:
+            return None
+    if not main:
         return None
-    save_forecaster(folder / "model", model, tokenizer, arm.head, shard=16)
+    model, tokenizer = load_forecaster(folder / MODEL, device)
     rows, measured, picture = score_arm(arm, protocol, model, tokenizer, sets, scored)
-    training.accelerator.wait_for_everyone()  # the others begin the next arm when this one is scored
-    history = training.history
-    speeds = [line["samples_per_second"] for line in history]
     return {
         "model": arm.label,
         "seed": seed,
@@ -181,6 +198,15 @@ def run_arm(
         "smoothness_std": float(np.std(measured)),
         "distributions": len(measured),
         "picture": picture,
+        **json.loads((folder / TRAINED).read_text(encoding="utf-8")),
+    }
+
+
+def facts(training: Training, model: T5Forecaster, protocol: Protocol, device: str) -> dict[str, Any]:
+    """Return how training went."""
+    history = training.history
+    speeds = [line["samples_per_second"] for line in history]
+    return {
         "loss": float(np.mean([line["loss"] for line in history[-max(1, len(history) // 20) :]])) if history else None,
         "curve": [[line["seconds"], line["loss"]] for line in history[:: max(1, len(history) // 200)]],
         "samples_per_second": float(np.median(speeds)) if speeds else None,
@@ -189,4 +215,6 @@ def run_arm(
         "training_seconds": training.spent,
         "parameters": sum(p.numel() for p in model.parameters()),
         "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
+        "hardware": hardware(device.startswith("cuda")),
+        "versions": versions(),
     }

@@ -27,7 +27,7 @@ from fourier_head.report.summary import Summary
 from fourier_head.studies.forecasting.arms import Arm, parse_arms
 from fourier_head.studies.forecasting.charts import charts
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets
-from fourier_head.studies.forecasting.runs import Protocol, run_arm
+from fourier_head.studies.forecasting.runs import SAMPLING, Protocol, run_arm
 from fourier_head.studies.forecasting.tables import notes, rows
 from fourier_head.studies.results import RunStore, command_line, write_results
 
@@ -58,6 +58,7 @@ class Settings:
     learning_rate: float = 1e-3
     recipe: str = "standard"
     embedding: str = "smooth"
+    sampling: str = "spread"
     seeds: int = 1
     max_series: int | None = None
     device: str = "auto"
@@ -68,6 +69,8 @@ class Settings:
     def command(self) -> str:
         """The command that repeats this study; where files are is the reader's affair."""
         chosen = dict(vars(self)) | {"device": None, "limit": None, "summarise": None}
+        for name in ("corpus", "evaluation", "published"):
+            chosen[name] = name.upper() if chosen[name] is not None else None
         return command_line("study forecasting", chosen, vars(Settings()))
 
     @property
@@ -87,6 +90,8 @@ class Settings:
             raise UserError(f"--embedding must be smooth or noise, got {self.embedding}.")
         if self.recipe not in RECIPES:
             raise UserError(f"--recipe must be one of {', '.join(RECIPES)}, got {self.recipe}.")
+        if self.sampling not in SAMPLING:
+            raise UserError(f"--sampling must be one of {', '.join(SAMPLING)}, got {self.sampling}.")
         protocol = Protocol(
             size=self.size,
             seconds=self.seconds,
@@ -94,6 +99,7 @@ class Settings:
             learning_rate=self.learning_rate,
             recipe=self.recipe,
             smooth=self.embedding == "smooth",
+            sampling=self.sampling,
         )
         if not self.quick:
             return protocol
@@ -158,7 +164,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
                 results.append(result)
     if not main:
         return None
-    return _write(settings, arms, results, naive, published, missing, begin, device, console)
+    return _write(settings, arms, results, naive, published, missing, begin, console)
 
 
 def _scorable(sets: Sequence[EvaluationSet], console: Console | None) -> tuple[list[EvaluationSet], list[ScoreRow]]:
@@ -181,7 +187,6 @@ def _write(
     published: Sequence[ScoreRow],
     missing: int,
     begin: float,
-    device: str,
     console: Console | None,
 ) -> Summary | None:
     if missing and console is not None:
@@ -196,7 +201,9 @@ def _write(
         seconds=sum(one["training_seconds"] for one in results) + time.monotonic() - begin,
         runs=[{key: value for key, value in one.items() if key != "picture"} for one in results],
         charts=charts(results, arms, naive, published),
-        gpu=device == "cuda",
+        # Where and with what the arms were trained, which need not be here and now.
+        hardware="; and ".join(sorted({one["hardware"] for one in results})),
+        versions=results[0]["versions"],
         notes=notes(results, arms, naive, missing),
     )
 
