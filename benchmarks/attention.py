@@ -21,16 +21,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from benchmarks.timing import Clock
 from fourier_head._devices import best_device
 from fourier_head.forecasting.t5 import attention_ops as ops
-from fourier_head.forecasting.t5.attention import Attention, PositionBias, attend
+from fourier_head.forecasting.t5.attention import Attention, Contexts, PositionBias, Rules, attend_self, rules
 from fourier_head.forecasting.t5.attention_ops import Tile
 
 DEVICE = best_device()
-FORWARD = (
-    ops.STANDARD.forward, Tile(128, 64, 8, 3, first=True), Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, first=True),
-    Tile(128, 128, 8, 2, first=True),
-)  # fmt: skip
+FORWARD = (ops.STANDARD.forward, Tile(128, 64, 8, 3), Tile(64, 128, 4, 2))
 TO_KEYS = (
-    ops.STANDARD.to_keys, Tile(64, 64, 4, 2), Tile(64, 64, 4, 2, 168), Tile(64, 128, 8, 3), Tile(32, 128, 8, 2, 128),
+    ops.STANDARD.to_keys, Tile(64, 64, 4, 2), Tile(32, 64, 4, 2), Tile(32, 64, 4, 3), Tile(32, 128, 8, 2, 128),
 )  # fmt: skip
 TO_QUERIES = (ops.STANDARD.to_queries, Tile(128, 64, 8, 3), Tile(64, 64, 4, 4))
 ROOMS = (2**25, 2**27)
@@ -39,7 +36,7 @@ ROOMS = (2**25, 2**27)
 
 @dataclass
 class Case:
-    """Inputs of one attention: views of projections, as the model makes them."""
+    """Inputs of one attention: projections, packed as the model makes them."""
 
     name: str
     queries: int
@@ -53,19 +50,21 @@ class Case:
         torch.manual_seed(0)
 
         def project(length: int, parts: int) -> Tensor:
-            x = torch.randn(self.batch, length, parts, self.heads, self.width, device=DEVICE, dtype=torch.bfloat16)
-            return x.permute(2, 0, 3, 1, 4)
+            shape = (self.batch, length, parts, self.heads, self.width)
+            return torch.randn(shape, device=DEVICE, dtype=torch.bfloat16)
 
-        if self.queries == self.keys:
-            self.inputs = [x.detach().requires_grad_() for x in project(self.queries, 3)]
-        else:
-            self.inputs = [x.requires_grad_() for x in (*project(self.queries, 1), *project(self.keys, 2))]
-        with torch.no_grad():
-            self.inputs[0] *= self.width**-0.5
-        self.upstream = torch.randn_like(self.inputs[0]).transpose(1, 2).contiguous().transpose(1, 2)
+        self.own = project(self.queries, 3 if self.queries == self.keys else 1)
+        self.own[:, :, 0] *= self.width**-0.5
+        self.other = None if self.queries == self.keys else project(self.keys, 2).requires_grad_()
+        self.own.requires_grad_()
+        self.upstream = torch.randn_like(self.own[:, :, 0])
         self.position = PositionBias(self.heads, 32, 128, bool(self.two_sided)).to(DEVICE)
         torch.nn.init.normal_(self.position.table)
         self.hide = torch.zeros(self.batch, self.keys, device=DEVICE) if self.two_sided is not False else None
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        return [self.own] if self.other is None else [self.own, self.other]
 
     @property
     def product(self) -> float:
@@ -78,6 +77,12 @@ class Case:
         return self.position(self.queries, kind).detach().requires_grad_()
 
 
+def found(inputs: list[Tensor], given: Rules) -> Tensor:
+    if len(inputs) == 1:
+        return attend_self(inputs[0], given)
+    return Contexts(inputs[1][:, :, None]).attend(inputs[0], 0, given)
+
+
 def errors(case: Case, samples: int = 4) -> str:
     """Return relative errors of the output and all gradients of ours, in bfloat16, against plain ones in float32."""
     results = []
@@ -87,82 +92,93 @@ def errors(case: Case, samples: int = 4) -> str:
         if hide is not None:
             hide[0, : case.keys // 3] = -1e9
         bias = None if case.two_sided is None else case.position(case.queries, kind)  # type: ignore[arg-type]
-        out = attend(*inputs, bias, hide, kind)  # type: ignore[arg-type]
+        out = found(inputs, rules(kind, bias, hide))  # type: ignore[arg-type]
         wanted = inputs if bias is None else [*inputs, case.position.table]
         results.append((out, *torch.autograd.grad(out, wanted, case.upstream[:samples].to(out))))
+    names = ["out", *("own", "other")[: len(case.inputs)], "bias"][: len(results[0])]
     gaps = [((b - a).norm() / a.norm()).item() for a, b in zip(*results, strict=True)]
-    return " ".join(f"{name} {gap:.1e}" for name, gap in zip(("out", "dq", "dk", "dv", "dbias"), gaps, strict=False))
+    return " ".join(f"{name} {gap:.1e}" for name, gap in zip(names, gaps, strict=True))
 
 
-def whole(case: Case, function: Callable[..., Tensor], bias: Tensor | None) -> tuple[Callable, Callable]:
+def whole(case: Case, function: Callable[[list[Tensor]], Tensor], bias: Tensor | None) -> tuple[Callable, Callable]:
     """Return functions that go forward and back."""
     wanted = case.inputs if bias is None else [*case.inputs, bias]
-    out = function(*case.inputs, bias)
+    out = function(case.inputs)
     return (
-        lambda: function(*case.inputs, bias),
+        lambda: function(case.inputs),
         lambda: torch.autograd.grad(out, wanted, case.upstream, retain_graph=True),
     )
 
 
-def cudnn(query: Tensor, key: Tensor, value: Tensor, _: Tensor | None) -> Tensor:
+def cudnn(inputs: list[Tensor]) -> Tensor:
+    query, key, value = (part for x in inputs for part in x.transpose(1, 3).unbind(2))
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        return functional.scaled_dot_product_attention(query, key, value, scale=1.0)
+        return functional.scaled_dot_product_attention(query, key, value, scale=1.0).transpose(1, 2)
 
 
 def implementations(case: Case, kinds: tuple[str, ...]) -> Iterator[tuple[str, Callable, float]]:
-    """Yield whole passes: their name, a function, and how many products of matrices they count for."""
+    """Yield whole passes: their name, a function, and how many products of matrices they count for.
+
+    Gradients are those of projections: where an implementation gives parts of one, stacking them counts.
+    """
     for kind in kinds:
-        if kind == "cudnn":
-            passes = whole(case, cudnn, None)
-        else:
-            compiled = torch.compile(attend, dynamic=False) if kind == "flex" else attend
-            passes = whole(case, lambda *x, f=compiled, k=kind: f(*x, case.hide, k), case.bias(kind))  # type: ignore[arg-type, misc]
+        bias = None if kind == "cudnn" else case.bias(kind)  # type: ignore[arg-type]
+        function = cudnn
+        if kind != "cudnn":
+            given = rules(kind, bias, case.hide)  # type: ignore[arg-type]
+            function = lambda inputs, given=given: found(inputs, given)  # noqa: E731
+        if kind == "flex":
+            function = torch.compile(function, dynamic=False)
+        passes = whole(case, function, bias)
         yield f"{kind} forward", passes[0], 2
         yield f"{kind} back", passes[1], 5
 
 
 def pieces(case: Case) -> Iterator[tuple[str, Callable, float]]:
     """Yield the kernels of ours one by one, in several tilings."""
-    query, key, value = (x.detach() for x in case.inputs)
-    lines, hide = case.bias("fused"), case.hide
-    lines = None if lines is None else lines.detach()
-    span = ops.spans(hide, query)
+    three = ops.cut(case.own.detach(), None if case.other is None else case.other.detach())
+    query, key, _ = three
+    given = rules("fused", None, case.hide)
+    hide, span, table = given.hide, given.span, case.bias("fused")
+    table = None if table is None else table.detach()
+    upstream = case.upstream.transpose(1, 2)
 
     def label(what: str, tile: Tile) -> str:
-        more = ("" if tile.registers is None else f" r{tile.registers}") + (" first" if tile.first else "")
+        more = "" if tile.registers is None else f" r{tile.registers}"
         return f"{what} {tile.queries}x{tile.keys} w{tile.warps} s{tile.stages}{more}"
 
     for tile in FORWARD:
-        yield label("forward", tile), lambda t=tile: ops.forward(query, key, value, lines, hide, span, t), 2  # type: ignore[misc]
-    out, lse = ops.forward(query, key, value, lines, hide, span)
-    delta = ops.deltas(out, case.upstream)
-    yield "back: delta", lambda: ops.deltas(out, case.upstream), 0
-    grads = (ops.room_like(query), ops.room_like(key), ops.room_like(value))
-    inputs = (query, key, value, case.upstream)
+        yield label("forward", tile), lambda t=tile: ops.forward(*three, table, hide, span, t), 2  # type: ignore[misc]
+    out, lse = ops.forward(*three, table, hide, span)
+    delta = ops.deltas(out, upstream)
+    yield "back: delta", lambda: ops.deltas(out, upstream), 0
+    dq, dk, dv = (ops.room_like(x) for x in three)
     for tile in TO_KEYS:
         scores = ops.score_room(query, key, ops.Tiles(to_keys=tile))
         yield (
             label("back: to keys", tile),
             lambda t=tile, s=scores: ops.key_gradients(  # type: ignore[misc]
-                inputs, lines, hide, span, lse, delta, grads[1:], s, t
+                (*three, upstream), table, hide, span, lse, delta, (dk, dv), s, t
             ),
             4,
         )
     scores = ops.score_room(query, key, ops.STANDARD)
     for tile in TO_QUERIES:
-        step = lambda t=tile: ops.query_gradients(scores, key, hide, span, grads[0], t)  # noqa: E731
+        step = lambda t=tile: ops.query_gradients(scores, key, hide, span, dq, t)  # noqa: E731
         yield label("back: to queries", tile), step, 1
-    if lines is not None:
+    if table is not None:
         total = ops.empty(query, *scores.shape[1:])
         keys = ops.STANDARD.to_keys.keys
         yield "back: sum over samples", lambda: ops.sum_samples(scores, len(scores), hide, span, total, False, keys), 0
-        length = lines.shape[1] // 2
-        yield "back: diagonals", lambda: ops.line_gradients(total, case.queries, case.keys, length), 0
+        line = table.shape[1]
+        yield "back: diagonals", lambda: ops.table_gradients(total, case.queries, case.keys, line), 0
 
 
 def in_parts(case: Case) -> Iterator[tuple[str, Callable, float]]:
     """Yield all of the way back with less room for the gradients of scores."""
-    _, back = whole(case, lambda *x: attend(*x, case.hide, "fused"), case.bias("fused"))
+    bias = case.bias("fused")
+    given = rules("fused", bias, case.hide)
+    _, back = whole(case, lambda inputs: found(inputs, given), bias)
     standard = ops.SCRATCH
     for room in ROOMS:
         ops.SCRATCH = room
@@ -183,6 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
     plan = [(case, implementations(case, ("fused", "cudnn"))) for case in cases]
     plan += [
         (cases[0], pieces(cases[0])),
+        (cases[1], pieces(cases[1])),
         (cases[0], in_parts(cases[0])),
         *((case, implementations(case, ("flex",))) for case in cases),
     ]

@@ -3,8 +3,9 @@
 Training: samples per second of whole steps (tokens or scaling, loss, backward, clipping, AdamW; bfloat16 on a GPU) of
 the Chronos-style T5 with full windows, beside transformers' T5 on the same windows, and of the patch forecaster, with
 one batch used again and again and with data drawn on the way. Forecasting: series per second, from arrays to quantiles.
-Weights are untrained, which changes no shape. The most wanted figures come first, the file grows row by row, and
-``--limit`` ends the run in time. On a CPU batches are small; ``--quick`` shrinks the models, too, and writes no file.
+Weights are untrained, which changes no shape. On a GPU loss and gradients are replayed from a CUDA graph, or launched
+one by one. The most wanted figures come first, the file grows row by row, and ``--limit`` ends the run in time. On a
+CPU batches are small; ``--quick`` shrinks the models, too. It writes no file, nor does ``--only``, which picks rows.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from benchmarks.arms import PENALTY
 from benchmarks.head import save
+from benchmarks.series import monthly_series, random_walks, store
 from benchmarks.timing import Spread, machine, spread
 from fourier_head._devices import best_device, fast_training
-from fourier_head.forecasting.corpora import BatchStream, SeriesStore, standard_corpus
+from fourier_head.forecasting.corpora import BatchStream, standard_corpus
+from fourier_head.forecasting.graphs import CapturedPass
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
 from fourier_head.forecasting.patch.predict import PatchPredictor
@@ -52,6 +54,7 @@ class Sizes:
     t5: T5Config = field(default_factory=lambda: T5Config.named("mini"))
     frequencies: int = 550
     t5_batches: tuple[int, ...] = (256, 512)
+    t5_short: int = 128
     patch: PatchConfig = field(default_factory=PatchConfig)
     patch_batch: int = 2048
     patch_series: int = 50_000
@@ -64,7 +67,7 @@ class Sizes:
 GPU = Sizes()
 CPU = Sizes(t5_batches=(8,), patch_batch=64, patch_series=1000, t5_series=20, runs=3, warmup=1)
 QUICK = Sizes(
-    T5Config.named("test", context=32, horizon=8, vocabulary=66), 8, (2, 4),
+    T5Config.named("test", context=32, horizon=8, vocabulary=66), 8, (2, 4), 16,
     PatchConfig(context=64, horizon=32, patch=16, width=24, layers=1, heads=2), 8, 20, 3, 2, 2, 1,
 )  # fmt: skip
 
@@ -84,42 +87,27 @@ class Case:
         return CHUNK if self.about["task"] == "training" else 1
 
 
-def full_windows(batch: int, config: T5Config, device: str) -> tuple[Tensor, Tensor]:
-    """Return random walks: contexts without a gap, and their futures."""
-    walk = torch.randn(batch, config.context + config.horizon, device=device).cumsum(-1)
-    return walk[:, : config.context], walk[:, config.context :]
-
-
-def store(series: int, longest: int) -> SeriesStore:
-    """Return random walks of all lengths up to ``longest``: drawing windows costs the same whatever is in them."""
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(20, longest, series)
-    period = rng.choice([1, 4, 7, 12, 24, 52], series)
-    values = rng.standard_normal(lengths.sum()).cumsum()
-    return SeriesStore.from_flat(values, lengths, np.zeros(series, np.int64), period, ("walks",))
-
-
-def monthly_series(count: int) -> list[np.ndarray]:
-    """Return noisy series with a trend and a yearly season, 5 to 27 years long, as in the M4 competition."""
-    rng = np.random.default_rng(0)
-    out = []
-    for length in rng.integers(60, 325, count):
-        time = np.arange(length)
-        trend, season = rng.normal(0, 0.02), rng.normal(0, 1)
-        out.append(10 + trend * time + season * np.sin(np.pi * time / 6) + rng.normal(0, 0.3, length))
-    return out
-
-
 def training_step(loss: Callable[..., Tensor], module: nn.Module, device: str) -> Callable[..., None]:
-    """Return a function that trains ``module`` on a batch as ``forecasting.training`` does."""
+    """Return a function that trains ``module`` on a batch as ``forecasting.training`` does, with a graph or without."""
     gpu = device == "cuda"
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=gpu)
     module.train()
+    captured: CapturedPass | None = None
 
-    def step(*batch: Tensor) -> None:
+    def compute(*batch: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=gpu):
             value = loss(*batch)
         value.backward()
+        return value.detach()
+
+    def step(*batch: Tensor, graph: bool = False) -> None:
+        nonlocal captured
+        if not graph:
+            captured = None
+        elif captured is None or not captured.fits(batch):
+            captured = None  # its memory comes free before the next is made
+            captured = CapturedPass(compute, module.parameters(), batch)
+        (captured or compute)(*batch)
         nn.utils.clip_grad_norm_(module.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -160,19 +148,19 @@ class TransformersT5(nn.Module):
 
 
 def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
-    """Return the cases of the T5: at the first batch and its plain attention, all others, and forecasting."""
+    """Return the cases of the T5: with our two heads and the outside reference, all others, and forecasting."""
     config, compile = sizes.t5, device == "cuda"
     tokenizer = ChronosTokenizer(num_ids=config.vocabulary)
     fourier, linear = HeadSettings(frequencies=sizes.frequencies), HeadSettings("linear")
-    name = f"fourier-{sizes.frequencies}"
     fastest: Attention = "fused" if compile else "sdpa"
 
     @functools.cache
-    def ours(head: HeadSettings, gamma: float, kind: Attention, formula: bool) -> Callable[..., None]:
+    def ours(head: HeadSettings, gamma: float, kind: Attention, formula: bool, grouped: bool) -> Callable[..., None]:
         model = build_forecaster(tokenizer, config, head, seed=0).to(device)
         if formula and isinstance(model.head, FourierHead):
             model.head.impl = "reference"
-        objective = T5Objective(model, tokenizer, gamma=gamma, kind=kind, compile=compile)
+        lengths = (sizes.t5_short, config.context) if grouped else None
+        objective = T5Objective(model, tokenizer, lengths=lengths, gamma=gamma, kind=kind, compile=compile)
         return training_step(objective, objective, device)
 
     @functools.cache
@@ -180,37 +168,51 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
         module = TransformersT5(config, tokenizer, compiled).to(device)
         return training_step(module, module, device)
 
-    def case(model: str, head: str, kind: str, batch: int, of: Callable[[], Callable[..., None]]) -> Case:
+    def case(
+        about: dict[str, object], batch: int, of: Callable[[], Callable[..., None]], grouped: bool = False
+    ) -> Case:
         def make() -> Step:
-            step, windows = of(), full_windows(batch, config, device)
-            return lambda: step(*windows)
+            step = of()
+            windows = random_walks(batch, config, device, sizes.t5_short if grouped else None)
+            graph = about.get("graph") == "graph"
+            return (lambda: step(*windows, graph=True)) if graph else lambda: step(*windows)
 
-        about = {"task": "training", "model": model, "head": head, "attention": kind, "batch": batch, "data": "given"}
-        return Case(about, make, batch, compile and "eager" not in model)
+        about = {"task": "training", **about, "batch": batch, "data": "half short" if grouped else "given"}
+        return Case(about, make, batch, compile and "eager" not in str(about["model"]))
 
-    def own(label: str, head: HeadSettings, batch: int, gamma: float = 0.0, kind: Attention = fastest) -> Case:
-        formula = "formula" in label
-        return case("T5", label, kind, batch, lambda: ours(head, gamma, kind, formula))
+    def own(
+        head: HeadSettings, batch: int, graph: bool = False, more: str = "", kind: Attention = fastest,
+        grouped: bool = False,
+    ) -> Case:  # fmt: skip
+        """Return a case of ours; ``more`` may say "formula" and "no regulariser"."""
+        label = f"fourier-{sizes.frequencies}" if head == fourier else "linear"
+        gamma = 0.0 if head == linear or more else PENALTY
+        about = {"model": "T5", "head": label + more, "attention": kind, "graph": "graph" if graph else "no graph"}
+        return case(about, batch, lambda: ours(head, gamma, kind, "formula" in more, grouped), grouped)
 
     def outside(batch: int, compiled: bool) -> Case:
         how = "compiled" if compiled else "eager"
-        return case(f"transformers T5, {how}", "linear", "its own", batch, lambda: theirs(compiled))
+        about = {"model": f"transformers T5, {how}", "head": "linear", "attention": "its own", "graph": "no graph"}
+        return case(about, batch, lambda: theirs(compiled))
 
     first, *more = sizes.t5_batches
-    main = [own(name, fourier, first, PENALTY), own("linear", linear, first)]
+    graphs = (True, False) if compile else (False,)
+    main = [own(head, batch, graph) for batch in sizes.t5_batches for graph in graphs for head in (fourier, linear)]
+    last = sizes.t5_batches[-1]
+    main += [own(head, last, graph, grouped=True) for graph in graphs for head in (fourier, linear)]
     reference = [outside(first, how) for how in ((True, False) if compile else (False,))]
-    rest = [own(f"{name}, no regulariser", fourier, first), own(f"{name}, formula, no regulariser", fourier, first)]
-    for batch in more:
-        rest += [own(name, fourier, batch, PENALTY), own("linear", linear, batch), outside(batch, compile)]
-    others: tuple[Attention, ...] = ("sdpa", "plain") if compile else ("plain",)
-    rest += [own(name, fourier, first, PENALTY, kind) for kind in others]
+    rest = [own(fourier, first, more=text) for text in (", no regulariser", ", formula, no regulariser")]
+    rest += [outside(batch, compile) for batch in more]
+    others: tuple[Attention, ...] = ("flex", "sdpa", "plain") if compile else ("plain",)
+    rest += [own(fourier, first, kind=kind) for kind in others]
 
     def forecast() -> Step:
         model = build_forecaster(tokenizer, config, fourier, seed=0).to(device)
         predictor, contexts = T5Predictor(model, tokenizer, paths=sizes.paths), monthly_series(sizes.t5_series)
         return lambda: predictor(contexts, MONTHS, "ME")
 
-    about = {"task": "forecasting", "model": "T5", "head": name, "paths": sizes.paths, "horizon": MONTHS}
+    label = f"fourier-{sizes.frequencies}"
+    about = {"task": "forecasting", "model": "T5", "head": label, "paths": sizes.paths, "horizon": MONTHS}
     return main + reference, rest, Case(about, forecast, sizes.t5_series)
 
 
@@ -234,9 +236,9 @@ def patch_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], list
         corpus = standard_corpus(series, config.context, config.horizon, device=device)
         return BatchStream(corpus, batch, seed=0, chunk=CHUNK)
 
-    def given(head: str) -> Step:
+    def given(head: str, graph: bool) -> Step:
         step, windows = trainer(head), next(stream())
-        return lambda: step(*windows)
+        return lambda: step(*windows, graph=graph)
 
     def drawn(head: str) -> Step:
         step, source = trainer(head), stream()
@@ -252,15 +254,16 @@ def patch_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], list
         contexts = monthly_series(sizes.patch_series)
         return lambda: predictor(contexts, MONTHS, "ME")
 
-    def training(head: str, data: str, make: Callable[[], Step]) -> Case:
-        about = {"task": "training", "model": "patch", "head": head, "batch": batch, "data": data}
+    def training(head: str, data: str, make: Callable[[], Step], graph: bool = False) -> Case:
+        how = "graph" if graph else "no graph"
+        about = {"task": "training", "model": "patch", "head": head, "graph": how, "batch": batch, "data": data}
         return Case(about, make, batch, device == "cuda" and head != "none")
 
-    heads = ("fourier", "quantile")
+    heads, graphs = ("fourier", "quantile"), ((False, True) if device == "cuda" else (False,))
     with_data = [training(head, "drawn", functools.partial(drawn, head)) for head in heads]
     ahead = {"task": "forecasting", "model": "patch", "horizon": MONTHS}
     return (
-        [training(head, "given", functools.partial(given, head)) for head in heads],
+        [training(head, "given", functools.partial(given, head, how), how) for how in graphs for head in heads],
         [*with_data, training("none", "drawn", draw)],
         [Case(ahead | {"head": head}, functools.partial(forecast, head), sizes.patch_series) for head in heads],
     )
@@ -289,10 +292,10 @@ def measure(case: Case, sizes: Sizes, device: str, left: Callable[[], float]) ->
         return time.perf_counter() - start
 
     step = case.make()
+    if gpu:  # before the first step: later ones that are replayed allocate nothing
+        torch.cuda.reset_peak_memory_stats()
     first = timed(step, 1)
     before = torch.cuda.memory_allocated() if gpu else 0
-    if gpu:
-        torch.cuda.reset_peak_memory_stats()
     if case.steps > 1:
         timed(step, sizes.warmup)
     times: list[float] = []
@@ -307,8 +310,12 @@ def measure(case: Case, sizes: Sizes, device: str, left: Callable[[], float]) ->
     return row
 
 
-def measured(sizes: Sizes, device: str, limit: float | None = None) -> Iterator[dict[str, object]]:
-    """Yield the rows of all cases that fit into ``limit`` seconds; one that fails does not take the others along."""
+def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = "") -> Iterator[dict[str, object]]:
+    """Yield the rows of cases that fit into ``limit`` seconds; one that fails does not take the others along.
+
+    Arguments:
+        only: a part of what is printed about a case, such as "training T5 linear".
+    """
     start = time.perf_counter()
 
     def left() -> float:
@@ -317,6 +324,8 @@ def measured(sizes: Sizes, device: str, limit: float | None = None) -> Iterator[
     about = machine() if device == "cuda" else {"machine": platform.machine(), "threads": str(torch.get_num_threads()),
                                                 "torch": torch.__version__}  # fmt: skip
     for case in cases(sizes, device):
+        if only.lower() not in " ".join(map(str, case.about.values())).lower():
+            continue
         if left() < (COMPILING if case.compiles else STARTING):
             print("left out for lack of time:", *case.about.values(), flush=True)
             continue
@@ -335,11 +344,11 @@ def measured(sizes: Sizes, device: str, limit: float | None = None) -> Iterator[
 
 def table(rows: list[dict[str, object]]) -> str:
     """Return the rows as a Markdown table."""
-    head = ["task", "model", "head", "attention", "batch", "data", "step", "20-80 %", "samples/s", "memory"]
+    head = ["task", "model", "head", "attention", "graph", "batch", "data", "step", "20-80 %", "samples/s", "memory"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for r in rows:
         memory = f"{int(str(r['peak_extra_bytes'])) / 2**30:.1f} GiB" if r["peak_extra_bytes"] != "" else ""
-        cells = [*(str(r.get(name, "")) for name in head[:6]), f"{r['median_ms']} ms",
+        cells = [*(str(r.get(name, "")) for name in head[:7]), f"{r['median_ms']} ms",
                  f"{r['low_ms']}-{r['high_ms']}", f"{float(str(r['samples_per_s'])):,.0f}", memory]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -349,6 +358,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="tiny shapes on the CPU, to see that everything runs")
     parser.add_argument("--limit", type=float, help="seconds after which nothing new is begun")
+    parser.add_argument("--only", default="", help="measure rows that contain this text, such as 'training T5'")
     given = parser.parse_args(arguments)
     device = "cpu" if given.quick else best_device()
     sizes = QUICK if given.quick else GPU if device == "cuda" else CPU
@@ -356,9 +366,9 @@ def main(arguments: list[str] | None = None) -> None:
     # More shapes and heads go through the same functions than torch expects; it would go on without compiling.
     torch._dynamo.config.recompile_limit = 64
     rows: list[dict[str, object]] = []
-    for row in measured(sizes, device, given.limit):
+    for row in measured(sizes, device, given.limit, given.only):
         rows.append(row)
-        if not given.quick:
+        if not (given.quick or given.only):
             save(rows, "forecasting")
     print(table(rows))
 

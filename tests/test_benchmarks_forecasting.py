@@ -50,3 +50,19 @@ def test_a_case_that_fails_is_left_out_and_the_others_run(monkeypatch, capsys):
 def test_nothing_is_begun_that_would_pass_the_limit(capsys):
     assert list(forecasting.measured(SIZES, "cpu", limit=1.0)) == []
     assert capsys.readouterr().out.count("left out for lack of time") == len(forecasting.cases(SIZES, "cpu"))
+
+
+def test_rows_are_picked_by_what_they_are_about(capsys):
+    picked = list(forecasting.measured(SIZES, "cpu", only="Training T5 linear sdpa no graph 4"))
+    assert [(row["head"], row["batch"], row["data"]) for row in picked] == [
+        ("linear", 4, "given"), ("linear", 4, "half short")
+    ]  # fmt: skip
+    assert capsys.readouterr().out.count("a second") == 2
+
+
+def test_graphs_come_first_and_only_where_there_is_a_gpu():
+    cases = [case.about for case in forecasting.cases(SIZES, "cuda")]
+    assert [(about["head"], about["graph"]) for about in cases[:4]] == [
+        ("fourier-8", "graph"), ("linear", "graph"), ("fourier-8", "no graph"), ("linear", "no graph")
+    ]  # fmt: skip
+    assert all(case.about.get("graph") != "graph" for case in forecasting.cases(SIZES, "cpu"))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 
 import pytest
 import torch
+from torch.nn import functional
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
+from fourier_head.forecasting.t5 import attention_function
 from fourier_head.forecasting.t5 import attention_ops as ops
-from fourier_head.forecasting.t5.attention import HIDDEN, PositionBias, attend
+from fourier_head.forecasting.t5.attention import HIDDEN, MARGIN, Contexts, PositionBias, attend, attend_self, rules
 from tests.test_forecasting_t5 import batch, tiny
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -42,6 +45,11 @@ def fused_and_plain(case, dtype):
     queries, keys, width, two_sided, some_hidden = case
     hide = hidden_keys(keys) if some_hidden else None
     return (attention_results(kind, queries, keys, width, two_sided, hide, dtype) for kind in ("fused", "plain"))
+
+
+def table_of(lines):
+    """Return the bias by distance as fused attention takes it."""
+    return functional.pad(lines * math.log2(math.e), (MARGIN, MARGIN))
 
 
 def hidden_keys(keys):
@@ -87,13 +95,47 @@ def test_fused_attention_of_parts_of_a_batch_is_that_of_the_whole(monkeypatch):
         assert torch.allclose(one, other, atol=1e-5)
 
 
-def test_bias_that_begins_the_product_gives_the_same():
-    q, k, v = (torch.randn(2, 2, 40, 16, device=DEVICE) for _ in range(3))
-    lines, hide = torch.randn(2, 80, device=DEVICE), hidden_keys(40)[:2].to(DEVICE)
-    span = ops.spans(hide, q)
-    one, other = (ops.forward(q, k, v, lines, hide, span, ops.Tile(32, 32, 4, 1, first=f)) for f in (True, False))
-    assert torch.allclose(one[0], other[0], atol=1e-5)
-    assert torch.allclose(one[1], other[1], atol=1e-5)
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_packed_projections_get_packed_gradients(two_sided):
+    position = PositionBias(2, 8, 20, two_sided).to(DEVICE)
+    torch.nn.init.normal_(position.table)
+    packed = torch.randn(3, 40, 3, 2, 16, device=DEVICE, requires_grad=True)
+    # Looking back only, some queries would see nothing, where plain attention finds anything.
+    hide = hidden_keys(40).to(DEVICE) if two_sided else None
+    results = []
+    for kind in ("plain", "fused"):
+        found = attend_self(packed, rules(kind, position(40, kind), hide))
+        results.append((found, *torch.autograd.grad(found.square().sum(), (packed, position.table))))
+    for one, other in zip(*results, strict=True):
+        assert one.shape == other.shape
+        assert (one - other).norm() < 1e-5 * one.norm()
+
+
+@pytest.mark.parametrize("used", [(0, 1, 2), (0, 1), (1, 2)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_layers_leave_their_gradients_of_contexts_in_one_tensor(used, compiled):
+    query = torch.randn(3, 37, 1, 2, 16, device=DEVICE, requires_grad=True)
+    packed = torch.randn(3, 40, 3, 2, 2, 16, device=DEVICE, requires_grad=True)
+    hide = hidden_keys(40).to(DEVICE)
+
+    def found(kind, query, packed):
+        given, contexts, total = rules(kind, None, hide), Contexts(1 * packed), 0.0
+        for layer in range(max(used) + 1):
+            x = contexts.attend(query, layer, given)
+            if layer in used:  # what others find is not used, and has no gradient
+                query, total = query + x[:, :, None], total + (layer + 1) * x.square().sum()
+        return total
+
+    torch._dynamo.reset()  # what was compiled for other layers may not be used again
+    results = []
+    for kind in ("plain", "fused"):
+        function = torch.compile(found, fullgraph=True, backend="aot_eager") if compiled else found
+        total = function(kind, query, packed)
+        results.append((total, *torch.autograd.grad(total, (query, packed))))
+    for one, other in zip(*results, strict=True):
+        assert (one - other).norm() < 1e-5 * one.norm()
+    with pytest.raises(ValueError, match="layers must attend in turn, got 1 instead of 0"):
+        Contexts(packed).attend(query, 1, rules("fused"))
 
 
 def test_queries_that_see_nothing_find_zeros_and_send_no_gradient():
@@ -104,7 +146,7 @@ def test_queries_that_see_nothing_find_zeros_and_send_no_gradient():
     lines = torch.zeros(2, 80, device=DEVICE)
     lines[:, 41:] = HIDDEN  # looking back only: the first query of the second sample sees nothing either
     lines.requires_grad_()
-    out = attend(q, k, v, lines, hide, "fused")
+    out = attend(q, k, v, table_of(lines), hide, "fused")
     out.square().sum().backward()
     assert (out[0] == 0).all()
     assert (out[1, :, 0] == 0).all()
@@ -118,7 +160,7 @@ def test_queries_that_see_nothing_find_zeros_and_send_no_gradient():
 def test_what_is_not_a_number_stays_so():
     x = torch.randn(1, 1, 20, 16, device=DEVICE)
     x[0, 0, 3] = torch.nan
-    out = attend(x, x, x, torch.zeros(1, 40, device=DEVICE), hidden_keys(20)[2:].to(DEVICE), "fused")
+    out = attend(x, x, x, table_of(torch.zeros(1, 40, device=DEVICE)), hidden_keys(20)[2:].to(DEVICE), "fused")
     assert out.isnan().all()
     out = attend(x, x[:, :, 4:], x[:, :, 4:], None, None, "fused")
     assert out.isnan().any(-1).nonzero().tolist() == [[0, 0, 3]]
@@ -140,19 +182,19 @@ def test_fused_attention_says_what_it_cannot_do(monkeypatch):
     x = torch.randn(1, 2, 6, 16, device=DEVICE)
     with pytest.raises(ValueError, match="dropout must be 0 with fused attention"):
         attend(x, x, x, kind="fused", dropout=0.1)
-    with pytest.raises(ValueError, match=r"by distance, \(heads, 2 x 6\), got \(2, 6, 6\)"):
+    with pytest.raises(ValueError, match=r"by distance up to 6, got \(2, 6, 6\)"):
         attend(x, x, x, torch.zeros(2, 6, 6, device=DEVICE), kind="fused")
     wide = torch.randn(1, 2, 6, 130, device=DEVICE)
     with pytest.raises(ValueError, match="up to 128 features"):
         attend(wide, wide, wide, kind="fused")
-    monkeypatch.setattr(ops, "INTERPRETED", False)
+    monkeypatch.setattr(attention_function, "INTERPRETED", False)
     with pytest.raises(ValueError, match="needs a CUDA device"):
         attend(*(x.cpu() for _ in range(3)), kind="fused")
 
 
 def test_fused_attention_is_traced_by_compilers():
-    q, k, v = (torch.randn(1, 2, 20, 16, device=DEVICE, requires_grad=True) for _ in range(3))
-    lines, hide = torch.randn(2, 40, device=DEVICE, requires_grad=True), hidden_keys(20)[:1].to(DEVICE)
+    q, k, v = (torch.randn(2, 2, 20, 16, device=DEVICE, requires_grad=True) for _ in range(3))
+    lines, hide = torch.randn(2, 40 + 2 * MARGIN, device=DEVICE, requires_grad=True), hidden_keys(20)[:2].to(DEVICE)
     compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
     results = []
     for function in (attend, compiled):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fourier_head.errors import UserError
+from fourier_head.forecasting import graphs
 from fourier_head.forecasting.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.patch.model import PatchConfig
@@ -71,6 +72,170 @@ def test_seconds_are_a_budget_over_all_runs(tmp_path) -> None:
     _, again = prepare(Recipe(TINY), store(), settings(tmp_path, steps=None, seconds=0.4), "cpu")
     assert again.run()
     assert again.step == step
+
+
+# --- captured passes
+
+
+class Line(torch.nn.Module):
+    """A loss with dropout and a parameter that it uses only sometimes, and never in these tests."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.dropout = torch.nn.Linear(6, 3), torch.nn.Dropout(dropout)
+        self.unused = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (self.dropout(self.layer(x)) - y).square().mean()
+
+
+class Points:
+    """Batches of eight; every seventh is of five, as the rest of a data set is."""
+
+    def __init__(self, process: int, device: str = "cpu", odd: bool = True):
+        self.generator, self.device, self.odd, self.count = torch.Generator().manual_seed(process), device, odd, 0
+
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        self.count += 1
+        rows = 5 if self.odd and self.count % 7 == 0 else 8
+        x = torch.randn(rows, 6, generator=self.generator).to(self.device)
+        return x, x[:, :3].cumsum(1)
+
+    def state_dict(self) -> dict:
+        return {"generator": self.generator.get_state(), "count": self.count}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.generator.set_state(state["generator"])
+        self.count = state["count"]
+
+
+def pretend_to_capture(step):
+    """Repeat a step as a graph does: results lie where those of the first time lay, and the host does nothing."""
+    loss = step()
+    parameters = pretend_to_capture.parameters
+    gradients = [p.grad for p in parameters]
+
+    def replay() -> None:
+        before = [p.grad for p in parameters]
+        loss.copy_(step())
+        for parameter, room, own in zip(parameters, gradients, before, strict=True):
+            if room is not None:
+                room.copy_(parameter.grad)
+            parameter.grad = own
+
+    return replay, loss
+
+
+def captured_run(folder: Path, monkeypatch, graph: bool = True, **more: object) -> Training:
+    module = Line()
+    run = Training(module, Points, settings(folder, steps=20, rehearsals=2, graph=graph, **more), "cpu")
+    pretend_to_capture.parameters = list(module.parameters())
+    monkeypatch.setattr(graphs, "capture", pretend_to_capture)
+    monkeypatch.setattr(Training, "_captures", property(lambda self: self.settings.graph))
+    return run
+
+
+def test_replayed_steps_train_as_others_do(tmp_path, monkeypatch) -> None:
+    replays: list[int] = []
+    call = graphs.CapturedPass.__call__
+    monkeypatch.setattr(graphs.CapturedPass, "__call__", lambda self, *batch: replays.append(1) or call(self, *batch))
+    plain = captured_run(tmp_path / "plain", monkeypatch, graph=False)
+    assert plain.run()
+    assert not replays
+    run = captured_run(tmp_path / "graph", monkeypatch)
+    assert run.run()
+    assert len(replays) == 18  # two batches of twenty had another shape
+    assert torch.equal(weights(plain), weights(run))
+    assert [line["loss"] for line in plain.history] == [line["loss"] for line in run.history]
+
+
+def test_a_captured_run_that_was_stopped_continues_equally(tmp_path, monkeypatch) -> None:
+    whole = captured_run(tmp_path / "whole", monkeypatch)
+    assert whole.run()
+    first = captured_run(tmp_path / "parts", monkeypatch, limit=1e-9)
+    assert not first.run()
+    second = captured_run(tmp_path / "parts", monkeypatch)
+    assert second.run()
+    assert torch.equal(weights(whole), weights(second))
+
+
+def test_what_cannot_be_captured_runs_as_before(tmp_path, monkeypatch) -> None:
+    plain = captured_run(tmp_path / "plain", monkeypatch, graph=False)
+    plain.run()
+    run = captured_run(tmp_path / "graph", monkeypatch)
+
+    def refuse(step):
+        step()
+        raise RuntimeError("called a synchronizing operation\nand more")
+
+    monkeypatch.setattr(graphs, "capture", refuse)
+    with pytest.warns(UserWarning, match="without a CUDA graph, which failed: called a synchronizing operation$"):
+        run.run()
+    assert torch.equal(weights(plain), weights(run))
+
+
+def test_on_a_cpu_nothing_is_captured(tmp_path) -> None:
+    run = Training(Line(), Points, settings(tmp_path, steps=3, graph=True), "cpu")
+    assert run.run()
+    assert run._captured is None
+
+
+@pytest.mark.gpu
+def test_captured_steps_have_the_losses_of_others_on_a_gpu(tmp_path) -> None:
+    histories = []
+    for graph in (False, True):
+        more = {"steps": 20, "log_every": 1, "rehearsals": 2, "graph": graph, "precision": "bf16"}
+        run = Training(Line(), lambda process: Points(process, "cuda"), settings(tmp_path / str(graph), **more))
+        run._rehearse()
+        assert (run._captured is not None) == graph
+        run.module.train()
+        histories.append([])
+        for _ in range(20):
+            histories[-1].append(float(run._advance()))
+            run.step += 1
+    assert histories[0] == pytest.approx(histories[1], rel=1e-4)
+    assert histories[0][-1] < histories[0][0]
+
+
+@pytest.mark.gpu
+def test_dropout_is_new_in_every_replay_and_goes_on_after_a_stop(tmp_path) -> None:
+    def start(folder: str, **more: object) -> Training:
+        chosen = settings(tmp_path / folder, steps=20, rehearsals=1, log_every=1, graph=True, **more)
+        return Training(Line(dropout=0.5), lambda process: Points(process, "cuda", odd=False), chosen)
+
+    whole = start("whole")
+    whole._rehearse()
+    batch = next(whole.stream)
+    assert float(whole._captured(*batch)) != float(whole._captured(*batch))
+    whole = start("whole")
+    assert whole.run()
+    assert not start("parts", limit=1e-9).run()
+    second = start("parts")
+    assert second.run()
+    assert [line["loss"] for line in second.history] == [line["loss"] for line in whole.history]
+
+
+@pytest.mark.gpu
+def test_a_step_that_waits_for_the_device_is_not_captured(tmp_path) -> None:
+    class Waiting(Line):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return super().forward(x, y) * (1 if float(x.sum()) > 0 else 2)
+
+    class Breaking(Line):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            if torch.cuda.is_current_stream_capturing():
+                torch.cuda.synchronize()
+            return super().forward(x, y)
+
+    for kind in (Waiting, Breaking):
+        run = Training(
+            kind(0.5), lambda process: Points(process, "cuda"), settings(tmp_path / kind.__name__, steps=4, graph=True)
+        )
+        with pytest.warns(UserWarning, match="without a CUDA graph"):
+            assert run.run()
+        assert torch.isfinite(torch.randn(3, device="cuda")).all()  # the generator works again
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
 def test_the_rate_rises_and_falls_to_zero() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.errors import UserError, needs_extra
+from fourier_head.forecasting.graphs import CapturedPass
+from fourier_head.forecasting.training_log import TrainingLog
 
 STATE, DATA = "state.json", "data.pt"
 CHECK_EVERY = 10
@@ -42,6 +45,8 @@ class TrainingSettings:
         log_every: steps between lines of the log.
         rehearsals: passes over a batch before the clock starts, so that compiling is not part of the budget; neither
             weights nor data move.
+        graph: whether to capture the loss and its gradients after the rehearsals and replay them in every step, see
+            ``graphs``; on one GPU with batches of one shape, else nothing changes.
     """
 
     output: Path
@@ -62,6 +67,7 @@ class TrainingSettings:
     shard: int = 1000
     log_every: int = 50
     rehearsals: int = 0
+    graph: bool = False
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.seconds is None):
@@ -174,6 +180,7 @@ class Training:
         self.stream = stream(self.accelerator.process_index)
         self.step, self.spent = 0, 0.0
         self.history: list[dict[str, float]] = []
+        self._captured: CapturedPass | None = None
 
     # --- the loop
 
@@ -190,6 +197,7 @@ class Training:
                 write(line)
                 if report is not None and self.accelerator.is_main_process:
                     report(line)
+        self._captured = None  # and with it the memory of a pass
         self.save()
         return self.progress >= 1
 
@@ -208,7 +216,7 @@ class Training:
         running = torch.zeros((), device=self.accelerator.device)
         self.module.train()
         while self.progress < 1:
-            running += self._advance().detach()
+            running += self._advance()
             self.step += 1
             if self.step % CHECK_EVERY == 0 or self.step == 1:
                 self.spent = before + self._agree(time.monotonic() - begin)
@@ -238,21 +246,42 @@ class Training:
                     saved = begin + elapsed
 
     def _rehearse(self) -> None:
-        """Run forward and backward some times without a step, and put data and random numbers back."""
-        if not self.settings.rehearsals:
+        """Run forward and backward some times without a step, capture them, and put data and random numbers back."""
+        if not (self.settings.rehearsals or self._captures):
             return
         before = self._data_state()
         self.module.train()
         for _ in range(self.settings.rehearsals):
-            with self.accelerator.autocast():
-                loss = self.loss_of(*next(self.stream))
-            self.accelerator.backward(loss)
+            self._compute(*next(self.stream))
             self.optimizer.zero_grad(set_to_none=True)
+        if self._captures:
+            self._capture(next(self.stream))
         self.stream.load_state_dict(before["stream"])
         torch.set_rng_state(before["cpu"])
         if "cuda" in before:
             torch.cuda.set_rng_state(before["cuda"], self.accelerator.device)
             torch.cuda.synchronize(self.accelerator.device)
+
+    @property
+    def _captures(self) -> bool:
+        alone = self.accelerator.num_processes == 1
+        return self.settings.graph and alone and self.accelerator.device.type == "cuda"
+
+    def _capture(self, batch: tuple[Tensor, ...]) -> None:
+        """Capture the pass over batches like this one; one that cannot be captured runs as before."""
+        try:
+            self._captured = CapturedPass(self._compute, self.module.parameters(), batch)
+        except RuntimeError as problem:
+            reason = str(problem).partition("\n")[0]
+            warnings.warn(f"training goes on without a CUDA graph, which failed: {reason}", stacklevel=2)
+            self.optimizer.zero_grad(set_to_none=True)
+
+    def _compute(self, *batch: Tensor) -> Tensor:
+        """Leave the gradients of a batch and return its loss."""
+        with self.accelerator.autocast():
+            loss = self.loss_of(*batch)
+        self.accelerator.backward(loss)
+        return loss.detach()
 
     def _advance(self) -> Tensor:
         settings = self.settings
@@ -260,9 +289,8 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * max(share, 1e-4)
         batch = next(self.stream)
-        with self.accelerator.autocast():
-            loss = self.loss_of(*batch)
-        self.accelerator.backward(loss)
+        replay = self._captured is not None and self._captured.fits(batch)
+        loss = (self._captured if replay else self._compute)(*batch)  # type: ignore[misc]
         if settings.clip:
             self.accelerator.clip_grad_norm_(self.module.parameters(), settings.clip)
         self.optimizer.step()
@@ -286,7 +314,7 @@ class Training:
     # --- the log
 
     def _log(self) -> Any:
-        return _Log(self.settings.output, self.history, self.accelerator.is_main_process)
+        return TrainingLog(self.settings.output, self.history, self.accelerator.is_main_process)
 
     # --- checkpoints
 
@@ -364,36 +392,3 @@ class Training:
             if "cuda" in own and self.accelerator.device.type == "cuda":
                 torch.cuda.set_rng_state(own["cuda"], self.accelerator.device)
         self.step, self.spent, self.history[:] = state["step"], state["seconds"], state["history"]
-
-
-class _Log:
-    """Lines go to ``log.jsonl`` and, where TensorBoard is installed, to its events."""
-
-    def __init__(self, folder: Path, history: list[dict[str, float]], active: bool):
-        self.folder, self.history, self.active = folder, history, active
-        self.writer: Any = None
-
-    def __enter__(self) -> Callable[[dict[str, float]], None]:
-        if self.active:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self.writer = SummaryWriter(str(self.folder / "tensorboard"))
-            except ImportError:
-                self.writer = None
-        return self._write
-
-    def _write(self, line: dict[str, float]) -> None:
-        self.history.append(line)
-        if not self.active:
-            return
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        if self.writer is not None:
-            for key in ("loss", "learning_rate", "samples_per_second"):
-                self.writer.add_scalar(key, line[key], int(line["step"]))
-
-    def __exit__(self, *error: object) -> None:
-        if self.writer is not None:
-            self.writer.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,31 @@ Attention = Literal["plain", "sdpa", "flex", "flex-table", "fused"]
 """plain: matrix products around a softmax. sdpa: torch's kernels, which take the bias as a mask. flex: FlexAttention,
 whose kernel adds the bias itself, and so never makes anything of size time x time per sample; compiled only. Its bias
 is a matrix, or a table by distance: less to read, but gradients of all pairs of places meet in few numbers. fused: our
-kernels, whose bias is a table too; they run on a GPU with Triton, compiled or not."""
+kernels, see ``attention_function``; they run on a GPU with Triton, compiled or not."""
 ATTENTIONS: tuple[Attention, ...] = ("plain", "sdpa", "flex", "flex-table", "fused")
 
 HIDDEN = -1e9
 """What is added to the score of a key nobody may see; finite, so that not even rows without a key are NaN."""
+MARGIN = 128
+"""Places at both ends of the table for fused attention, so that blocks may reach over the ends of a sequence."""
+
+
+class Rules(NamedTuple):
+    """What all layers of a stack share in their attention.
+
+    Args:
+        kind: of attention.
+        bias: what ``PositionBias`` makes for this kind.
+        hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
+        span: ``attention_function.spans`` of that, for fused attention.
+        dropout: of attention weights.
+    """
+
+    kind: Attention
+    bias: Tensor | None = None
+    hide: Tensor | None = None
+    span: Tensor | None = None
+    dropout: float = 0.0
 
 
 def position_buckets(distance: Tensor, buckets: int, max_distance: int, two_sided: bool) -> Tensor:
@@ -52,15 +72,17 @@ class PositionBias(nn.Module):
     def forward(self, length: int, kind: Attention = "plain") -> Tensor:
         """Return the bias (heads, length, length), keys last; hidden after the query where it looks back only.
 
-        For "flex-table" and "fused" it is (heads, 2 length), indexed by length + key - query. The matrix has these
-        numbers along its diagonals, laid out by reshaping: the gradient is a sum over rows instead of a scatter into
-        few buckets.
+        For "flex-table" it is (heads, 2 length), indexed by length + key - query; for "fused" that in units of log2(e),
+        with a margin at both ends. The matrix has these numbers along its diagonals, laid out by reshaping: the
+        gradient is a sum over rows instead of a scatter into few buckets.
         """
         distance = torch.arange(-length, length, device=self.table.device)
         lines = self._lookup(distance)
         if not self.two_sided:
             lines = torch.where(distance > 0, HIDDEN, lines)
-        if kind in ("flex-table", "fused"):
+        if kind == "fused":
+            return functional.pad(lines * math.log2(math.e), (MARGIN, MARGIN))
+        if kind == "flex-table":
             return lines
         # Rows of 2 length, read as rows of 2 length - 1: every row begins one place earlier in the lines.
         tiled = lines.roll(length, 1)[:, None].expand(-1, length, -1).flatten(1)
@@ -80,6 +102,50 @@ class PositionBias(nn.Module):
             return self.table.t() @ one_hot.t()
 
 
+def rules(kind: Attention, bias: Tensor | None = None, hide: Tensor | None = None, dropout: float = 0.0) -> Rules:
+    """Return the rules of a stack of layers, with what follows from the others; see ``Rules``."""
+    if dropout and kind in ("flex", "flex-table", "fused"):
+        raise ValueError(f"dropout must be 0 with {kind} attention, got {dropout}; choose 'sdpa'")
+    if kind != "fused" or hide is None:
+        return Rules(kind, bias, hide, None, dropout)
+    return Rules(kind, bias, hide.float().contiguous(), _functions().spans(hide), dropout)
+
+
+def attend_self(packed: Tensor, given: Rules) -> Tensor:
+    """Return what a sequence finds in itself, (B, T, heads, D), from queries, keys and values (B, T, 3, heads, D)."""
+    if given.kind == "fused":
+        return _functions().self_attention(packed, given.bias, given.hide, given.span)
+    query, key, value = packed.transpose(1, 3).unbind(2)
+    return _attend_parts(query, key, value, given)
+
+
+class Contexts:
+    """Keys and values of another sequence for all layers, (B, K, layers, 2, heads, D), made by one product.
+
+    With fused attention layers must take their turn: the tensor of their gradients goes from one to the next.
+    """
+
+    def __init__(self, packed: Tensor):
+        self.packed, self._link, self._next = packed, packed, 0
+
+    def attend(self, query: Tensor, layer: int, given: Rules) -> Tensor:
+        """Return what queries (B, Q, 1, heads, D) of a layer find, (B, Q, heads, D)."""
+        if given.kind != "fused":
+            key, value = self.packed[:, :, layer].transpose(1, 3).unbind(2)
+            return _attend_parts(query[:, :, 0].transpose(1, 2), key, value, given)
+        if layer != self._next:
+            raise ValueError(f"layers must attend in turn, got {layer} instead of {self._next}")
+        self._next += 1
+        found, self._link = _functions().context_attention(
+            query, self.packed, self._link, given.bias, given.hide, given.span, layer
+        )
+        return found
+
+
+def _attend_parts(query: Tensor, key: Tensor, value: Tensor, given: Rules) -> Tensor:
+    return attend(query, key, value, given.bias, given.hide, given.kind, given.dropout).transpose(1, 2)
+
+
 def attend(
     query: Tensor,
     key: Tensor,
@@ -94,13 +160,15 @@ def attend(
     Arguments:
         bias: added to scores, (heads, Q, K), or as a table, see ``PositionBias``.
         hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
-        kind: see ``Attention``.
+        kind: see ``Attention``; fused attention stacks keys and values, which ``attend_self`` and ``Contexts`` spare.
         dropout: of attention weights; FlexAttention and our kernels have none.
     """
-    if kind in ("flex", "flex-table", "fused"):
-        if dropout:
-            raise ValueError(f"dropout must be 0 with {kind} attention, got {dropout}; choose 'sdpa'")
-        return (_fused if kind == "fused" else _flex)(query, key, value, bias, hide)
+    given = rules(kind, bias, hide, dropout)
+    if kind == "fused":
+        packed = torch.stack([key, value]).permute(1, 3, 0, 2, 4)[:, :, None]
+        return Contexts(packed).attend(query.transpose(1, 2)[:, :, None], 0, given).transpose(1, 2)
+    if kind in ("flex", "flex-table"):
+        return _flex(query, key, value, bias, hide)
     mask = _mask(bias, hide)
     if kind != "plain":
         mask = None if mask is None else mask.to(query.dtype)
@@ -118,14 +186,14 @@ def _mask(bias: Tensor | None, hide: Tensor | None) -> Tensor | None:
     return hide if bias is None else bias + hide
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, hide: Tensor | None) -> Tensor:
+def _functions() -> Any:
     try:
-        from fourier_head.forecasting.t5.attention_ops import fused_attention
+        from fourier_head.forecasting.t5 import attention_function
     except ImportError as problem:
         raise UserError(
             "fused attention needs triton: pip install 'fourier-head[kernels]', or choose 'sdpa'"
         ) from problem
-    return fused_attention(query, key, value, bias, hide)
+    return attention_function
 
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, hide: Tensor | None) -> Tensor:

@@ -67,34 +67,20 @@ def _peek(pointers, ASSEMBLY: tl.constexpr):
 
 
 @triton.jit
-def span_kernel(hide_ptr, span_ptr, keys, BLOCK: tl.constexpr):
-    """Write the first visible key of a sample, the one after the last, and whether any between has an addition."""
-    sample = tl.program_id(0)
-    index = tl.arange(0, BLOCK)
-    hide = tl.load(hide_ptr + sample.to(tl.int64) * keys + index, mask=index < keys, other=2 * NOTHING)
-    seen = hide > NOTHING
-    first = tl.min(tl.where(seen, index, keys), 0)
-    last = tl.max(tl.where(seen, index + 1, 0), 0)
-    plain = tl.sum((hide == 0.0).to(tl.int32), 0)
-    tl.store(span_ptr + 3 * sample, first)
-    tl.store(span_ptr + 3 * sample + 1, last)
-    tl.store(span_ptr + 3 * sample + 2, (plain < last - first).to(tl.int32))
-
-
-@triton.jit
 def forward_kernel(
-    q_ptr, k_ptr, v_ptr, lines_ptr, hide_ptr, span_ptr, out_ptr, lse_ptr,
-    heads, queries, keys, middle, line,
+    q_ptr, k_ptr, v_ptr, table_ptr, hide_ptr, span_ptr, out_ptr, lse_ptr,
+    heads, queries, keys, line,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
     BIAS: tl.constexpr, HIDE: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-    EVEN_M: tl.constexpr, EVEN_N: tl.constexpr, ASSEMBLY: tl.constexpr, PRECISION: tl.constexpr, FIRST: tl.constexpr,
+    EVEN_M: tl.constexpr, EVEN_N: tl.constexpr, ASSEMBLY: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Write what M queries of a head find, (B, queries, heads, WIDTH), and log2 of the sum of their powers.
 
-    The bias begins the sum of a product (FIRST), or is added in units of log2(e): one instruction more for each score,
-    but the product need not wait for it, nor it for the product before. Blocks of keys that nobody sees are left out.
+    The bias (heads, line), distance 0 in the middle, is in units of log2(e) and added to products, which need not wait
+    for it then, nor it for the product before. Blocks of keys that nobody sees are left out.
     """
-    UNIT: tl.constexpr = 1.0 if BIAS and not FIRST else LOG2_E.value
+    # With a bias scores are in units of log2(e); without, the power takes the factor for nothing.
+    UNIT: tl.constexpr = 1.0 if BIAS else LOG2_E.value
     blocks = tl.cdiv(queries, M)
     start_m = (tl.program_id(0) % blocks) * M
     both = tl.program_id(0) // blocks
@@ -114,19 +100,15 @@ def forward_kernel(
         mixed = tl.load(span_ptr + 3 * sample + 2)
         hide_ptr += sample * keys
     if BIAS:
-        lines_ptr += head * line + middle - start_m
+        table_ptr += head * line + line // 2 - start_m
     peak = tl.full([M], -float("inf"), tl.float32)
     total = tl.zeros([M], tl.float32)
     found = tl.zeros([M, DEPTH], tl.float32)
     for start in tl.range(low, high, N):
         k = _load(k_ptr, k_row, start, keys, WIDTH, DEPTH, N, EVEN_N)
-        if BIAS and FIRST:
-            score = _peek((lines_ptr + start - m.to(tl.int64))[:, None] + n[None, :], ASSEMBLY)
-        else:
-            score = tl.zeros([M, N], tl.float32)
-        score = tl.dot(q, tl.trans(k), score, input_precision=PRECISION)
-        if BIAS and not FIRST:
-            score = score * LOG2_E + _peek((lines_ptr + start - m.to(tl.int64))[:, None] + n[None, :], ASSEMBLY)
+        score = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        if BIAS:
+            score = score * LOG2_E + _peek((table_ptr + start - m.to(tl.int64))[:, None] + n[None, :], ASSEMBLY)
         if HIDE:  # noqa: SIM102 - one condition holds at compile time, the other on the device
             if (mixed != 0) | (start < first) | (start + N > high):
                 hide = _peek(hide_ptr + tl.minimum(start + n, keys - 1), ASSEMBLY)
@@ -172,16 +154,17 @@ def delta_kernel(
 
 @triton.jit
 def keys_kernel(
-    q_ptr, k_ptr, v_ptr, upstream_ptr, lines_ptr, hide_ptr, span_ptr, lse_ptr, delta_ptr,
+    q_ptr, k_ptr, v_ptr, upstream_ptr, table_ptr, hide_ptr, span_ptr, lse_ptr, delta_ptr,
     dk_ptr, dv_ptr, ds_ptr,
-    heads, queries, keys, middle, line, wide,
+    heads, queries, keys, line, wide,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, up_batch, up_head, up_row,
+    dk_batch, dk_head, dk_row, dv_batch, dv_head, dv_row,
     BIAS: tl.constexpr, HIDE: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     EVEN_M: tl.constexpr, EVEN_N: tl.constexpr, ASSEMBLY: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of N keys and values, (B, keys, heads, WIDTH), and of their scores.
+    """Write the gradients of N keys and values, and of their scores.
 
-    Those lie by key, then query: (B heads, key blocks x N, wide), ``wide`` being whole blocks of queries. Blocks
+    The latter lie by key, then query: (B heads, key blocks x N, wide), ``wide`` being whole blocks of queries. Blocks
     without a visible key write no scores. Tiles have a row for every key, so that products take them as they are.
     """
     blocks = tl.cdiv(keys, N)
@@ -207,7 +190,7 @@ def keys_kernel(
     delta_ptr += both * queries
     ds_ptr += (both * blocks * N + start_n) * wide
     if BIAS:
-        lines_ptr += head * line + middle + start_n
+        table_ptr += head * line + line // 2 + start_n
     # At least once, which the compiler must know: only then do products run side by side from step to step.
     for start in tl.range(0, tl.maximum(last, 1), M):
         q = _load(q_ptr, q_row, start, queries, WIDTH, DEPTH, M, EVEN_M)
@@ -222,7 +205,7 @@ def keys_kernel(
         if HIDE:
             added += hide[:, None]
         if BIAS:
-            added += _peek((lines_ptr - start + n)[:, None] - m.to(tl.int64)[None, :], ASSEMBLY)
+            added += _peek((table_ptr - start + n)[:, None] - m.to(tl.int64)[None, :], ASSEMBLY)
         weight = tl.exp2(score * LOG2_E + added)
         if not EVEN_N:
             weight = tl.where((start_n + n < keys)[:, None], weight, 0.0)
@@ -232,18 +215,18 @@ def keys_kernel(
         ds = (weight * (product - delta[None, :])).to(q.dtype)
         dk = tl.dot(ds, q, dk, input_precision=PRECISION)
         tl.store(ds_ptr + n[:, None] * wide + start + m[None, :], ds)
-    offset = (sample * keys * heads + head) * WIDTH
-    _store(dk_ptr + offset, dk, heads * WIDTH, start_n, keys, WIDTH, DEPTH, N, EVEN_N)
-    _store(dv_ptr + offset, dv, heads * WIDTH, start_n, keys, WIDTH, DEPTH, N, EVEN_N)
+    _store(dk_ptr + sample * dk_batch + head * dk_head, dk, dk_row, start_n, keys, WIDTH, DEPTH, N, EVEN_N)
+    _store(dv_ptr + sample * dv_batch + head * dv_head, dv, dv_row, start_n, keys, WIDTH, DEPTH, N, EVEN_N)
 
 
 @triton.jit
 def queries_kernel(
-    ds_ptr, k_ptr, span_ptr, dq_ptr, heads, queries, keys, tall, wide, k_batch, k_head, k_row,
+    ds_ptr, k_ptr, span_ptr, dq_ptr, heads, queries, keys, tall, wide,
+    k_batch, k_head, k_row, dq_batch, dq_head, dq_row,
     HIDE: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     EVEN_M: tl.constexpr, EVEN_N: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of M queries, (B, queries, heads, WIDTH), from those of scores (B heads, tall, wide)."""
+    """Write the gradients of M queries from those of scores (B heads, tall, wide)."""
     blocks = tl.cdiv(queries, M)
     start_m = (tl.program_id(0) % blocks) * M
     both = (tl.program_id(0) // blocks).to(tl.int64)
@@ -263,8 +246,7 @@ def queries_kernel(
         ds = tl.load(ds_ptr + (start + n)[:, None] * wide + m[None, :])
         k = _load(k_ptr, k_row, start, keys, WIDTH, DEPTH, N, EVEN_N)
         dq = tl.dot(tl.trans(ds), k, dq, input_precision=PRECISION)
-    dq_ptr += (sample * queries * heads + head) * WIDTH
-    _store(dq_ptr, dq, heads * WIDTH, start_m, queries, WIDTH, DEPTH, M, EVEN_M)
+    _store(dq_ptr + sample * dq_batch + head * dq_head, dq, dq_row, start_m, queries, WIDTH, DEPTH, M, EVEN_M)
 
 
 @triton.jit
@@ -295,15 +277,15 @@ def batch_kernel(
 
 
 @triton.jit
-def diagonal_kernel(sum_ptr, dlines_ptr, queries, keys, length, tall, wide, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Sum (heads, tall, wide) along diagonals: the gradient of the bias at length + key - query."""
+def diagonal_kernel(sum_ptr, dtable_ptr, queries, keys, line, tall, wide, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Sum (heads, tall, wide) along diagonals: the gradient of the bias (heads, line), in units of log2(e)."""
     head = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.arange(0, ROWS)
     total = tl.zeros([BLOCK], tl.float32)
     for start in tl.range(0, keys, ROWS):
         key = start + row
-        query = length + key[:, None] - place[None, :]
+        query = line // 2 + key[:, None] - place[None, :]
         inside = (query >= 0) & (query < queries) & (key < keys)[:, None]
         total += tl.sum(tl.load(sum_ptr + (head * tall + key[:, None]) * wide + query, mask=inside, other=0.0), 0)
-    tl.store(dlines_ptr + head * 2 * length + place, total, mask=place < 2 * length)
+    tl.store(dtable_ptr + head * line + place, total / LOG2_E, mask=place < line)

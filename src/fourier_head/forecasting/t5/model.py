@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fourier_head.baselines import LinearHead
-from fourier_head.forecasting.t5.attention import HIDDEN, Attention, PositionBias, attend
+from fourier_head.forecasting.t5.attention import (
+    HIDDEN,
+    Attention,
+    Contexts,
+    PositionBias,
+    Rules,
+    attend,
+    attend_self,
+    rules,
+)
 from fourier_head.forecasting.t5.config import T5Config
 from fourier_head.forecasting.tokenizer import NUM_SPECIAL, PAD
 from fourier_head.heads import Head
@@ -55,35 +64,32 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values (B, heads, T, D)."""
-        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return q, k, v
+    def project(self, x: Tensor) -> Tensor:
+        """Return queries, keys and values (B, T, 3, heads, D)."""
+        return self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1))
 
     def add(self, x: Tensor, found: Tensor) -> Tensor:
-        """Return x with what attention found (B, heads, T, D)."""
-        y = self.out(found.transpose(1, 2).flatten(2))
-        return x + functional.dropout(y, self.dropout, self.training)
+        """Return x with what attention found (B, T, heads, D)."""
+        return x + functional.dropout(self.out(found.flatten(2)), self.dropout, self.training)
 
-    def forward(self, x: Tensor, bias: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        return self.add(x, attend(*self.project(x), bias, hide, kind, self.dropout if self.training else 0.0))
+    def forward(self, x: Tensor, given: Rules) -> Tensor:
+        return self.add(x, attend_self(self.project(x), given))
 
 
 class CrossAttention(nn.Module):
     """Attention to the encoder, whose keys and values come from outside: the decoder makes those of all its layers."""
 
-    def __init__(self, config: T5Config):
+    def __init__(self, config: T5Config, layer: int):
         super().__init__()
-        self.heads, self.dropout = config.heads, config.dropout
+        self.layer, self.heads, self.dropout = layer, config.heads, config.dropout
         self.norm = Norm(config.width, config.epsilon)
         self.query = nn.Linear(config.width, config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
 
-    def forward(self, x: Tensor, key: Tensor, value: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        query = self.query(self.norm(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        found = attend(query, key, value, None, hide, kind, self.dropout if self.training else 0.0)
-        y = self.out(found.transpose(1, 2).flatten(2))
-        return x + functional.dropout(y, self.dropout, self.training)
+    def forward(self, x: Tensor, contexts: Contexts, given: Rules) -> Tensor:
+        query = self.query(self.norm(x)).unflatten(-1, (1, self.heads, -1))
+        found = contexts.attend(query, self.layer, given)
+        return x + functional.dropout(self.out(found.flatten(2)), self.dropout, self.training)
 
 
 class EncoderLayer(nn.Module):
@@ -93,32 +99,32 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention, self.feed_forward = SelfAttention(config), FeedForward(config)
 
-    def forward(self, x: Tensor, bias: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        return self.feed_forward(self.attention(x, bias, hide, kind))
+    def forward(self, x: Tensor, given: Rules) -> Tensor:
+        return self.feed_forward(self.attention(x, given))
 
 
 class DecoderLayer(nn.Module):
     """Attention to itself, to the encoder, then a feed-forward layer."""
 
-    def __init__(self, config: T5Config):
+    def __init__(self, config: T5Config, number: int):
         super().__init__()
-        self.attention, self.cross = SelfAttention(config), CrossAttention(config)
+        self.attention, self.cross = SelfAttention(config), CrossAttention(config, number)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: Tensor, bias: Tensor, context: Pair, hide: Tensor | None, kind: Attention) -> Tensor:
-        return self.feed_forward(self.cross(self.attention(x, bias, None, kind), *context, hide, kind))
+    def forward(self, x: Tensor, contexts: Contexts, back: Rules, across: Rules) -> Tensor:
+        return self.feed_forward(self.cross(self.attention(x, back), contexts, across))
 
-    def step(self, x: Tensor, bias: Tensor, context: Pair, hide: Tensor | None, own: Pair, place: int) -> Tensor:
+    def step(self, x: Tensor, bias: Tensor, contexts: Contexts, hide: Tensor | None, own: Pair, place: int) -> Tensor:
         """Return x (series, paths, width) after one token of every path; its keys and values go into ``own``.
 
         All paths of a series look at the same context, so they are queries of one attention: its keys are read once.
         """
         series, paths, _ = x.shape
-        query, key, value = self.attention.project(x.view(series * paths, 1, -1))
+        query, key, value = self.attention.project(x.view(series * paths, 1, -1)).transpose(1, 3).unbind(2)
         own[0][:, :, place], own[1][:, :, place] = key[:, :, 0], value[:, :, 0]
         found = attend(query, own[0][:, :, : place + 1], own[1][:, :, : place + 1], bias)
-        x = self.attention.add(x, found.reshape(series, paths, *found.shape[1::2]).transpose(1, 2))
-        return self.feed_forward(self.cross(x, *context, hide, "sdpa"))
+        x = self.attention.add(x, found.reshape(series, paths, *found.shape[1::2]))
+        return self.feed_forward(self.cross(x, contexts, Rules("sdpa", hide=hide)))
 
 
 class Encoder(nn.Module):
@@ -132,11 +138,11 @@ class Encoder(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        bias = self.position(x.shape[1], kind)
+        given = rules(kind, self.position(x.shape[1], kind), hide, self.dropout if self.training else 0.0)
         x = functional.dropout(x, self.dropout, self.training)
         for layer in self.layers:
-            x = layer(x, bias, hide, kind)
-        return functional.dropout(self.norm(x), self.dropout, self.training)
+            x = layer(x, given)
+        return narrow(functional.dropout(self.norm(x), self.dropout, self.training))
 
 
 @dataclass
@@ -144,12 +150,12 @@ class Memory:
     """What decoding keeps: keys and values of the context by layer, and of the tokens decoded so far.
 
     Args:
-        cross: one pair (series, heads, T, D) for each layer.
+        cross: of the context, for all layers.
         hide: (series, T), see ``attend``.
         own: room for one pair (series x paths, heads, steps, D) for each layer.
     """
 
-    cross: list[Pair]
+    cross: Contexts
     hide: Tensor | None
     own: list[Pair]
 
@@ -161,38 +167,39 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.position = PositionBias(config.heads, config.buckets, config.max_distance, two_sided=False)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config, number) for number in range(config.layers))
         # Keys and values of all layers in one product: the states are read once.
         self.context = nn.Linear(config.width, 2 * config.layers * config.attention_width, bias=False)
         self.norm = Norm(config.width, config.epsilon)
 
-    def context_pairs(self, states: Tensor) -> list[Pair]:
-        """Return keys and values (B, heads, T, D) of the encoder's states for each layer."""
+    def contexts(self, states: Tensor) -> Contexts:
+        """Return keys and values of the encoder's states for all layers."""
         config = self.config
-        pairs = self.context(states).unflatten(-1, (config.layers, 2, config.heads, config.head_width))
-        pairs = pairs.permute(2, 3, 0, 4, 1, 5)
-        return [(pair[0], pair[1]) for pair in pairs]
+        return Contexts(self.context(states).unflatten(-1, (config.layers, 2, config.heads, config.head_width)))
 
     def forward(self, x: Tensor, states: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        bias = self.position(x.shape[1], kind)
+        dropout = self.config.dropout if self.training else 0.0
+        back = rules(kind, self.position(x.shape[1], kind), None, dropout)
+        across = rules(kind, None, hide, dropout)
         x = functional.dropout(x, self.config.dropout, self.training)
-        for layer, context in zip(self.layers, self.context_pairs(states), strict=True):
-            x = layer(x, bias, context, hide, kind)
+        contexts = self.contexts(states)
+        for layer in self.layers:
+            x = layer(x, contexts, back, across)
         return functional.dropout(self.norm(x), self.config.dropout, self.training)
 
     def remember(self, states: Tensor, hide: Tensor | None, paths: int, steps: int) -> Memory:
         """Return the memory for decoding ``paths`` sequences of each series, ``steps`` tokens long."""
         config = self.config
-        cross = self.context_pairs(states)
+        cross = self.contexts(states)
         shape = (len(states) * paths, config.heads, steps, config.head_width)
-        own = [(cross[0][0].new_empty(shape), cross[0][0].new_empty(shape)) for _ in self.layers]
+        own = [(cross.packed.new_empty(shape), cross.packed.new_empty(shape)) for _ in self.layers]
         return Memory(cross, hide, own)
 
     def step(self, x: Tensor, memory: Memory, place: int) -> Tensor:
         """Return the states (series, paths, width) of the tokens x, same shape, at one place of all sequences."""
         bias = self.position.at(place)
-        for layer, context, own in zip(self.layers, memory.cross, memory.own, strict=True):
-            x = cast(DecoderLayer, layer).step(x, bias, context, memory.hide, own, place)
+        for layer, own in zip(self.layers, memory.own, strict=True):
+            x = cast(DecoderLayer, layer).step(x, bias, memory.cross, memory.hide, own, place)
         return self.norm(x)
 
 
@@ -278,6 +285,12 @@ class T5Forecaster(nn.Module):
     def next_state(self, tokens: Tensor, memory: Memory, place: int) -> Tensor:
         """Return what the head reads after one more token (series, paths) of every sequence."""
         return self.decoder.step(self.embedding(tokens), memory, place) * self.scale
+
+
+def narrow(x: Tensor) -> Tensor:
+    """Return x as products read it under autocast: less to carry from one compiled part to the next."""
+    place = x.device.type
+    return x.to(torch.get_autocast_dtype(place)) if torch.is_autocast_enabled(place) else x
 
 
 def waves(bins: int, width: int, finest: float = 0.25) -> Tensor:

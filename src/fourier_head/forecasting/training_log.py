@@ -1,0 +1,41 @@
+"""The log of a training run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class TrainingLog:
+    """Lines go to ``log.jsonl`` and, where TensorBoard is installed, to its events."""
+
+    def __init__(self, folder: Path, history: list[dict[str, float]], active: bool):
+        self.folder, self.history, self.active = folder, history, active
+        self.writer: Any = None
+
+    def __enter__(self) -> Callable[[dict[str, float]], None]:
+        if self.active:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(self.folder / "tensorboard"))
+            except ImportError:
+                self.writer = None
+        return self._write
+
+    def _write(self, line: dict[str, float]) -> None:
+        self.history.append(line)
+        if not self.active:
+            return
+        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        if self.writer is not None:
+            for key in ("loss", "learning_rate", "samples_per_second"):
+                self.writer.add_scalar(key, line[key], int(line["step"]))
+
+    def __exit__(self, *error: object) -> None:
+        if self.writer is not None:
+            self.writer.close()
