@@ -9,10 +9,13 @@ import torch
 pytest.importorskip("ale_py")
 pytest.importorskip("accelerate")
 
+from fourier_head.atari import graphs, rollouts
+from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from fourier_head.atari.games import ACTIONS
+from fourier_head.atari.graphs import Recorded
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
-from fourier_head.atari.rollouts import _Reader, play
+from fourier_head.atari.rollouts import OutOfTime, _drawn, _Parties, _Reader, play
 from fourier_head.atari.training import ArmSettings, train_arm
 from fourier_head.atari.trajectories import IGNORED, Trajectories
 from fourier_head.atari.vision import FrameEncoder
@@ -111,15 +114,16 @@ def test_steps_after_the_end_of_an_episode_do_not_count(recording):
 def test_play_reads_the_contexts_that_training_reads(recording):
     model, data = small().eval(), Trajectories(recording, 4)
     first = torch.from_numpy(recording.frames[:1])
-    reader = _Reader(model, first, bfloat16=False)
+    reader = _Reader(model, first, 0.0, bfloat16=False)
     with torch.no_grad():
         for step in range(9):
             if step:
                 reader.stack.push(torch.from_numpy(recording.frames[step : step + 1]), torch.tensor([False]))
-            got = reader.read(step, data.to_go[step : step + 1])
+            reader.to_go.copy_(data.to_go[step : step + 1])
+            got = reader.look()
             begin = max(0, step - 3)
-            expected = model.read(*data.window(torch.tensor([begin]))[:4])[:, step - begin]
-            assert torch.allclose(got, expected, atol=1e-5), step
+            expected = model.pmf(model.read(*data.window(torch.tensor([begin]))[:4]))[:, step - begin]
+            assert torch.allclose(got, expected, atol=1e-6), step
             reader.acted(torch.tensor([int(recording.actions[step])]))
 
 
@@ -137,6 +141,38 @@ def test_play_is_repeatable_and_its_episodes_can_be_watched_again():
     assert score == first.returns.max()
     assert frames[0].shape == (210, 160, 3)
     assert play(model, about, max_steps=3, **options).cut == 2
+
+
+def test_samples_have_the_probabilities_given():
+    pmf = torch.tensor([0.5, 0.0, 0.3, 0.2])
+    drawn = _drawn(pmf.expand(20_000, 4), torch.Generator().manual_seed(0))
+    shares = torch.bincount(drawn, minlength=4) / len(drawn)
+    assert torch.allclose(shares, pmf, atol=0.015)
+
+
+def test_finished_parties_rest_and_others_play_as_they_would_alone():
+    about, seeds = About("seaquest", max_frames=40), np.arange(6)
+    parties = _Parties(about, seeds, threads=1)
+    alone = about.environments(seeds[4:].tolist(), threads=1)
+    assert np.array_equal(parties.reset()[4:], alone.reset())
+    going = np.ones(6, dtype=bool)
+    actions = np.array([1, 5, 9, 13, 3, 7])
+    parties.step(actions, going)
+    alone.step(actions[4:])
+    assert parties.steps == 6
+    going[:4] = False
+    for _ in range(5):
+        both, expected = parties.step(actions, going), alone.step(actions[4:])
+        for ours, theirs in zip(both, expected, strict=True):
+            assert np.array_equal(ours[4:], theirs)
+    assert parties.steps == 16
+
+
+def test_play_stops_at_its_deadline():
+    model = small().train()
+    with pytest.raises(OutOfTime):
+        play(model, About("seaquest"), target=50.0, episodes=1, seed=0, threads=1, deadline=time.monotonic() + 0.2)
+    assert model.training
 
 
 def arm(**more):
@@ -157,6 +193,27 @@ def test_an_interrupted_arm_ends_where_an_uninterrupted_one_does(recording, tmp_
     assert whole["evaluations"][0]["replay"] is None
     assert len(whole["evaluations"][1]["replay"]["actions"]) > 0
     assert whole["transitions"] == 36
+
+
+def test_an_arm_stopped_while_it_plays_plays_that_epoch_in_the_next_call(recording, tmp_path, monkeypatch):
+    whole = train_arm(recording, arm(), tmp_path / "whole", threads=1)
+    real, calls = rollouts.play, []
+
+    def stopped(*words, **options):
+        calls.append(options["deadline"])
+        if len(calls) in (1, 2):  # in the first epoch of the first call, and once more when that epoch is caught up
+            raise OutOfTime
+        return real(*words, **options)
+
+    monkeypatch.setattr("fourier_head.atari.training.play", stopped)
+    for _ in range(2):
+        assert train_arm(recording, arm(), tmp_path / "parts", threads=1) is None
+    continued = train_arm(recording, arm(), tmp_path / "parts", threads=1)
+    assert len(calls) == 4
+    assert [epoch["epoch"] for epoch in continued["evaluations"]] == [1, 2]
+    for one, other in zip(continued["evaluations"], whole["evaluations"], strict=True):
+        assert one["heldout_loss"] == pytest.approx(other["heldout_loss"], rel=1e-4)
+        assert one["returns"] == other["returns"]
 
 
 def test_targets_are_of_the_data_of_the_paper_or_a_number(recording, tmp_path):
@@ -181,21 +238,23 @@ def test_a_head_that_does_not_fit_is_refused():
 
 
 @pytest.mark.gpu
-def test_play_on_a_gpu_replays_the_same_features(recording):
+def test_play_on_a_gpu_replays_the_same_distributions(recording):
     model, data = small().eval(), Trajectories(recording, 4)
     on_gpu = small().eval().cuda()
     readers = [
-        _Reader(m, torch.from_numpy(recording.frames[:2]).to(place), bfloat16=False)
+        _Reader(m, torch.from_numpy(recording.frames[:2]).to(place), 0.0, bfloat16=False)
         for m, place in ((model, "cpu"), (on_gpu, "cuda"))
     ]
+    looks = [Recorded(reader.look, reader.seen.device) for reader in readers]
     with torch.no_grad():
         for step in range(9):
-            if step:
-                for reader in readers:
-                    frame = torch.from_numpy(recording.frames[step : step + 2]).to(reader.seen.device)
-                    reader.stack.push(frame, torch.zeros(2, dtype=torch.bool, device=frame.device))
-            to_go = data.to_go[step : step + 2]
-            first, second = (reader.read(step, to_go.to(reader.seen.device)).cpu() for reader in readers)
+            for reader in readers:
+                place = reader.seen.device
+                if step:
+                    frame = torch.from_numpy(recording.frames[step : step + 2]).to(place)
+                    reader.stack.push(frame, torch.zeros(2, dtype=torch.bool, device=place))
+                reader.to_go.copy_(data.to_go[step : step + 2])
+            first, second = (look().cpu() for look in looks)
             assert torch.allclose(first, second, atol=2e-2), step  # convolutions there are in TF32
             for reader in readers:
                 reader.acted(torch.tensor([3, 4], device=reader.seen.device))
@@ -207,3 +266,22 @@ def test_arms_train_compiled_on_a_gpu(recording, tmp_path):
         result = train_arm(recording, settings, tmp_path / name, device="cuda", compile=True, threads=2)
         assert [epoch["epoch"] for epoch in result["evaluations"]] == [1, 2]
         assert np.isfinite(result["evaluations"][-1]["heldout_loss"])
+
+
+@pytest.mark.gpu
+def test_an_agent_learns_the_same_recorded_as_launched_one_by_one(monkeypatch):
+    settings = AgentSettings(rollout=2, epochs=4, minibatches=2, learning_rate=1e-3)
+    found = []
+    for plain_calls in (graphs.PLAIN_CALLS, 100):
+        monkeypatch.setattr(graphs, "PLAIN_CALLS", plain_calls)
+        torch.manual_seed(0)
+        learner = Learner(QNetwork(width=32).cuda(), settings, torch.Generator("cuda").manual_seed(0))
+        rollout = Rollout(2, 8, torch.device("cuda"))
+        rollout.states.random_(0, 255, generator=torch.Generator("cuda").manual_seed(1))
+        rollout.reward.fill_(1.0)
+        learner.learn_from(rollout, torch.zeros(8, device="cuda"))
+        learner.finish()
+        assert learner.updates == 8
+        assert (learner._descent._graph is not None) == (plain_calls < 8)
+        found.append(learner.network(rollout.states.flatten(0, 1)).detach())
+    assert torch.allclose(*found, atol=2e-2)

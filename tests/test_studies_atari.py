@@ -11,8 +11,9 @@ pytest.importorskip("matplotlib")
 from fourier_head.atari.games import find_game
 from fourier_head.errors import UserError
 from fourier_head.studies.atari import study
-from fourier_head.studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms
-from fourier_head.studies.atari.rows import BEST, FINAL, all_rows, notes
+from fourier_head.studies.atari.charts import epochs_chart
+from fourier_head.studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms, rank
+from fourier_head.studies.atari.rows import BEST, FINAL, WHOLE, all_rows, notes
 from fourier_head.studies.atari.runs import UNFINISHED, KeptRuns
 from fourier_head.studies.results import read_summary
 
@@ -77,6 +78,24 @@ def test_the_plan_goes_seed_by_seed_and_ends_with_ablations():
     assert all(arm.samples == 125_000 for arm in small)
     assert not any(arm.width < 128 for arm in arms(Settings(), "gravitar"))
     assert {arm.seed for arm in arms(Settings(), "gravitar")} == {0, 1}
+
+
+def test_arms_of_all_games_go_seed_by_seed_before_what_only_adds_to_them():
+    settings = Settings()
+    planned = [(game, arm) for game in settings.chosen_games for arm in arms(settings, game)]
+    planned.sort(key=lambda one: rank(one[1], settings))
+    kinds = [
+        "ablation" if arm.width < 128 or arm.share < 1 else "gamma 0" if arm.frequencies and not arm.gamma else "main"
+        for _, arm in planned
+    ]
+    assert kinds == sorted(kinds, key=["main", "gamma 0", "ablation"].index)
+    main = [
+        (arm.seed, settings.chosen_games.index(game))
+        for (game, arm), kind in zip(planned, kinds, strict=True)
+        if kind == "main"
+    ]
+    assert main == sorted(main)
+    assert {game for (game, _), kind in zip(planned, kinds, strict=True) if kind != "main"} == {"seaquest"}
 
 
 def test_options_choose_games_frequencies_and_seeds():
@@ -153,6 +172,40 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     assert len(kept) == len(runs)
     assert "replay" not in kept[0]["evaluations"][0]
     assert len(store.every()) == len(runs) + 1  # writing results forgets nothing
+
+
+def test_runs_of_the_papers_length_get_rows_of_their_own(settings, runs):
+    shorter = dataclasses.replace(settings, samples=1000)
+    store = KeptRuns(settings.data)
+    own = [run | {"samples": 1000, "arms_at_once": 4} for run in runs if run["width"] == 128 and run["share"] == 1]
+    for run in [*own, runs[0] | {"hardware": "a GPU"}]:
+        arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
+        store.put(run["label"], arm, {k: v for k, v in run.items() if k not in arm and k != "label"})
+    summary = study.run(shorter)
+    assert summary is not None
+    linear = [r for r in summary.rows if r["head"] == "linear" and r["metric"] == "normalised_return"]
+    assert {r["protocol"]: r["seeds"] for r in linear} == {
+        BEST: 4,
+        FINAL: 4,
+        f"{BEST}, {WHOLE}": 1,
+        f"{FINAL}, {WHOLE}": 1,
+    }
+    took = next(r for r in summary.rows if r["metric"] == "arm_seconds" and r["protocol"].endswith(WHOLE))
+    assert took["ours"] == 60
+    text = " ".join(summary.extra["notes"])
+    assert "Linear on Seaquest (seed 0) at the paper's length" in text
+    assert "Up to 4 arms shared the machine" in text
+    assert summary.hardware == "a GPU"
+
+
+def test_a_number_of_frequencies_has_one_colour_in_all_panels():
+    settings = Settings(ablations=False, seeds=1)
+    found = [
+        made_up_run(arm, game, [1.0, 2.0], 0.1) for game in ("seaquest", "gravitar") for arm in arms(settings, game)
+    ]
+    chart = epochs_chart(found)
+    used = {(series.name, series.colour) for panel in chart.panels for series in panel.series}
+    assert len(used) == len({name for name, _ in used}) == len({colour for _, colour in used}) == 5
 
 
 def test_unfinished_arms_are_not_kept(tmp_path):

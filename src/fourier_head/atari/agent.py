@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.atari.games import ACTIONS
+from fourier_head.atari.graphs import Recorded
 from fourier_head.atari.vision import FrameEncoder
 
 
@@ -97,21 +98,33 @@ class Rollout:
 
 
 class Learner:
-    """The network and its updates, one minibatch at a time, so that they fill the time emulators need anyway."""
+    """The network and its updates, one minibatch at a time, so that they fill the time emulators need anyway.
+
+    Acting and learning work on memory that stays, so that on a GPU either is one recorded graph.
+    """
 
     def __init__(self, network: QNetwork, settings: AgentSettings, generator: torch.Generator):
         self.network, self.settings, self.generator = network, settings, generator
-        self.optimizer = torch.optim.RAdam(network.parameters(), lr=settings.learning_rate)
-        self._waiting: Iterator[Tensor] = iter(())
+        self.device = next(network.parameters()).device
+        on_gpu = self.device.type == "cuda"  # steps are then counted there, as a recorded graph needs
+        self.optimizer = torch.optim.RAdam(network.parameters(), lr=settings.learning_rate, capturable=on_gpu)
+        self._waiting: Iterator[tuple[Tensor, ...]] = iter(())
+        self._minibatch: tuple[Tensor, ...] = ()
+        self._descent = Recorded(self._descend, self.device)
+        self._seen: Tensor | None = None
         self.updates = 0
 
     @torch.no_grad()
     def act(self, stacks: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-        """Return actions, greedy but for a share epsilon, and the largest value of each state."""
-        values = self.network(stacks)
-        best, greedy = values.max(-1)
-        dice = torch.rand(len(stacks), generator=self.generator, device=stacks.device)
-        other = torch.randint(len(ACTIONS), greedy.shape, generator=self.generator, device=stacks.device)
+        """Return actions, greedy but for a share epsilon, and the largest value of each state.
+
+        The values lie in memory that the next call writes again.
+        """
+        if stacks is not self._seen:
+            self._seen, self._values = stacks, Recorded(lambda: self.network(stacks).max(-1), self.device)
+        best, greedy = self._values()
+        dice = torch.rand(len(stacks), generator=self.generator, device=self.device)
+        other = torch.randint(len(ACTIONS), greedy.shape, generator=self.generator, device=self.device)
         return torch.where(dice < epsilon, other, greedy), best
 
     def learn_from(self, rollout: Rollout, best_after: Tensor) -> None:
@@ -124,24 +137,33 @@ class Learner:
         target = lambda_returns(reward, rollout.ended, best_next, settings.discount, settings.trace).flatten()
         self._waiting = self._minibatches(rollout.states.flatten(0, 1), rollout.actions.flatten(), target)
 
-    def _minibatches(self, states: Tensor, actions: Tensor, target: Tensor) -> Iterator[Tensor]:
+    def _minibatches(self, *whole: Tensor) -> Iterator[tuple[Tensor, ...]]:
         for _ in range(self.settings.epochs):
-            order = torch.randperm(len(target), generator=self.generator, device=target.device)
+            order = torch.randperm(len(whole[0]), generator=self.generator, device=self.device)
             for rows in order.chunk(self.settings.minibatches):
-                values = self.network(states[rows]).gather(-1, actions[rows, None]).squeeze(-1)
-                yield 0.5 * (values - target[rows]).square().mean()
+                yield tuple(part[rows] for part in whole)
 
     def update(self) -> bool:
         """Take one gradient step; return whether there was anything to learn from."""
-        loss = next(self._waiting, None)
-        if loss is None:
+        drawn = next(self._waiting, None)
+        if drawn is None:
             return False
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip)
-        self.optimizer.step()
+        if [part.shape for part in drawn] != [part.shape for part in self._minibatch]:
+            self._minibatch, self._descent = drawn, Recorded(self._descend, self.device)
+        else:
+            for fixed, part in zip(self._minibatch, drawn, strict=True):
+                fixed.copy_(part)
+        self._descent()
         self.updates += 1
         return True
+
+    def _descend(self) -> None:
+        states, actions, target = self._minibatch
+        self.optimizer.zero_grad(set_to_none=True)
+        values = self.network(states).gather(-1, actions[:, None]).squeeze(-1)
+        (0.5 * (values - target).square().mean()).backward()
+        nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip)
+        self.optimizer.step()
 
     def finish(self) -> None:
         """Take all gradient steps that are left."""

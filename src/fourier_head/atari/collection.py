@@ -93,6 +93,7 @@ class Collection:
         if self.device.type == "cuda":
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+            torch.backends.cudnn.benchmark = True  # shapes stay, so a search for the fastest kernels pays
         self.learner = Learner(network, settings.agent, self.generator)
         self.step = self.shards = self.recorded = 0
         self.seconds = 0.0

@@ -116,20 +116,23 @@ class DecisionTransformer(nn.Module):
         """Return the tokens (n, width) of stacks (n, 4, 84, 84)."""
         return torch.tanh(self.encoder(frames))
 
-    def features(self, seen: Tensor, actions: Tensor, returns: Tensor, timestep: Tensor) -> Tensor:
+    def late(self, timestep: Tensor) -> Tensor:
+        """Return the embedding (B, width) of the timesteps at which contexts begin."""
+        return self.of_timestep[timestep.clamp_max(self.settings.timesteps - 1)]
+
+    def features(self, seen: Tensor, actions: Tensor, returns: Tensor, late: Tensor) -> Tensor:
         """Return what predicts the action of each step, (B, T, width).
 
         Arguments:
             seen: tokens of the frames, (B, T, width).
             actions: (B, T); the action of a step is seen by later steps only.
             returns: (B, T), to go, in the game's score.
-            timestep: (B,), of the first step.
+            late: what ``late`` returns of the first steps.
         """
         scaled = ((returns - self.return_mean) / self.return_std).unsqueeze(-1)
         hoped = torch.tanh(self.of_return(scaled.to(self.of_return.weight.dtype)))
         done = torch.tanh(self.of_action(actions))
         tokens = torch.stack([hoped.to(seen.dtype), seen, done.to(seen.dtype)], 2).flatten(1, 2)
-        late = self.of_timestep[timestep.clamp_max(self.settings.timesteps - 1)]
         x = tokens + self.of_place[: tokens.shape[1]] + late[:, None]
         x = F.dropout(x, self.settings.dropout, self.training)
         for block in self.blocks:
@@ -138,13 +141,16 @@ class DecisionTransformer(nn.Module):
 
     def read(self, frames: Tensor, actions: Tensor, returns: Tensor, timestep: Tensor) -> Tensor:
         """Return the features of contexts whose frames come as in a ``Window``."""
+        return self._read(frames, actions, returns, self.late(timestep))
+
+    def _read(self, frames: Tensor, actions: Tensor, returns: Tensor, late: Tensor) -> Tensor:
         whole = stacks(frames)
         seen = self.encode(whole.flatten(0, 1)).unflatten(0, whole.shape[:2])
-        return self.features(seen, actions, returns, timestep)
+        return self.features(seen, actions, returns, late)
 
     def forward(self, frames: Tensor, actions: Tensor, returns: Tensor, timestep: Tensor, target: Tensor) -> Tensor:
-        read = _compiled_read if self.compile_trunk else DecisionTransformer.read
-        x = read(self, frames, actions, returns, timestep)
+        read = _compiled_read if self.compile_trunk else DecisionTransformer._read
+        x = read(self, frames, actions, returns, self.late(timestep))
         # The head works in float32 outside autocast: its sums are short, and its logarithms deserve the digits.
         with torch.autocast(x.device.type, enabled=False):
             return self.head.loss(x.float(), target, ignore_index=IGNORED)
@@ -155,5 +161,6 @@ class DecisionTransformer(nn.Module):
             return self.head(features.float()).exp()
 
 
-# Compiled once for the class: arms of a study differ in their heads, and compiling again would cost more than training.
-_compiled_read = torch.compile(DecisionTransformer.read, dynamic=False)
+# Compiled once for the class: arms of a study differ in their heads and games in their timesteps, both of which stay
+# outside, and compiling again would cost more than training.
+_compiled_read = torch.compile(DecisionTransformer._read, dynamic=False)

@@ -213,9 +213,9 @@ def _unpack(paths: list[Path], cache: Path, threads: int | None) -> None:
             for place, stretch in zip(places[number], load_shard(paths[number]).frames, strict=True):
                 frames[place] = stretch
 
-        with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 1)) as pool:
+        # No flush at the end: a cache may stay in memory until the system finds time to write it.
+        with ThreadPoolExecutor(threads or min(16, os.cpu_count() or 1)) as pool:
             list(pool.map(fill, range(len(paths))))
-        frames.flush()
 
     write_atomically(cache / "frames.npy", write)
     save_arrays(cache / "columns.npz", columns)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.atari.environment import FrameStack
+from fourier_head.atari.environment import FrameStack, Step
+from fourier_head.atari.graphs import Recorded
 from fourier_head.atari.model import DecisionTransformer
 from fourier_head.atari.recording import About
+
+PARTY = 4
+"""Environments of a vector that is let go when all its episodes are over; emulators cost more than all else."""
+
+
+class OutOfTime(Exception):
+    """Raised where the deadline comes before the end of the episodes."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,7 @@ class Played:
         lengths: (n,), steps.
         cut: how many episodes were still going on when time was up; their scores so far count.
         seeds, actions: what replays the episodes: seeds (n,), actions (steps, n).
+        steps: of all emulators together, until each vector of them was let go.
         seconds: it took.
     """
 
@@ -32,12 +40,13 @@ class Played:
     cut: int
     seeds: np.ndarray
     actions: np.ndarray
+    steps: int
     seconds: float
 
     @property
     def steps_per_second(self) -> float:
         """Steps of all environments together."""
-        return self.actions.size / max(self.seconds, 1e-9)
+        return self.steps / max(self.seconds, 1e-9)
 
     def best(self) -> tuple[int, list[int]]:
         """Return seed and actions of the episode with the highest score."""
@@ -45,63 +54,85 @@ class Played:
         return int(self.seeds[i]), self.actions[: self.lengths[i], i].tolist()
 
 
+class _Parties:
+    """Environments in small vectors, each of which stops when all its episodes are over."""
+
+    def __init__(self, about: About, seeds: np.ndarray, threads: int):
+        self.parts = [slice(i, min(i + PARTY, len(seeds))) for i in range(0, len(seeds), PARTY)]
+        self.vectors = [about.environments(seeds[part].tolist(), threads or PARTY) for part in self.parts]
+        self.steps = 0
+        count = len(seeds)
+        self._reward, self._ended = np.zeros(count, np.float32), np.zeros(count, dtype=bool)
+        self._lost = np.zeros(count, dtype=bool)
+        self._frame = np.zeros(0, np.uint8)
+
+    def reset(self) -> np.ndarray:
+        self._frame = np.concatenate([vector.reset() for vector in self.vectors])
+        return self._frame
+
+    def step(self, actions: np.ndarray, going: np.ndarray) -> Step:
+        """Step the vectors in which any episode is going on; of the others the last step is returned again."""
+        under_way = [i for i, part in enumerate(self.parts) if going[part].any()]
+        for i in under_way:
+            self.vectors[i].send(actions[self.parts[i]])
+        whole = Step(self._frame, self._reward, self._ended, self._lost)
+        for i in under_way:
+            result = self.vectors[i].receive()
+            self.steps += len(result.reward)
+            for kept, new in zip(whole, result, strict=True):
+                kept[self.parts[i]] = new
+        return whole
+
+
 class _Reader:
-    """The last steps of all environments in fixed memory, read by the model; on a GPU as one recorded graph.
+    """The last steps of all environments in memory that stays, read by the model; on a GPU a recorded graph does it.
 
     The context is always read in full length. What lies behind the present step is not seen by it, as attention
     looks back only.
     """
 
-    def __init__(self, model: DecisionTransformer, first: Tensor, bfloat16: bool):
+    def __init__(self, model: DecisionTransformer, first: Tensor, target: float, bfloat16: bool):
         count, length, device = len(first), model.settings.context, first.device
         self.model, self.length, self.bfloat16 = model, length, bfloat16
         self.stack = FrameStack(first)
+        self.to_go = torch.full((count,), float(target), device=device)
         self.seen = torch.zeros(count, length, model.settings.width, device=device)
         self.actions = torch.zeros(count, length, dtype=torch.int64, device=device)
         self.hoped = torch.zeros(count, length, device=device)
-        self.timestep = torch.zeros(count, dtype=torch.int64, device=device)
-        self.place = torch.zeros(1, dtype=torch.int64, device=device)
-        self._graph: Any = None
-        self._features = torch.empty(0)
-
-    def read(self, step: int, to_go: Tensor) -> Tensor:
-        """Return the features of the present step, (n, width)."""
-        at = min(step, self.length - 1)
-        if step >= self.length:
-            for memory in (self.seen, self.actions, self.hoped):
-                memory.copy_(memory.roll(-1, 1))
-        self.hoped[:, at] = to_go
-        self.timestep.fill_(step - at)
-        self.place.fill_(at)
-        if self.seen.device.type != "cuda":
-            return self._forward()
-        if self._graph is None:
-            self._record()
-        self._graph.replay()
-        return self._features
+        self.step = torch.full((1,), -1, dtype=torch.int64, device=device)
+        self._places = torch.arange(length, device=device)
 
     def acted(self, actions: Tensor) -> None:
         """Remember what was done in the present step."""
-        self.actions.index_copy_(1, self.place, actions[:, None])
+        self.actions.index_copy_(1, self._place(), actions[:, None])
 
-    def _forward(self) -> Tensor:
+    def _place(self) -> Tensor:
+        return self.step.clamp_max(self.length - 1)
+
+    def look(self) -> Tensor:
+        """Go on to the next step and return its distribution of actions, (n, 18)."""
+        self.step += 1
+        at = self._place()
+        moved = (self._places + (self.step >= self.length)).clamp_max(self.length - 1)
+        for memory in (self.seen, self.actions, self.hoped):
+            memory.copy_(memory.index_select(1, moved))
+        self.hoped.index_copy_(1, at, self.to_go[:, None])
         # Cached casts of weights would live in the graph's own memory, so there is no cache.
         with torch.autocast(self.seen.device.type, torch.bfloat16, enabled=self.bfloat16, cache_enabled=False):
-            self.seen.index_copy_(1, self.place, self.model.encode(self.stack.frames).float()[:, None])
-            every = self.model.features(self.seen, self.actions, self.hoped, self.timestep)
-        return every.float().index_select(1, self.place).squeeze(1)
+            self.seen.index_copy_(1, at, self.model.encode(self.stack.frames).float()[:, None])
+            late = self.model.late((self.step - at).expand(len(self.seen)))
+            every = self.model.features(self.seen, self.actions, self.hoped, late)
+        return self.model.pmf(every.float().index_select(1, at).squeeze(1))
 
-    def _record(self) -> None:
-        """Record the forward pass, some hundred small kernels, whose launches would cost more than their work."""
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(3):
-                self._forward()
-        torch.cuda.current_stream().wait_stream(aside)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._features = self._forward()
+
+def _drawn(pmf: Tensor, generator: torch.Generator) -> Tensor:
+    """Return one sample of each row; unlike ``torch.multinomial`` it never waits for the device.
+
+    >>> _drawn(torch.tensor([[0.0, 1.0, 0.0]]), torch.Generator().manual_seed(0)).tolist()
+    [1]
+    """
+    # The first of exponential clocks that run at the rates p is an outcome with the probabilities p.
+    return (pmf / torch.empty_like(pmf).exponential_(generator=generator)).argmax(-1)
 
 
 @torch.no_grad()
@@ -116,6 +147,7 @@ def play(
     threads: int = 0,
     bfloat16: bool = False,
     greedy: bool = False,
+    deadline: float | None = None,
 ) -> Played:
     """Play one episode in each of ``episodes`` environments with sampled actions.
 
@@ -128,28 +160,32 @@ def play(
         target: return to go at the beginning.
         seed: of environments and actions.
         max_steps: after which all stop.
-        threads: of the emulators; 0 for one per core.
+        threads: of every four emulators; 0 for as many.
         bfloat16: whether to compute in it.
         greedy: take the likeliest action instead of a sample.
+        deadline: value of ``time.monotonic`` after which ``OutOfTime`` is raised.
     """
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     seeds = 500_000_003 + 10_007 * seed + np.arange(episodes)
-    environments = about.environments(seeds.tolist(), threads)
+    environments = _Parties(about, seeds, threads)
     generator = torch.Generator(device).manual_seed(seed)
     begin = time.monotonic()
-    reader = _Reader(model, torch.from_numpy(environments.reset()).to(device), bfloat16)
-    to_go = torch.full((episodes,), float(target), device=device)
+    reader = _Reader(model, torch.from_numpy(environments.reset()).to(device), target, bfloat16)
+    look = Recorded(reader.look, device)
     returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)
     going = np.ones(episodes, dtype=bool)
     taken = []
-    for step in range(max_steps):
-        pmf = model.pmf(reader.read(step, to_go))
-        chosen = pmf.argmax(-1) if greedy else torch.multinomial(pmf, 1, generator=generator).squeeze(-1)
+    for _ in range(max_steps):
+        if deadline is not None and time.monotonic() > deadline:
+            model.train(was_training)
+            raise OutOfTime
+        pmf = look()
+        chosen = pmf.argmax(-1) if greedy else _drawn(pmf, generator)
         reader.acted(chosen)
         host = chosen.cpu().numpy()
-        result = environments.step(host)
+        result = environments.step(host, going)
         taken.append(host.astype(np.uint8))
         returns += np.where(going, result.reward, 0)
         lengths += going
@@ -157,6 +193,7 @@ def play(
         if not going.any():
             break
         reader.stack.push(torch.from_numpy(result.frame).to(device), torch.from_numpy(result.ended).to(device))
-        to_go -= torch.from_numpy(result.reward).to(device)
+        reader.to_go -= torch.from_numpy(result.reward).to(device)
     model.train(was_training)
-    return Played(returns, lengths, int(going.sum()), seeds, np.stack(taken), time.monotonic() - begin)
+    seconds = time.monotonic() - begin
+    return Played(returns, lengths, int(going.sum()), seeds, np.stack(taken), environments.steps, seconds)

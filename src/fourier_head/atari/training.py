@@ -18,13 +18,14 @@ from fourier_head._files import write_atomically
 from fourier_head.atari.games import find_game
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import Recording
-from fourier_head.atari.rollouts import Played, play
+from fourier_head.atari.rollouts import OutOfTime, Played, play
 from fourier_head.atari.trajectories import Trajectories, Window
 from fourier_head.errors import UserError
-from fourier_head.forecasting.training import Training, TrainingSettings
+from fourier_head.forecasting.checkpoints import load_tensors, recover_folder
+from fourier_head.forecasting.training import STATE, Training, TrainingSettings
 from fourier_head.metrics import smoothness
 
-EVALUATIONS = "evaluations.json"
+EVALUATIONS, CLOCK = "evaluations.json", "seconds.json"
 LINES = 10
 """Lines of the log per epoch."""
 
@@ -171,6 +172,8 @@ def train_arm(
         report: told the fraction done and a few words.
     """
     cuda = device.startswith("cuda")
+    if cuda:
+        torch.backends.cudnn.benchmark = True  # shapes stay, so a search for the fastest convolutions pays
     if data is None:
         data = Trajectories(recording, settings.context, own_device(device), settings.share)
     torch.manual_seed(settings.seed)
@@ -210,6 +213,7 @@ def train_arm(
     )
     path = folder / EVALUATIONS
     evaluations: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    alone = training.accelerator.num_processes == 1  # of many processes only the first plays, and must not leave them
 
     def evaluate(epoch: int) -> None:
         played = play(
@@ -221,6 +225,7 @@ def train_arm(
             max_steps=settings.max_steps,
             threads=threads,
             bfloat16=cuda,
+            deadline=deadline if alone else None,
         )
         scores = _scores(played, epoch, settings.epochs)
         evaluations[str(epoch)] = scores | heldout_scores(model, data, settings.held_out, cuda)
@@ -236,11 +241,21 @@ def train_arm(
             report(entry["progress"], f"{entry['samples_per_second']:.0f} contexts/s, {score}")
 
     begin = time.monotonic()
-    finished = training.run(line)
+    unplayed, spent = _left_behind(folder, training.folder, steps)
+    try:
+        if unplayed and str(unplayed) not in evaluations and training.accelerator.is_main_process:
+            model.load_state_dict(load_tensors(training.folder, "weights"))
+            evaluate(unplayed)
+        finished = training.run(line)
+    except OutOfTime:
+        finished = False
+        if training.step:  # it is at the end of an epoch, which the next call plays; else the old checkpoint stays
+            training.save()
+    spent = round(spent + time.monotonic() - begin, 1)
+    if training.accelerator.is_main_process:
+        write_atomically(folder / CLOCK, json.dumps(spent))
     if not finished:
         return None
-    if training.accelerator.is_main_process and str(settings.epochs) not in evaluations:
-        evaluate(settings.epochs)  # it was stopped between the last step and its rollouts
     training.accelerator.wait_for_everyone()
     evaluations = json.loads(path.read_text(encoding="utf-8"))  # only the first process plays
     rates = [entry["samples_per_second"] for entry in training.history]
@@ -251,9 +266,19 @@ def train_arm(
         "transitions": len(data),
         "steps_per_epoch": steps,
         "contexts_per_second": statistics.median(rates) if rates else None,
-        "seconds": round(time.monotonic() - begin, 1),
+        "seconds": spent,
         "evaluations": [evaluations[key] for key in sorted(evaluations, key=int)],
     }
+
+
+def _left_behind(folder: Path, checkpoint: Path, steps: int) -> tuple[int, float]:
+    """Return the epoch at whose end an earlier call stopped, 0 for none, and the seconds that all of them took."""
+    recover_folder(checkpoint)
+    if not (checkpoint / STATE).exists():
+        return 0, 0.0
+    epoch, rest = divmod(json.loads((checkpoint / STATE).read_text(encoding="utf-8"))["step"], steps)
+    clock = folder / CLOCK
+    return (0 if rest else epoch), json.loads(clock.read_text(encoding="utf-8")) if clock.exists() else 0.0
 
 
 def _scores(played: Played, epoch: int, epochs: int) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class Trajectories:
         device: where to keep it: 3.5 GB for half a million frames.
         share: part of the training episodes to use, evenly spread, for the ablation on the size of the data.
         held_out: every so many episodes one is kept from training.
+        frames: those of the recording, where they are on the device already.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Trajectories:
         device: torch.device | str = "cpu",
         share: float = 1.0,
         held_out: int = 20,
+        frames: Tensor | None = None,
     ):
         if not 0 < share <= 1:
             raise ValueError(f"share must lie in (0, 1], got {share}")
@@ -102,7 +104,7 @@ class Trajectories:
         self.episode_returns = to_go[episodes.first]
         """Scores of the whole episodes."""
         self.longest = int((episodes.last - episodes.first).max()) + 1
-        self.frames = self._upload(recording.frames)
+        self.frames = self._upload(recording.frames) if frames is None else frames
         self.actions = torch.as_tensor(recording.actions).to(self.device, torch.int64)
         self.to_go = torch.as_tensor(to_go).to(self.device)
         self._first = self._table(episodes.first, episodes, len(recording))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 from fourier_head.atari.games import ACTIONS, find_game
@@ -10,6 +11,7 @@ from fourier_head.report.charts import Chart, Mark, Panel, Series
 from fourier_head.report.summary import Row
 from fourier_head.studies.atari.rows import BEST, FINAL, full_size, is_main
 
+CURVES = ("curve-1", "curve-3", "curve-4", "curve-5")
 LETTERS = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R", "FIRE": "f"}
 SHORT = tuple(
     name if name in ("NOOP", "FIRE") else "".join(letter for part, letter in LETTERS.items() if part in name)
@@ -55,7 +57,7 @@ def frequencies_chart(rows: Sequence[Row]) -> Chart:
                 error = [r["std"] for r in fourier]
                 series.append(Series("Fourier", x, [r["ours"] for r in fourier], "fourier", error=error, dots=True))
             if linear is not None and fourier:
-                ends = [min(x), max(x)] if len(x) > 1 else [x[0] - 1, x[0] + 1]
+                ends = [min(x) - 1, max(x) + 1]  # beside the Fourier arms, where error bars would cover theirs
                 level, spread = [linear["ours"]] * 2, [linear["std"]] * 2
                 series.append(Series("Linear", ends, level, "linear", dash="dash", error=spread))
             panels.append(Panel(series, dataset, "frequencies N", label))
@@ -72,19 +74,21 @@ def frequencies_chart(rows: Sequence[Row]) -> Chart:
 def epochs_chart(runs: Sequence[Mapping[str, Any]]) -> Chart:
     """Draw the mean return after every epoch."""
     panels = []
+    # One colour per N in all panels, as they share a legend.
+    colours = dict(zip(sorted({run["frequencies"] for run in runs if run["head"] == "fourier"}), cycle(CURVES)))
     for name in dict.fromkeys(run["game"] for run in runs):
         game, series = find_game(name), []
         own = [run for run in runs if run["game"] == name]
         own = [run for run in own if run["gamma"] or run["head"] != "fourier"]
         kinds = sorted({(run["head"] != "linear", run["frequencies"] or 0) for run in own})
-        for number, (fourier, n) in enumerate(kinds):
+        for fourier, n in kinds:
             group = [run for run in own if (run["head"] != "linear", run["frequencies"] or 0) == (fourier, n)]
             length = min(len(r["evaluations"]) for r in group)
             mean = [
                 sum(game.normalise(r["evaluations"][i]["return"]) for r in group) / len(group) for i in range(length)
             ]
             label = f"Fourier-{n}" if fourier else "Linear"
-            colour = "linear" if not fourier else ("curve-1", "curve-3", "curve-4", "curve-5")[number % 4]
+            colour = colours[n] if fourier else "linear"
             series.append(Series(label, list(range(1, length + 1)), mean, colour, dots=True))
         panels.append(Panel(series, game.title, "epoch", "normalised return"))
     return Chart("epochs", "Returns after every epoch", panels, "Means over seeds.", columns=2)

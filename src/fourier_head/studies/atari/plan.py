@@ -1,4 +1,4 @@
-"""Which arms the study trains, and in which order: seed by seed, so that stopping early leaves whole comparisons."""
+"""Which arms the study trains, and in which order: what is left when time is up should be whole comparisons."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from fourier_head.studies.results import command_line
 
 PAPER_FREQUENCIES = tuple(range(2, 33, 2))
 SOME_FREQUENCIES = (4, 8, 14, 20)
-"""The part of the paper's grid that is run where nothing else is asked for."""
+"""The part of the paper's grid that is run on Seaquest where nothing else is asked for."""
+FEW_FREQUENCIES = (8, 14)
+"""And on the other games."""
 MIDDLE = 14
-"""The frequencies of the paper's ablations, and of the games beside Seaquest."""
+"""The frequencies of the paper's ablations."""
 GAMMA = 1e-6
 SIZES = ((2, 2, 32), (3, 4, 64), (4, 4, 96))
 """Layers, heads and width of the smaller models in the ablation."""
@@ -32,8 +34,8 @@ class Settings:
 
     Args:
         games: separated by commas, or "all".
-        frequencies: N of the Fourier arms: numbers, "paper" for its grid, "auto" for a part of it on Seaquest and one N
-            on the other games.
+        frequencies: N of the Fourier arms: numbers, "paper" for its grid, "auto" for a part of it on Seaquest and a
+            smaller one on the other games.
         seeds: how many, None for four on Seaquest and two on the others.
         samples: contexts of an epoch, None for one per transition as in the paper.
         epochs, batch, episodes, target: as in ``ArmSettings``.
@@ -94,7 +96,7 @@ class Settings:
         if self.frequencies == "auto":
             if self.quick:
                 return (4, 8) if game == "seaquest" else (8,)
-            return SOME_FREQUENCIES if game == "seaquest" else (MIDDLE,)
+            return SOME_FREQUENCIES if game == "seaquest" else FEW_FREQUENCIES
         try:
             numbers = tuple(int(word) for word in self.frequencies.split(","))
         except ValueError:
@@ -142,6 +144,7 @@ def sample_counts(settings: Settings) -> tuple[int | None, int]:
 def arms(settings: Settings, game: str) -> list[ArmSettings]:
     """Return the arms of a game in the order in which to train them."""
     base, chosen = settings.base, settings.chosen_frequencies(game)
+    first = game == settings.chosen_games[0]
     middle = MIDDLE if MIDDLE in chosen else chosen[-1]
 
     def fourier(n: int, gamma: float, **more: Any) -> ArmSettings:
@@ -151,8 +154,9 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     for seed in range(settings.chosen_seeds(game)):
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
-        found.append(fourier(middle, 0.0, seed=seed))
-    if settings.ablations and game == settings.chosen_games[0]:
+        if first:
+            found.append(fourier(middle, 0.0, seed=seed))
+    if settings.ablations and first:
         sizes = [{"layers": a, "heads": b, "width": c} for a, b, c in SIZES]
         shares: list[dict[str, Any]] = [{"share": share} for share in SHARES]
         if settings.quick:
@@ -162,3 +166,11 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
             found.append(dataclasses.replace(base, samples=reduced, **change))
             found.append(fourier(middle, GAMMA, samples=reduced, **change))
     return found
+
+
+def rank(arm: ArmSettings, settings: Settings) -> tuple[int, int]:
+    """Return the place of an arm among those of all games, less is earlier: main arms seed by seed, then the others."""
+    base = settings.base
+    if (arm.layers, arm.width, arm.share) != (base.layers, base.width, base.share):
+        return 2, arm.seed
+    return int(arm.head == "fourier" and not arm.gamma), arm.seed

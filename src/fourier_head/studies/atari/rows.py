@@ -14,6 +14,7 @@ ARM = ("dataset", "head", "frequencies", "gamma", "protocol", "layers", "width",
 METRICS = ("normalised_return", "return", "smoothness", "heldout_loss")
 SPEEDS = ("contexts_per_second", "rollout_steps_per_second", "arm_seconds")
 BEST, FINAL = "best epoch", "final epoch"
+WHOLE = "one context per transition"
 
 
 def flatten(run: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -71,6 +72,19 @@ def all_rows(runs: Sequence[Mapping[str, Any]], qualities: Mapping[str, Mapping[
     return rows
 
 
+def split(runs: Sequence[dict[str, Any]], shorter: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the study's own runs, and those of the paper's length, where the study's own are shorter."""
+    whole = [run for run in runs if shorter and run["samples"] is None]
+    return [run for run in runs if run not in whole], whole
+
+
+def whole_rows(runs: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return the rows of runs of the paper's length, how long one takes among them."""
+    flat = [one | {"protocol": f"{one['protocol']}, {WHOLE}"} for run in runs for one in flatten(run)]
+    last = [one for one in flat if one["protocol"].startswith(FINAL)]
+    return aggregate(flat, METRICS, ARM) + aggregate(last, SPEEDS, ARM)
+
+
 def best_fourier(rows: Sequence[Row], dataset: str, protocol: str = BEST) -> Row | None:
     """Return the row of normalised returns of the Fourier arm that got the highest mean."""
     found = [
@@ -88,7 +102,13 @@ def _find(rows: Sequence[Row], dataset: str, protocol: str, head: str) -> Row | 
     return next((r for r in rows if (r["dataset"], r["protocol"], r["metric"], r["head"]) == wanted), None)
 
 
-def notes(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], left: int) -> list[str]:
+def notes(
+    rows: Sequence[Row],
+    runs: Sequence[Mapping[str, Any]],
+    left: int,
+    whole: Sequence[Mapping[str, Any]] = (),
+    qualities: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[str]:
     """Return in sentences what came out and how the data differ from the paper's."""
     full = full_size(runs)
     main = [one for one in rows if one.get("layers") is not None and is_main(one, full)]
@@ -101,6 +121,7 @@ def notes(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], left: int) -> 
         "Returns to go are in the game's own score, standardised, not clipped rewards; the return to condition on is "
         "that which one in twenty recorded episodes reaches. Actions are in the circular order for every arm, in "
         "training and in play alike.",
+        recordings_note(qualities or {}),
         training_note([run for run in runs if is_main(run, full)]),
     ]
     won, compared = [], []
@@ -119,18 +140,52 @@ def notes(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], left: int) -> 
     if compared:
         told.append(f"Fourier is above linear on {len(won)} of {len(compared)} games{_names(won)}.")
     told.append(smoothness_note(main))
+    told += [whole_note(run) for run in whole]
     if left:
         told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
     return [one for one in told if one]
 
 
+def recordings_note(qualities: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say how well the recorded agents played, and how fast they were recorded."""
+    said = []
+    for name, quality in qualities.items():
+        returns, rate = quality.get("returns"), quality.get("steps_per_second")
+        if returns and rate:
+            said.append(
+                f"{find_game(name).title} {quality['steps'] / 1e6:.1f} million steps at {rate:.0f} a second, "
+                f"mean return {returns['mean']:.1f}, one in twenty above {returns['q95']:.1f}"
+            )
+    return f"Recorded agents: {'; '.join(said)}." if said else ""
+
+
+def whole_note(run: Mapping[str, Any]) -> str:
+    """Say what one arm of the paper's length took and reached."""
+    best = flatten(run)[0]
+    name = f"Fourier-{run['frequencies']}" if run["head"] == "fourier" else run["head"].capitalize()
+    return (
+        f"{name} on {best['dataset']} (seed {run['seed']}) at the paper's length, {run['epochs']} epochs of one "
+        f"context for each of {run['transitions']} transitions: {run['seconds']:.0f} seconds with its rollouts, "
+        f"{run['contexts_per_second']:.0f} contexts and {best['rollout_steps_per_second']:.0f} steps of rollouts a "
+        f"second, normalised return {best['normalised_return']:.2f} at the best epoch."
+    )
+
+
 def training_note(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Say how long arms were trained: epochs, contexts of an epoch, batch."""
+    """Say how long arms were trained and how often they played: epochs, contexts of an epoch, batch, episodes."""
     said = []
     for epochs, samples, batch in dict.fromkeys((run["epochs"], run["samples"], run["batch"]) for run in runs):
         count = "one context per transition" if samples is None else f"{samples} contexts"
         said.append(f"{epochs} epochs of {count} in batches of {batch}")
-    return f"Arms of full size were trained for {'; others for '.join(said)}." if said else ""
+    if not said:
+        return ""
+    played = ", ".join(str(number) for number in sorted({run["episodes"] for run in runs}))
+    shared = max(run.get("arms_at_once", 1) for run in runs)
+    crowd = f" Up to {shared} arms shared the machine; their rates are those of one among them." if shared > 1 else ""
+    return (
+        f"Arms of full size were trained for {'; others for '.join(said)}. "
+        f"After each epoch they played {played} episodes.{crowd}"
+    )
 
 
 def smoothness_note(rows: Sequence[Row]) -> str:

@@ -14,7 +14,7 @@ from fourier_head.atari.recording import Recording, load_recording
 from fourier_head.atari.training import ArmSettings, own_device, train_arm
 from fourier_head.atari.trajectories import Trajectories
 from fourier_head.studies.engine import Report
-from fourier_head.studies.results import RunStore
+from fourier_head.studies.results import RunStore, hardware
 
 UNFINISHED: dict[str, Any] = {"unfinished": True}
 
@@ -47,16 +47,19 @@ def fingerprint(recording: Recording) -> str:
     return hashlib.sha256(recording.actions.tobytes()).hexdigest()[:12]
 
 
-_resident: dict[tuple[Any, ...], tuple[Recording, Trajectories]] = {}
+_resident: dict[tuple[Any, ...], tuple[Recording, dict[float, Trajectories]]] = {}
 
 
 def _load(folder: Path, context: int, share: float, device: str) -> tuple[Recording, Trajectories]:
-    key = (str(folder), context, share, device)
+    key = (str(folder), context, device)
     if key not in _resident:
         _resident.clear()  # one at a time: each is some gigabytes
-        recording = load_recording(folder)
-        _resident[key] = recording, Trajectories(recording, context, own_device(device), share)
-    return _resident[key]
+        _resident[key] = load_recording(folder), {}
+    recording, parts = _resident[key]
+    if share not in parts:
+        frames = next((part.frames for part in parts.values()), None)  # the same for all parts of the data
+        parts[share] = Trajectories(recording, context, own_device(device), share, frames=frames)
+    return recording, parts[share]
 
 
 def _in_lines(label: str, every: float = 10.0) -> Report:
@@ -81,13 +84,14 @@ def run_arm(
     deadline: float | None,
     threads: int = 0,
     lines: bool = False,
+    workers: int = 1,
     report: Report | None = None,
     **arm: Any,
 ) -> dict[str, Any]:
     """Train an arm on a game's recording; the deadline is a value of ``time.monotonic``.
 
-    With ``lines`` the arm says how far it is in lines of its own: bars need a terminal, and a process of its own has
-    none to share.
+    ``workers`` arms share the machine, which is kept beside the rates. With ``lines`` the arm says how far it is in
+    lines of its own: bars need a terminal, and a process of its own has none to share.
     """
     if deadline is not None and time.monotonic() > deadline - 1:
         return UNFINISHED
@@ -95,15 +99,19 @@ def run_arm(
     loaded, resident = _load(Path(data) / game, settings.context, settings.share, device)
     name = hashlib.sha256(json.dumps([game, recording, arm], sort_keys=True).encode()).hexdigest()[:16]
     folder = Path(data) / "arms" / f"{game}-{name}"
+    usual = ArmSettings()
     result = train_arm(
         loaded,
         settings,
         folder,
         data=resident,
         device=device,
-        compile=compile,
+        # Models of other sizes are small and soon trained; compiling each of them would take longer.
+        compile=compile and (settings.layers, settings.width) == (usual.layers, usual.width),
         deadline=deadline,
         threads=threads,
         report=_in_lines(f"{game}: {settings.label}") if lines else report,
     )
-    return UNFINISHED if result is None else result
+    if result is None:
+        return UNFINISHED
+    return result | {"hardware": hardware(device.startswith("cuda")), "arms_at_once": workers}

@@ -11,7 +11,7 @@ from fourier_head.atari.collection import Collection
 from fourier_head.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
 from fourier_head.errors import UserError
 from fourier_head.report.summary import Summary
-from fourier_head.studies.atari.plan import Settings, arms, sample_counts
+from fourier_head.studies.atari.plan import Settings, arms, rank, sample_counts
 from fourier_head.studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, run_arm
 from fourier_head.studies.atari.summary import write_summary
 from fourier_head.studies.engine import Task, run_tasks
@@ -23,26 +23,27 @@ if TYPE_CHECKING:
 def run(settings: Settings, console: Console | None = None) -> Summary | None:
     """Run the study as far as its time limit allows and write its folder.
 
-    Where nothing can draw, as on many a machine with a GPU, finished runs are kept and None is returned; the command
-    with ``--summarise`` writes the folder elsewhere.
+    Where time is up, or nothing can draw, as on many a machine with a GPU, finished runs are kept and None is returned;
+    the command with ``--summarise`` writes the folder then or elsewhere.
     """
     begin = time.monotonic()
     deadline = None if settings.time_limit is None else begin + settings.time_limit
     store, left = KeptRuns(settings.data), 0
     if not settings.summarise:
-        for game in settings.chosen_games:
-            if not prepare(settings, game, deadline, console):
-                left += len(arms(settings, game))
-                continue
-            lines = console is not None and (settings.workers > 1 or not console.is_terminal)
-            tasks = plan_tasks(settings, game, deadline, lines)
-            results = run_tasks(tasks, store, console=console, title=game, workers=settings.workers)
-            left += sum(result == UNFINISHED for result in results)
+        lines = console is not None and (settings.workers > 1 or not console.is_terminal)
+        ready = [game for game in settings.chosen_games if prepare(settings, game, deadline, console)]
+        left = sum(len(arms(settings, game)) for game in settings.chosen_games if game not in ready)
+        # All games at once: processes start, and models are compiled, a single time.
+        tasks = plan_tasks(settings, ready, deadline, lines)
+        results = run_tasks(tasks, store, console=console, title="arms", workers=settings.workers)
+        left += sum(result == UNFINISHED for result in results)
     runs = matching(settings, store.every())
     if not runs:
         raise UserError(f"{settings.data} holds no finished runs yet; the same command goes on where it stopped.")
     if left and console is not None:
         console.print(f"{left} runs are left; the same command goes on with them.", markup=False)
+    if left and deadline is not None and time.monotonic() > deadline:
+        return None  # time is up for drawing, too
     missing = [name for name in ("matplotlib", "PIL") if find_spec(name) is None]
     if missing and not settings.summarise:
         if console is not None:
@@ -53,16 +54,19 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
 
 
 def matching(settings: Settings, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the runs that these settings could have made: others, with other epochs say, must not be averaged in."""
+    """Return the runs that these settings could have made: others, with other epochs say, must not be averaged in.
+
+    Where epochs are shorter than the paper's, runs of its length are kept, too; they get rows of their own.
+    """
     varied = ("head", "frequencies", "gamma", "seed", "samples", "layers", "heads", "width", "share")
     common = {key: value for key, value in asdict(settings.base).items() if key not in varied}
     kept = [run for run in runs if all(run.get(key) == value for key, value in common.items())]
-    return [run for run in kept if run["game"] in settings.chosen_games and run["samples"] in sample_counts(settings)]
+    lengths = (*sample_counts(settings), None)
+    return [run for run in kept if run["game"] in settings.chosen_games and run["samples"] in lengths]
 
 
-def plan_tasks(settings: Settings, game: str, deadline: float | None, lines: bool = False) -> list[Task]:
-    """Return the arms of a game as tasks; with ``lines`` they print how far they are."""
-    mark = fingerprint(load_recording(settings.data / game))
+def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lines: bool = False) -> list[Task]:
+    """Return the arms of games as tasks in the order of the plan; with ``lines`` they print how far they are."""
     cuda = settings.device.startswith("cuda")
     resources = {
         "data": str(settings.data),
@@ -70,17 +74,20 @@ def plan_tasks(settings: Settings, game: str, deadline: float | None, lines: boo
         "compile": cuda if settings.compile is None else settings.compile,
         "deadline": deadline,
         "lines": lines,
+        "workers": settings.workers,
     }
+    marks = {game: fingerprint(load_recording(settings.data / game)) for game in games}
+    planned = [(game, arm) for game in games for arm in arms(settings, game)]
     return [
         Task(
             run_arm,
-            {"game": game, "recording": mark, **asdict(arm)},
+            {"game": game, "recording": marks[game], **asdict(arm)},
             f"{game}: {arm.label}",
             reports=True,
             resources=resources,
             gpus=1.0 if cuda else 0.0,
         )
-        for arm in arms(settings, game)
+        for game, arm in sorted(planned, key=lambda one: rank(one[1], settings))
     ]
 
 

@@ -12,30 +12,37 @@ from fourier_head.report.summary import Summary
 from fourier_head.studies.atari import charts
 from fourier_head.studies.atari.clip import write_clip
 from fourier_head.studies.atari.plan import Settings
-from fourier_head.studies.atari.rows import all_rows, full_size, is_main, notes
+from fourier_head.studies.atari.rows import all_rows, full_size, is_main, notes, split, whole_rows
 from fourier_head.studies.results import write_results
 
 
 def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: float, left: int) -> Summary:
     """Write everything that finished runs support."""
     qualities = read_qualities(settings.data, runs)
-    rows = all_rows(runs, qualities)
-    spent = sum(run["seconds"] for run in runs) + sum(q.get("seconds") or 0 for q in qualities.values())
-    drawn = charts.all_charts(rows, runs, qualities)
-    clips = clip_best(settings.output, runs, qualities)
+    own, whole = split(runs, settings.base.samples is not None)
+    if not own:
+        own, whole = whole, own
+    rows = all_rows(own, qualities)
+    spent = sum(run["seconds"] / run.get("arms_at_once", 1) for run in runs)
+    spent += sum(quality.get("seconds") or 0 for quality in qualities.values())
+    drawn = charts.all_charts(rows, own, qualities)
+    clips = clip_best(settings.output, own, qualities)
+    machines = sorted({run["hardware"] for run in runs if "hardware" in run})
+    trained_on: dict[str, Any] = {"hardware": "; and ".join(machines)} if machines else {}
     return write_results(
         settings.output,
-        rows,
+        rows + whole_rows(whole),
         command=settings.command,
         # Of all runs that stand here, made now or before.
         seconds=max(seconds, spent),
         runs=[slim(run) for run in runs],
         charts=drawn,
         gpu=settings.device.startswith("cuda"),
-        notes=notes(rows, runs, left),
+        notes=notes(rows, own, left, whole, qualities),
         recordings={name: {k: v for k, v in q.items() if k != "over_time"} for name, q in qualities.items()},
         clips=clips,
         unfinished=left,
+        **trained_on,
     )
 
 
