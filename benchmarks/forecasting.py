@@ -29,7 +29,6 @@ from benchmarks.series import monthly_series, random_walks, store
 from benchmarks.timing import Spread, machine, spread
 from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora import BatchStream, standard_corpus
-from fourier_head.forecasting.graphs import CapturedPass
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
 from fourier_head.forecasting.patch.predict import PatchPredictor
@@ -37,6 +36,7 @@ from fourier_head.forecasting.t5 import HeadSettings, T5Config, T5Objective, T5P
 from fourier_head.forecasting.t5.attention import Attention
 from fourier_head.forecasting.tokenizer import EOS, PAD, ChronosTokenizer
 from fourier_head.heads import FourierHead
+from fourier_head.training.graphs import CapturedPass
 
 Step = Callable[[], object]
 MONTHS = 18
@@ -88,7 +88,7 @@ class Case:
 
 
 def training_step(loss: Callable[..., Tensor], module: nn.Module, device: str) -> Callable[..., None]:
-    """Return a function that trains ``module`` on a batch as ``forecasting.training`` does, with a graph or without."""
+    """Return a function that trains ``module`` on a batch as ``training.loop`` does, with a graph or without."""
     gpu = device == "cuda"
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=gpu)
     module.train()

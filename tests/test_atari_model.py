@@ -9,10 +9,9 @@ import torch
 pytest.importorskip("ale_py")
 pytest.importorskip("accelerate")
 
-from fourier_head.atari import graphs, rollouts
+from fourier_head.atari import rollouts
 from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from fourier_head.atari.games import ACTIONS
-from fourier_head.atari.graphs import Recorded
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
 from fourier_head.atari.rollouts import OutOfTime, _drawn, _Parties, _Reader, play
@@ -21,6 +20,8 @@ from fourier_head.atari.trajectories import IGNORED, Trajectories
 from fourier_head.atari.vision import FrameEncoder
 from fourier_head.errors import UserError
 from fourier_head.studies.atari.clip import replay
+from fourier_head.training import graphs
+from fourier_head.training.graphs import Recorded
 
 SMALL = ModelSettings(layers=2, heads=2, width=16, context=4, dropout=0.0, timesteps=50)
 

@@ -31,7 +31,7 @@ from fourier_head.forecasting.t5.attention import HIDDEN, PositionBias, attend, 
 from fourier_head.forecasting.t5.model import shift
 from fourier_head.forecasting.t5.weights import config_from_transformers, from_transformers, to_transformers
 from fourier_head.forecasting.tokenizer import EOS, ChronosTokenizer
-from fourier_head.forecasting.training import Training, TrainingSettings
+from fourier_head.training.loop import Training, TrainingSettings
 
 IDS = 66
 TINY = T5Config(

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.atari.games import ACTIONS
-from fourier_head.atari.graphs import Recorded
 from fourier_head.atari.vision import FrameEncoder
+from fourier_head.training.graphs import Recorded
 
 
 @dataclass(frozen=True)

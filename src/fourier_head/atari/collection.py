@@ -19,7 +19,7 @@ from fourier_head.atari.environment import MOST, FrameStack
 from fourier_head.atari.games import find_game
 from fourier_head.atari.recording import About, Shard, save_shard, shard_path, shard_paths, write_about, write_recipe
 from fourier_head.errors import UserError
-from fourier_head.forecasting.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
+from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
 
 AGENT, STATE = "agent", "state.json"
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fourier_head.atari.environment import FrameStack, Step
-from fourier_head.atari.graphs import Recorded
 from fourier_head.atari.model import DecisionTransformer
 from fourier_head.atari.recording import About
+from fourier_head.training.graphs import Recorded
 
 PARTY = 4
 """Environments of a vector that is let go when all its episodes are over; emulators cost more than all else."""

@@ -21,9 +21,9 @@ from fourier_head.atari.recording import Recording
 from fourier_head.atari.rollouts import OutOfTime, Played, play
 from fourier_head.atari.trajectories import Trajectories, Window
 from fourier_head.errors import UserError
-from fourier_head.forecasting.checkpoints import load_tensors, recover_folder
-from fourier_head.forecasting.training import STATE, Training, TrainingSettings
 from fourier_head.metrics import smoothness
+from fourier_head.training.checkpoints import load_tensors, recover_folder
+from fourier_head.training.loop import STATE, Training, TrainingSettings
 
 EVALUATIONS, CLOCK = "evaluations.json", "seconds.json"
 LINES = 10

@@ -18,7 +18,7 @@ from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
 from fourier_head.forecasting.inputs import SeriesSet, read_series
 from fourier_head.forecasting.patch.model import PatchForecaster
 from fourier_head.forecasting.rolling import normalise
-from fourier_head.forecasting.training import rate
+from fourier_head.training.loop import rate
 
 if TYPE_CHECKING:
     from fourier_head.forecasting.forecaster import Forecaster

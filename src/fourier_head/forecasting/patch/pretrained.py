@@ -26,7 +26,7 @@ def save_model(model: PatchForecaster, folder: str | Path, dtype: torch.dtype = 
         from safetensors.torch import save_file
     except ImportError as error:
         raise needs_extra(error, "forecasting") from None
-    from fourier_head.forecasting.checkpoints import replace_folder
+    from fourier_head.training.checkpoints import replace_folder
 
     def write(place: Path) -> None:
         text = json.dumps({"kind": "patch-forecaster", **asdict(model.config)}, indent=1)

@@ -15,7 +15,7 @@ from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
-from fourier_head.forecasting.training import Training, TrainingSettings
+from fourier_head.training.loop import Training, TrainingSettings
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"width": 96, "layers": 2, "heads": 3},

@@ -15,7 +15,7 @@ from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.pretrained import save_model
 from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, prepare
-from fourier_head.forecasting.training import TrainingSettings
+from fourier_head.training.loop import TrainingSettings
 
 
 def parser() -> argparse.ArgumentParser:

@@ -83,7 +83,7 @@ def save_forecaster(
     folder: Path, model: T5Forecaster, tokenizer: ChronosTokenizer, head: HeadSettings, shard: int = 1000
 ) -> None:
     """Write a forecaster to a folder: ``config.json`` and safetensors of at most ``shard`` MB each."""
-    from fourier_head.forecasting.checkpoints import replace_folder, save_tensors
+    from fourier_head.training.checkpoints import replace_folder, save_tensors
 
     about: dict[str, Any] = {"model": asdict(model.config), "tokenizer": tokenizer.to_dict(), "head": asdict(head)}
 
@@ -97,7 +97,7 @@ def save_forecaster(
 
 def load_forecaster(folder: Path, device: torch.device | str = "cpu") -> tuple[T5Forecaster, ChronosTokenizer]:
     """Read what ``save_forecaster`` wrote."""
-    from fourier_head.forecasting.checkpoints import load_tensors
+    from fourier_head.training.checkpoints import load_tensors
 
     try:
         about = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))

@@ -28,10 +28,10 @@ from fourier_head.forecasting.t5 import (
     save_forecaster,
 )
 from fourier_head.forecasting.tokenizer import ChronosTokenizer
-from fourier_head.forecasting.training import Training, TrainingSettings
 from fourier_head.studies.forecasting.arms import Arm
 from fourier_head.studies.forecasting.data import share_of
 from fourier_head.studies.results import hardware, versions
+from fourier_head.training.loop import Training, TrainingSettings
 
 SHOWN_SET = "tourism_monthly"
 """The set of the paper's figure of a next-token distribution."""

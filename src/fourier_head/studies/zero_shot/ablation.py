@@ -15,11 +15,11 @@ from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.predict import PatchPredictor
 from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, train
-from fourier_head.forecasting.training import TrainingSettings
 from fourier_head.forecasting.validation import Validation, validation_sets
 from fourier_head.report.summary import Row
 from fourier_head.studies.engine import Task
 from fourier_head.studies.results import aggregate, hardware
+from fourier_head.training.loop import TrainingSettings
 
 BASE = "density"
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

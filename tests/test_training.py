@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from fourier_head.errors import UserError
-from fourier_head.forecasting import graphs
-from fourier_head.forecasting.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.recipe import Recipe, hold_out, prepare, train
 from fourier_head.forecasting.patch.train import main
-from fourier_head.forecasting.training import Training, TrainingSettings, rate
 from fourier_head.forecasting.validation import Validation, group_of, validation_sets
+from fourier_head.training import graphs
+from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
+from fourier_head.training.loop import Training, TrainingSettings, rate
 
 TINY = PatchConfig(context=32, horizon=16, patch=8, width=16, layers=1, heads=2, frequencies=3, dropout=0.1)
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.errors import UserError, needs_extra
-from fourier_head.forecasting.graphs import CapturedPass
-from fourier_head.forecasting.training_log import TrainingLog
+from fourier_head.training.graphs import CapturedPass
+from fourier_head.training.log import TrainingLog
 
 STATE, DATA = "state.json", "data.pt"
 CHECK_EVERY = 10
@@ -332,7 +332,7 @@ class Training:
         if not self.accelerator.is_main_process:
             self.accelerator.wait_for_everyone()
             return
-        from fourier_head.forecasting.checkpoints import replace_folder, save_tensors
+        from fourier_head.training.checkpoints import replace_folder, save_tensors
 
         def write(folder: Path) -> None:
             save_tensors(folder, "weights", dict(self.module.state_dict()), self.settings.shard)
@@ -361,7 +361,7 @@ class Training:
         return state
 
     def _resume(self) -> None:
-        from fourier_head.forecasting.checkpoints import load_tensors, recover_folder
+        from fourier_head.training.checkpoints import load_tensors, recover_folder
 
         recover_folder(self.folder)
         if not (self.folder / STATE).exists():
