@@ -1,5 +1,6 @@
 """NumberLM: exact reading of padded prompts, losses, adapters, saving, Trainer, GGUF files, and its errors."""
 
+import copy
 import json
 import os
 import subprocess
@@ -318,7 +319,7 @@ torch.manual_seed(0)
 lm = NumberLM(*tiny_model())
 prompts = [f"number {i}:" for i in range(7)]
 values = [i / 10 for i in range(7)]
-history = lm.fine_tune(prompts, values, epochs=2, batch_size=4, lr=1e-2, lora=lora_settings(dropout=0.0))
+history = lm.fine_tune(prompts, values, epochs=2, batch_size=4, lr=1e-2, head_first=2, lora=lora_settings(dropout=0.0))
 if os.environ.get("RANK", "0") == "0":
     json.dump([history, lm.predict(prompts).mean.tolist()], open(sys.argv[1], "w"))
 """
@@ -352,3 +353,32 @@ def test_a_new_head_may_learn_at_its_own_rate():
         return max(float((p.detach() - q).abs().max()) for p, q in zip(head, before, strict=True))
 
     assert moved(1e-2) > 1000 * moved(None)
+
+
+def test_the_head_first_learns_alone_from_the_model_as_it_is():
+    prompts, values = ["low:", "high:", "none:"], torch.tensor([-0.5, 0.5, 0.0], dtype=torch.float64)
+    lm = fresh(num_frequencies=4)
+    head, x, labels = copy.deepcopy(lm.head), lm.features(prompts), lm.bins.encode(values)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=1e-2, weight_decay=0.01)
+    for step in range(20):
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - 0.9 * step / 20)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(head(x), labels).backward()
+        optimizer.step()
+    # all prompts in one batch, and a head that then stands still: only the epochs alone have moved it
+    history = lm.fine_tune(prompts, values, epochs=1, lr=1e-2, head_lr=0.0, head_first=20)
+    assert len(history) == 1
+    torch.testing.assert_close(lm.head.proj.weight, head.proj.weight, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(lm.head.proj.bias, head.proj.bias, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("objective", ["cross_entropy", "nll"])
+def test_training_starts_better_after_epochs_of_the_head_alone(objective):
+    prompts, values = ["low:", "high:"] * 8, [-0.5, 0.5] * 8
+
+    def first_loss(head_first):
+        torch.manual_seed(0)
+        lm = fresh(num_frequencies=4, objective=objective)
+        return lm.fine_tune(prompts, values, epochs=1, lr=1e-2, head_first=head_first)[0]
+
+    assert first_loss(40) < first_loss(0) - 1

@@ -123,7 +123,7 @@ def test_arms_repeat_themselves_and_leave_the_model_alone(language):
     tests = make_tests(PROMPT, TRAINED[:2], 1, seed=0)
     recipe = Recipe(epochs=1, batch_size=8, answers=8)
     text = [ask_text(language, prompts, answers, tests, 3, recipe) for _ in range(2)]
-    fourier = [ask_fourier(language, 4, prompts, answers, tests, 3, recipe) for _ in range(2)]
+    fourier = [ask_fourier(language, prompts, answers, tests, 3, recipe, frequencies=4, head_first=2) for _ in range(2)]
     assert text[0] == text[1]
     assert fourier[0] == fourier[1]
     assert all(len(row) == 8 for row in text[0][0] + fourier[0][0])
@@ -166,7 +166,7 @@ def fake(chosen, language, recipe, seconds=0.0):
         {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score([g.mean] * 4, g)
         for g in gaussians
     ]
-    names = ("head", "frequencies", "packets", "init_scale", "gamma", "in_context", "seed")
+    names = ("head", "frequencies", "packets", "init_scale", "gamma", "head_first", "in_context", "seed")
     return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": [], "scores": scores}
 
 
@@ -199,6 +199,7 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small, monk
         ({"lora_layers": "nonsense"}, "--lora-layers must name layers"),
         ({"init_scale": "0"}, "--init-scale must be positive"),
         ({"gamma": "-1"}, "--gamma must be numbers from 0 on"),
+        ({"head_first": "-1"}, "--head-first must be"),
         ({"packets": "two"}, "--packets must be numbers and ranges"),
     ],
 )
@@ -222,6 +223,8 @@ def test_the_command_line_runs_the_study(small, monkeypatch):
         "2,4",
         "--init-scale",
         "1000,1",
+        "--head-first",
+        "0,64",
         "-o",
         str(small.output),
     ]
@@ -231,6 +234,9 @@ def test_the_command_line_runs_the_study(small, monkeypatch):
     assert "first weights are divided by" in " ".join(got.output.split())
     charts = json.loads((small.output / "charts.json").read_text())
     names = {one["name"] for chart in charts for panel in chart["panels"] for one in panel["series"]}
-    assert names >= {"LoRA, Fourier head, init / 1000", "LoRA, Fourier head, init / 1"}
+    kinds = {f"LoRA, Fourier head, init / {scale}, {first} epochs alone" for scale in (1000, 1) for first in (0, 64)}
+    assert names >= kinds
+    assert len(json.loads((small.output / "runs.json").read_text())) == 2 + len(kinds)  # quick: N = 2 only
+    assert "epochs in which the head learned alone" in " ".join(got.output.split())
     got = testing.CliRunner().invoke(app, ["numbers", "--quick", "--frequencies", "x", "-o", str(small.output)])
     assert got.exit_code == 2

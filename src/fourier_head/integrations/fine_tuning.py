@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -99,6 +100,24 @@ def fine_tune(
     finally:
         model.train(was_training)
     return _mean_of_processes(torch.stack(history), world).tolist()
+
+
+class OnFeatures(nn.Module):
+    """A head as a model of its own, which ``fine_tune`` can train on features that were computed once.
+
+    Args:
+        head: the module to train.
+        loss: its loss on features and values, a mean of rows.
+    """
+
+    def __init__(self, head: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]):
+        super().__init__()
+        self.head = head
+        self._loss = loss
+
+    def forward(self, features: Tensor, values: Tensor) -> Any:
+        """Return an output with the loss."""
+        return SimpleNamespace(loss=self._loss(features, values))
 
 
 def _processes(model: nn.Module) -> tuple[int, int, nn.Module, Callable[[Tensor], Any]]:

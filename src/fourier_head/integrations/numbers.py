@@ -249,14 +249,18 @@ class NumberLM(nn.Module):
         reduction: Literal["mean", "sum"] = "mean" if num_items_in_batch is None else "sum"
         if labels is not None:
             loss = self.head.loss(x, labels.to(x.device), reduction=reduction)
-        elif values is not None and self.objective == "nll":
-            loss = self.head.nll(x, values.to(x), reduction=reduction)
         elif values is not None:
-            loss = self.head.loss(x, self.bins.encode(values).to(x.device), reduction=reduction)
+            loss = self._loss_of(x, values, reduction)
         if loss is not None and num_items_in_batch is not None:
             loss = loss / num_items_in_batch
         logits = self.head(x) if loss is None or not self.training else None
         return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def _loss_of(self, x: Tensor, values: Tensor, reduction: Literal["mean", "sum"] = "mean") -> Tensor:
+        """Return the loss of the head on features and their values."""
+        if self.objective == "nll":
+            return self.head.nll(x, values.to(x), reduction=reduction)
+        return self.head.loss(x, self.bins.encode(values).to(x.device), reduction=reduction)
 
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
         """Recompute activations of the language model in the backward pass."""
@@ -349,6 +353,7 @@ class NumberLM(nn.Module):
         epochs: int = 16,
         lr: float = 3e-4,
         head_lr: float | None = None,
+        head_first: int = 0,
         batch_size: int = 64,
         seed: int = 0,
         progress: fine_tuning.Progress | None = None,
@@ -360,7 +365,9 @@ class NumberLM(nn.Module):
             prompts, values: what is asked, and the number that answers it.
             lora: True or a configuration adds an adapter (one that is there goes on training); False trains all.
             epochs, lr, batch_size: the paper's unless given; the rate decays linearly to a tenth.
-            head_lr: rate of the head, which starts from nothing; as that of the rest unless given.
+            head_lr: rate of the head while all train together; as that of the rest unless given.
+            head_first: epochs at rate ``lr`` before that, in which the head learns alone from the hidden states of the
+                model as it is. These are computed once, so such epochs cost little; their losses are not returned.
             seed: of the order of rows, of dropout and of a new adapter.
             progress: called with the fraction done and a few words.
             options: as for ``fourier_head.integrations.fine_tuning.fine_tune``.
@@ -372,10 +379,19 @@ class NumberLM(nn.Module):
                 self.add_lora(None if lora is True else lora)
         elif lora is False and self._adapter:
             raise ValueError("lora=False trains all weights, but there is an adapter: merge_lora() first")
+        more: dict[str, Any] = {"lr": lr, "batch_size": batch_size, "seed": seed} | options
+        if head_first:
+            x = self.features(prompts, batch_size)
+            fine_tuning.fine_tune(
+                fine_tuning.OnFeatures(self.head, self._loss_of),
+                lambda rows: {"features": x[list(rows)], "values": targets[list(rows)]},
+                len(ids),
+                epochs=head_first,
+                **more,
+            )
 
         def batch_of(rows: Sequence[int]) -> dict[str, Tensor]:
             return self._pad([ids[i] for i in rows], targets[list(rows)])
 
-        head = [p for name, p in self.named_parameters() if name.startswith("head.")]
-        more = {"seed": seed, "progress": progress, "fresh": head, "fresh_lr": head_lr} | options
-        return fine_tuning.fine_tune(self, batch_of, len(ids), epochs=epochs, lr=lr, batch_size=batch_size, **more)
+        more |= {"fresh": [p for name, p in self.named_parameters() if name.startswith("head.")], "fresh_lr": head_lr}
+        return fine_tuning.fine_tune(self, batch_of, len(ids), epochs=epochs, progress=progress, **more)

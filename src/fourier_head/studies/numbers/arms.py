@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,28 +187,31 @@ def text_answers(
 
 def ask_fourier(
     language: LanguageModel,
-    num_frequencies: int,
     prompts: Sequence[str],
     answers: Sequence[int],
     tests: Sequence[str],
     seed: int,
     recipe: Recipe,
-    options: Mapping[str, Any] | None = None,
+    *,
+    frequencies: int,
+    head_first: int = 0,
     progress: fine_tuning.Progress | None = None,
+    **options: Any,
 ) -> tuple[list[list[float | None]], list[float]]:
     """Fine-tune with a Fourier head in place of the model's own; return answers and the loss of each epoch.
 
-    ``options`` are those of the head, such as ``init_scale`` and ``gamma``.
+    ``head_first`` are the epochs of the head alone before those with LoRA; ``options`` are those of the head, such as
+    ``init_scale`` and ``gamma``.
     """
     half_bin = (HIGH - LOW) / NUM_BINS / 2
     with fine_tuning.seeded(seed, language.device):
-        numbers = NumberLM(language.model, language.tokenizer, LOW, HIGH, NUM_BINS, num_frequencies, **(options or {}))
+        numbers = NumberLM(language.model, language.tokenizer, LOW, HIGH, NUM_BINS, frequencies, **options)
     try:
         # A number of two decimals is the lower edge of its bin, as in the released code; 1.00 has none and joins 0.99.
         centres = [min(x / 100, HIGH - 2 * half_bin) + half_bin for x in answers]
         with fine_tuning.seeded(seed, language.device):
             numbers.add_lora(recipe.adapter)
-        training = recipe.training | {"head_lr": recipe.head_lr}
+        training = recipe.training | {"head_lr": recipe.head_lr, "head_first": head_first}
         losses = numbers.fine_tune(prompts, centres, seed=seed, progress=progress, **training)
         generator = torch.Generator(language.device).manual_seed(seed)
         drawn = numbers.sample(tests, recipe.answers, generator, on_bins=True, top_p=recipe.top_p)

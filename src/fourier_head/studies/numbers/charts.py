@@ -19,6 +19,7 @@ LABELS = {
 COLOURS = {"base": "curve-4", "linear": "linear", "fourier": "fourier-packets", "truth": "muted"}
 DASHES = {"base": "dashdot", "linear": "dash", "truth": "dot"}
 SCALES = ("fourier-packets", "fourier", "curve-3", "gmm_full")
+KIND_WORDS = (", init / {:g}", ", {:g} packets", ", gamma {:g}", ", {:g} epochs alone")
 WIDTH = (HIGH - LOW) / SCORE_BINS
 
 
@@ -78,9 +79,9 @@ def _histogram(head: str, gaussian: Gaussian, one: Mapping[str, Any]) -> Panel:
     )
 
 
-def _kind(one: Row) -> tuple[float, int, float]:
+def _kind(one: Row) -> tuple[float, int, float, int]:
     """Return what tells Fourier heads of the same frequencies apart."""
-    return one["init_scale"], one["packets"], one["gamma"]
+    return one["init_scale"], one["packets"], one["gamma"], one["head_first"]
 
 
 def against_frequencies(table: Sequence[Row], context: int) -> Chart:
@@ -96,7 +97,7 @@ def against_frequencies(table: Sequence[Row], context: int) -> Chart:
             for kind, colour in zip(kinds, SCALES, strict=False):
                 mine = [r for r in fourier if _kind(r) == kind]
                 name = LABELS["fourier"]
-                for i, words_of in enumerate((", init / {:g}", ", {:g} packets", ", gamma {:g}")):
+                for i, words_of in enumerate(KIND_WORDS):
                     name += words_of.format(kind[i]) if len({other[i] for other in kinds}) > 1 else ""
                 x, y, error = ([r[key] for r in mine] for key in ("frequencies", "ours", "std"))
                 series.append(Series(name, x, y, colour, error=error, dots=True))

@@ -23,7 +23,7 @@ def numbers(
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the 256 training pairs.")] = 16,
     learning_rate: Annotated[float, typer.Option(help="At the start; it decays linearly.")] = 3e-4,
     head_learning_rate: Annotated[
-        float | None, typer.Option(help="Of a Fourier head, which starts from nothing.", show_default="as the rest")
+        float | None, typer.Option(help="Of a Fourier head, beside the adapters.", show_default="as the rest")
     ] = None,
     lora_rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 8,
     lora_layers: Annotated[
@@ -34,6 +34,9 @@ def numbers(
         str, typer.Option(help="What a Fourier head's first weights are divided by; 1000,1 tries both.")
     ] = "1000",
     gamma: Annotated[str, typer.Option(help="Regulariser of the Fourier heads; 0,1e-4 tries both.")] = "0",
+    head_first: Annotated[
+        str, typer.Option(help="Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
+    ] = "0",
     top_p: Annotated[float, typer.Option(help="Share of probability all arms sample from.")] = 1.0,
     prompt: Annotated[
         str | None, typer.Option(help="Text with {mean}, {std} and {samples}.", show_default="the paper's")

@@ -63,6 +63,7 @@ class Settings:
     packets: str = "0"
     init_scale: str = "1000"
     gamma: str = "0"
+    head_first: str = "0"
     top_p: float = 1.0
     prompt: str = PROMPT
     dtype: str = "float32"
@@ -167,12 +168,14 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     common = {"model": name, "size": size, "dtype": settings.dtype, "prompt": settings.prompt, "pairs": pairs}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
+    firsts = parse_counts(settings.head_first, "--head-first", 0)
     arms: list[dict[str, Any]] = [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")]
     arms += [
-        {"head": "fourier", "frequencies": n, "packets": count, "init_scale": scale, "gamma": gamma}
+        {"head": "fourier"} | dict(zip(FOURIER_KEYS, (n, count, scale, gamma, first), strict=True))
         for count in parse_counts(settings.packets, "--packets", 0)
         for scale in scales
         for gamma in gammas
+        for first in firsts
         for n in frequencies
     ]
     # Seeds outermost: whenever time is up, all arms have had about equally many.
@@ -216,7 +219,8 @@ def _label(chosen: Mapping[str, Any]) -> str:
     arm = chosen["head"]
     if chosen["frequencies"] is not None:
         packets = f" + {chosen['packets']} packets" if chosen["packets"] else ""
-        arm += f" {chosen['frequencies']}{packets} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g})"
+        alone = f", {chosen['head_first']} epochs alone" if chosen["head_first"] else ""
+        arm += f" {chosen['frequencies']}{packets} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g}{alone})"
     return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
 
 
@@ -246,8 +250,8 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
         elif chosen["head"] == "linear":
             found, losses = ask_text(language, prompts, answers, tests, seed, recipe)
         else:
-            options = {key: chosen[key] for key in FOURIER_KEYS[1:]}
-            found, losses = ask_fourier(language, chosen["frequencies"], prompts, answers, tests, seed, recipe, options)
+            options = {key: chosen[key] for key in FOURIER_KEYS}
+            found, losses = ask_fourier(language, prompts, answers, tests, seed, recipe, **options)
     except ValueError as error:
         if "target_modules" not in str(error) and "Target modules" not in str(error):
             raise

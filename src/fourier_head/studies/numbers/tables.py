@@ -13,7 +13,7 @@ from fourier_head.studies.numbers.arms import Recipe
 from fourier_head.studies.numbers.data import TRAINED, UNSEEN, Gaussian, score
 from fourier_head.studies.results import aggregate, row
 
-FOURIER_KEYS = ("frequencies", "packets", "init_scale", "gamma")
+FOURIER_KEYS = ("frequencies", "packets", "init_scale", "gamma", "head_first")
 """What tells one Fourier arm from another."""
 METRICS = ("tvd", "tvd_all", "unique", "invalid")
 GROUPS = {"trained": TRAINED, "unseen": UNSEEN}
@@ -103,6 +103,12 @@ def gains(means: Sequence[Row]) -> list[Row]:
     return out
 
 
+def _lowest(table: Sequence[Row], key: str, value: float) -> float:
+    """Return the lowest TVD of Fourier heads with one setting, at the first number of samples in the prompt."""
+    found = find(table, "tvd", "trained", "fourier", contexts(table)[0])
+    return min(r["ours"] for r in found if r[key] == value)
+
+
 def notes(table: Sequence[Row], name: str, size: int, recipe: Recipe, missing: int) -> list[str]:
     """Return in sentences what came out."""
     out = [
@@ -140,16 +146,19 @@ def notes(table: Sequence[Row], name: str, size: int, recipe: Recipe, missing: i
     )
     scales = sorted({r["init_scale"] for r in table if r.get("init_scale") is not None}, reverse=True)
     if len(scales) > 1:
-        lows = [
-            min(r["ours"] for r in find(table, "tvd", "trained", "fourier", c) if r["init_scale"] == scale)
-            for scale in scales
-            for c in contexts(table)[:1]
-        ]
-        told = ", ".join(f"{low:.3f} at {scale:g}" for low, scale in zip(lows, scales, strict=True))
+        told = ", ".join(f"{_lowest(table, 'init_scale', scale):.3f} at {scale:g}" for scale in scales)
         out.append(
             f"Best TVD by what the head's first weights are divided by: {told} (the paper has 1000). The density does "
             "not change when all weights are scaled together, so their first size decides how far steps of a given "
             "length turn it."
+        )
+    firsts = sorted({r["head_first"] for r in table if r.get("head_first") is not None})
+    if any(firsts):
+        told = ", ".join(f"{_lowest(table, 'head_first', count):.3f} after {count}" for count in firsts)
+        out.append(
+            f"Best TVD by the epochs in which the head learned alone, from hidden states of the model as it is, before "
+            f"the {recipe.epochs} epochs with LoRA: {told}. The other arms have a head that was trained before; the "
+            "paper's Fourier head had no such epochs."
         )
     if missing:
         out.append(f"The time limit left out {missing} runs; the same command goes on with them.")
