@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -15,16 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from fourier_head import tabular
 from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.compare.data import Part, Prepared
 from fourier_head.compare.settings import Settings
 from fourier_head.heads import FourierHead, Head
 from fourier_head.metrics import calibration_error, central_coverage, kl_divergence, smoothness
+from fourier_head.tabular import WIDTHS
 
-WIDTHS = (64, 64, 32)
-LEARNING_RATE = 3e-3
-FEWEST_STEPS, MOST_STEPS = 1600, 8000
-USUAL_EPOCHS, MOST_EPOCHS = 20, 200
 CHUNK = 2048
 EDGE = 1 - 1e-6
 """Where values outside the bins are moved to for the likelihood: just inside, whatever the rounding of an end."""
@@ -33,38 +28,20 @@ Progress = Callable[[str, int, int, float], None]
 """Called with head, epochs done, epochs in all and the last validation score."""
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(tabular.Schedule):
     """How long and in what portions to train; the same for every head."""
-
-    epochs: int
-    batch: int
-    check_every: int
 
     @classmethod
     def plan(cls, rows: int, settings: Settings) -> Schedule:
-        """Aim for some thousands of steps: few epochs of much data, many of little."""
-        batch = min(128, max(16, 1 << int(math.log2(max(1, rows / 20)))))
-        epochs = settings.epochs
-        if epochs is None:
-            per_epoch = math.ceil(rows / batch)
-            steps = min(max(FEWEST_STEPS, USUAL_EPOCHS * per_epoch), MOST_STEPS)
-            epochs = min(MOST_EPOCHS, max(3, math.ceil(steps / per_epoch)))
-            epochs = max(2, epochs // 10) if settings.quick else epochs
-        return cls(epochs, batch, max(1, epochs // 50))
+        """Return the usual schedule for this many rows, or what the settings ask for."""
+        return cls.for_rows(rows, settings.epochs, quick=settings.quick)
 
 
-class Arm(nn.Module):
+class Arm(tabular.Network):
     """The common body and one head."""
 
     def __init__(self, num_features: int, make_head: Callable[[int], Head]):
-        super().__init__()
-        sizes = (num_features, *WIDTHS)
-        layers: list[nn.Module] = []
-        for inner, outer in itertools.pairwise(sizes):
-            layers += [nn.Linear(inner, outer), nn.SiLU()]
-        self.body = nn.Sequential(*layers)
-        self.head = make_head(sizes[-1])
+        super().__init__(num_features, WIDTHS, make_head)
 
     def forward(self, x: Tensor) -> tuple[Distribution, Tensor]:
         """Return the predictive density in z and the log-probabilities of the bins."""
@@ -144,41 +121,19 @@ def train(
     """
     torch.manual_seed(seed)
     model = Arm(data.num_features, head_maker(name, settings, frequencies))
-    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
-    random = torch.Generator().manual_seed(seed)
-    per_epoch = math.ceil(len(data.train) / schedule.batch)
-    total = per_epoch * schedule.epochs
-    best, best_score, best_epoch = copy.deepcopy(model.state_dict()), math.inf, 0
-    history: list[tuple[int, float]] = []
-    step, start = 0, time.perf_counter()
-    for epoch in range(1, schedule.epochs + 1):
-        model.train()
-        order = torch.randperm(len(data.train), generator=random)
-        x, ids = data.train.x[order], data.train.ids[order]
-        for i in range(per_epoch):
-            rows = slice(i * schedule.batch, (i + 1) * schedule.batch)
-            for group in optimizer.param_groups:
-                group["lr"] = LEARNING_RATE * (1 + math.cos(math.pi * step / total)) / 2
-            loss = model.head.loss(model.body(x[rows]), ids[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            step += 1
-        if epoch % schedule.check_every == 0 or epoch == schedule.epochs:
-            score = _validation_nll(model, data)
-            history.append((epoch, score))
-            if score < best_score:
-                best, best_score, best_epoch = copy.deepcopy(model.state_dict()), score, epoch
-        progress(name, epoch, schedule.epochs, history[-1][1] if history else math.nan)
-    model.load_state_dict(best)
-    seconds = time.perf_counter() - start
-    return Trained(name, model.eval(), score_model(model, data), history, best_epoch, seconds)
+    course = tabular.fit(
+        model,
+        (data.train.x, data.train.ids),
+        lambda x, ids: model.head.loss(model.body(x), ids),
+        lambda: _validation_nll(model, data),
+        schedule,
+        seed=seed,
+        progress=lambda epoch, score: progress(name, epoch, schedule.epochs, score),
+    )
+    return Trained(name, model, score_model(model, data), course.history, course.best_epoch, course.seconds)
 
 
-@torch.no_grad()
 def _validation_nll(model: Arm, data: Prepared) -> float:
-    model.eval()
     part = data.validation
     total = 0.0
     for x, z in zip(part.x.split(CHUNK), part.z.split(CHUNK), strict=True):
