@@ -9,12 +9,13 @@ log-likelihood, CRPS and root mean squared error, in the units of the target.
 from __future__ import annotations
 
 import argparse
+import csv
 import time
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.head import save
+from benchmarks.head import RESULTS, save
 from fourier_head.compare.results import hardware
 from fourier_head.integrations.scikit_learn import FourierRegressor
 
@@ -62,12 +63,19 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", help="names of sets; all in the folder unless given")
     parser.add_argument("--splits", type=int, default=20, help="how many of a set's splits")
     parser.add_argument("--heads", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--resume", action="store_true", help="keep what the CSV has of an interrupted run")
     arguments = parser.parse_args()
     rows: list[dict[str, object]] = []
+    if arguments.resume and (RESULTS / "uci.csv").exists():
+        with (RESULTS / "uci.csv").open(newline="") as file:
+            rows += csv.DictReader(file)
+    known = {(row["dataset"], row["head"], str(row["splits"])) for row in rows}
     for name in arguments.sets or sorted(path.stem for path in arguments.data.glob("*.npz")):
         table = dict(np.load(arguments.data / f"{name}.npz"))
         splits = range(min(arguments.splits, len(table["train_index"])))
         for arm in arguments.heads:
+            if (name, arm, str(len(splits))) in known:
+                continue
             start = time.perf_counter()
             scores = [score(table, split, ARMS[arm]) for split in splits]
             rows.append(summary(name, arm, scores, time.perf_counter() - start))
