@@ -197,11 +197,12 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
 
     first, *more = sizes.t5_batches
     graphs = (True, False) if compile else (False,)
-    main = [own(head, batch, graph) for batch in sizes.t5_batches for graph in graphs for head in (fourier, linear)]
+    main = [own(head, first, graph) for graph in graphs for head in (fourier, linear)]
     last = sizes.t5_batches[-1]
     main += [own(head, last, graph, grouped=True) for graph in graphs for head in (fourier, linear)]
     reference = [outside(first, how) for how in ((True, False) if compile else (False,))]
-    rest = [own(fourier, first, more=text) for text in (", no regulariser", ", formula, no regulariser")]
+    rest = [own(head, batch, graph) for batch in more for graph in graphs for head in (fourier, linear)]
+    rest += [own(fourier, first, more=text) for text in (", no regulariser", ", formula, no regulariser")]
     rest += [outside(batch, compile) for batch in more]
     others: tuple[Attention, ...] = ("flex", "sdpa", "plain") if compile else ("plain",)
     rest += [own(fourier, first, kind=kind) for kind in others]

@@ -121,6 +121,25 @@ def test_an_arm_stopped_at_its_limit_goes_on(tmp_path):
     assert (tmp_path / "model" / "config.json").exists()
 
 
+def test_a_budget_of_steps_takes_the_place_of_seconds(tmp_path):
+    settings = Settings(output=tmp_path / "out", checkpoints=tmp_path / "models", quick=True, steps=20, device="cpu")
+    summary = run(settings)
+    assert summary is not None
+    results = json.loads((settings.output / "runs.json").read_text())
+    assert [one["steps"] for one in results] == [20, 20]
+    assert [x for x, _ in results[0]["curve"]] == [10, 20]
+    assert "for 20 steps on" in summary.extra["notes"][0]
+    assert not any("samples per second" in note for note in summary.extra["notes"])
+    assert summary.command == "fourier-head study forecasting --steps 20 --quick"
+
+
+def test_weights_depend_on_the_budget_alone_that_counts():
+    arm, protocol = parse_arm("linear"), Protocol()
+    assert protocol.training(arm, 0, "") == replace(protocol, sampling="plain").training(arm, 0, "")
+    assert "steps" not in protocol.training(arm, 0, "")
+    assert "seconds" not in replace(protocol, steps=5).training(arm, 0, "")
+
+
 def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
     protocol, sets = replace(Settings(quick=True).protocol, seconds=1.0, batch=4), artificial_sets(3)
     first = run_arm(parse_arm("linear"), protocol, None, sets, 0, tmp_path, device="cpu")

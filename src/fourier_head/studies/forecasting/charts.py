@@ -11,6 +11,7 @@ from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
 from fourier_head.report.charts import Chart, Mark, Panel, Series
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, relative_chart
 from fourier_head.studies.forecasting.arms import Arm
+from fourier_head.studies.forecasting.tables import budget_of
 
 Result = Mapping[str, Any]
 _CURVES = ("curve-1", "curve-2", "curve-3", "curve-4", "curve-5")
@@ -50,7 +51,7 @@ def charts(
     for kind, x in (("sizes", _parameters(results)), ("data", {name: arm.data for name, arm in done.items()})):
         varied = [name for name, arm in done.items() if (arm.size if kind == "sizes" else arm.data != 1.0)]
         if varied:
-            out.append(curve_chart(kind, [*two, *varied], x, means))
+            out.append(curve_chart(kind, [*two, *varied], x, means, budget_of(results)))
     return out
 
 
@@ -99,7 +100,7 @@ def distribution_chart(results: Sequence[Result], heads: Mapping[str, str]) -> C
 
 
 def training_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart:
-    """Draw the training loss of each arm against seconds."""
+    """Draw the training loss of each arm against what was spent of its budget."""
     first = [one for one in results if one["seed"] == 0]
     colours = _colours([one["model"] for one in first], heads)
     series = [
@@ -107,7 +108,7 @@ def training_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart
         for one in first
     ]
     caption = "Cross-entropy of the next token; arms with other bins, or with a regulariser, are not on one scale."
-    return Chart("training", "Training", [Panel(series, "", "seconds", "loss")], caption, columns=1)
+    return Chart("training", "Training", [Panel(series, "", budget_of(results), "loss")], caption, columns=1)
 
 
 def frequency_chart(counted: Mapping[str, Arm], means: Mapping[str, Mapping[str, float]]) -> Chart:
@@ -124,7 +125,7 @@ def frequency_chart(counted: Mapping[str, Arm], means: Mapping[str, Mapping[str,
 
 
 def curve_chart(
-    kind: str, names: Sequence[str], x: Mapping[str, float], means: Mapping[str, Mapping[str, float]]
+    kind: str, names: Sequence[str], x: Mapping[str, float], means: Mapping[str, Mapping[str, float]], budget: str
 ) -> Chart:
     """Draw relative MASE and WQL of both heads against the size of the model or the share of the data."""
     panels = []
@@ -138,5 +139,5 @@ def curve_chart(
         panels.append(Panel(series, title, label, x_log=True))
     what = "the size of the model" if kind == "sizes" else "the number of training series"
     return Chart(
-        f"by-{kind}", f"Scores against {what}", panels, "Equal seconds of training for every point.", columns=2
+        f"by-{kind}", f"Scores against {what}", panels, f"Equal {budget} of training for every point.", columns=2
     )

@@ -30,6 +30,9 @@ def forecasting(
         "scratch/forecasting"
     ),
     seconds: Annotated[float, typer.Option(min=1, help="Of training, for each arm.")] = 480.0,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Of training, for each arm, in place of seconds.", show_default="none")
+    ] = None,
     limit: TimeLimit = None,
     size: Annotated[str, typer.Option(help="Of the models: 1m, 3m, 5m, tiny, mini, small or base.")] = "mini",
     batch: Annotated[int, typer.Option(min=2, help="Windows of a step.")] = 512,

@@ -51,7 +51,8 @@ class Protocol:
         context, horizon, ids: tokens read, values predicted, size of the vocabulary.
         smooth: whether embeddings start smooth, see ``T5Config``; not in the paper, the same for all arms.
         lengths: of the groups of a batch, see ``T5Objective``.
-        seconds, batch, learning_rate, recipe: of training and its data.
+        seconds, steps: the budget of training, in steps where they are given.
+        batch, learning_rate, recipe: of training and its data.
         paths, sampling: sample paths, and how they are drawn, see ``SAMPLING``.
         probes: series of a set whose next-token distributions are measured.
     """
@@ -63,6 +64,7 @@ class Protocol:
     smooth: bool = True
     lengths: tuple[int, ...] = (128, 512)
     seconds: float = 480.0
+    steps: int | None = None
     batch: int = 512
     learning_rate: float = 1e-3
     recipe: str = "standard"
@@ -77,7 +79,8 @@ class Protocol:
 
     def training(self, arm: Arm, seed: int, corpus: str) -> dict[str, Any]:
         """Return all that the weights of an arm depend on."""
-        common = {name: value for name, value in asdict(self).items() if name not in self.scoring}
+        unused = {*self.scoring, "steps" if self.steps is None else "seconds"}
+        common = {name: value for name, value in asdict(self).items() if name not in unused}
         return common | {"arm": asdict(arm), "seed": seed, "corpus": corpus}
 
     def model(self, arm: Arm, seed: int) -> tuple[T5Forecaster, ChronosTokenizer]:
@@ -115,13 +118,15 @@ def train_arm(
     settings = TrainingSettings(
         folder,
         batch=protocol.batch,
-        seconds=protocol.seconds,
+        seconds=protocol.seconds if protocol.steps is None else None,
+        steps=protocol.steps,
         limit=limit,
         learning_rate=protocol.learning_rate,
         precision=precision,
         rehearsals=3 if gpu else 1,  # compiling is nobody's budget
         shard=16,
         log_every=50 if gpu else 10,
+        graph=gpu,
     )
     training = Training(objective, stream, settings, None if gpu else "cpu")
     done = training.run(report)
@@ -206,9 +211,11 @@ def facts(training: Training, model: T5Forecaster, protocol: Protocol, device: s
     """Return how training went."""
     history = training.history
     speeds = [line["samples_per_second"] for line in history]
+    passed = "seconds" if protocol.steps is None else "step"
     return {
         "loss": float(np.mean([line["loss"] for line in history[-max(1, len(history) // 20) :]])) if history else None,
-        "curve": [[line["seconds"], line["loss"]] for line in history[:: max(1, len(history) // 200)]],
+        "budget": "seconds" if protocol.steps is None else "steps",
+        "curve": [[line[passed], line["loss"]] for line in history[:: max(1, len(history) // 200)]],
         "samples_per_second": float(np.median(speeds)) if speeds else None,
         "samples": training.step * protocol.batch,
         "steps": training.step,

@@ -1,8 +1,8 @@
 """Section 6 and appendix D.2 of the paper: forecasters after Chronos with linear and Fourier heads.
 
 All arms of a seed start from the same encoder and decoder, see the same windows in the same order, and train for the
-same number of seconds, compiling left out. Each is then scored by sampling on every evaluation set. What is
-trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there.
+same number of seconds, compiling left out, or of steps. Each is then scored by sampling on every evaluation set. What
+is trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Settings:
     published: Path | None = None
     checkpoints: Path = Path("scratch/forecasting")
     seconds: float = 480.0
+    steps: int | None = None
     limit: float | None = None
     size: str = "mini"
     batch: int = 512
@@ -95,6 +96,7 @@ class Settings:
         protocol = Protocol(
             size=self.size,
             seconds=self.seconds,
+            steps=self.steps,
             batch=self.batch,
             learning_rate=self.learning_rate,
             recipe=self.recipe,

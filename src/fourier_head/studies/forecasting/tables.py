@@ -46,8 +46,10 @@ def notes(results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreR
     """Return in sentences what came out."""
     means = _means(results, naive)
     first = results[0]
+    timed = budget_of(results) == "seconds"
+    spent = f"{first['training_seconds']:.0f} seconds" if timed else f"{first['steps']} steps"
     out = [
-        f"Every arm trained for {first['training_seconds']:.0f} seconds on {first['device']}, compiling left out, and "
+        f"Every arm trained for {spent} on {first['device']}{', compiling left out,' if timed else ''} and "
         "saw the same windows in the same order. The paper's models trained for 48 hours on 8 GPUs."
     ]
     linear = means.get("linear")
@@ -63,11 +65,16 @@ def notes(results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreR
         )
         out.append(_by_set(results, best))
         speed, other = ours.get("samples_per_second"), linear.get("samples_per_second")
-        if speed and other:
+        if timed and speed and other:  # a budget of steps may be spent side by side with other arms
             out.append(f"Training ran at {speed:.0f} samples per second with {best} and {other:.0f} with linear.")
     if missing:
         out.append(f"{missing} runs are not finished and left out.")
     return out
+
+
+def budget_of(results: Sequence[Result]) -> str:
+    """Return what all arms spent the same of: seconds or steps."""
+    return str(results[0].get("budget", "seconds"))
 
 
 def _means(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:

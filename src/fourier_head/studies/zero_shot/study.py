@@ -16,6 +16,7 @@ from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluat
 from fourier_head.forecasting.patch.predict import PatchPredictor
 from fourier_head.forecasting.patch.pretrained import load_model
 from fourier_head.forecasting.published import read_published_scores
+from fourier_head.heads import FourierHead
 from fourier_head.report.summary import Summary
 from fourier_head.studies.engine import Engine, deadline_after, run_tasks
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, relative_chart
@@ -77,7 +78,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     name = next(iter(forecasters))
     about: dict[str, dict[str, Any]] = {name: _about(forecasters[name].model)}
     if "t5" in forecasters:
-        about["t5"] = {"head": "fourier", "protocol": "20 sample paths"}
+        about["t5"] = _about_t5(forecasters["t5"])
     scores = [one for key, f in forecasters.items() for one in _scores(f, sets, key, console)]
     ablated, missing = _ablation(settings, device, console)
     del forecasters
@@ -106,6 +107,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     options = {
         "evaluation": "EVALUATION",
         "model": settings.model,
+        "t5": "T5" if settings.t5 else None,
         "corpus": "CORPUS" if settings.corpus else None,
         "variants": ",".join(settings.variants) if settings.variants else None,
         "steps": settings.steps,
@@ -134,7 +136,7 @@ def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
     if settings.t5 is not None:
         from fourier_head.forecasting.t5.predict import load_predictor
 
-        found["t5"] = load_predictor(settings.t5, device)
+        found["t5"] = load_predictor(settings.t5, device, spread=True)
     return found
 
 
@@ -145,6 +147,18 @@ def _about(network: Any) -> dict[str, Any]:
         "frequencies": config.frequencies if config.head == "fourier" else None,
         "packets": config.packets if config.head == "fourier" else None,
         "parameters": sum(p.numel() for p in network.parameters()),
+    }
+
+
+def _about_t5(predictor: Any) -> dict[str, Any]:
+    head = predictor.model.head
+    fourier = isinstance(head, FourierHead)
+    return {
+        "head": "fourier" if fourier else "linear",
+        "frequencies": head.num_frequencies if fourier else None,
+        "packets": head.layout.packets if fourier else None,
+        "parameters": sum(p.numel() for p in predictor.model.parameters()),
+        "protocol": f"{predictor.paths} sample paths",
     }
 
 
