@@ -175,6 +175,16 @@ def test_what_cannot_be_captured_runs_as_before(tmp_path, monkeypatch) -> None:
     assert torch.equal(weights(plain), weights(run))
 
 
+def test_runs_of_several_precisions_follow_each_other_in_one_process(tmp_path) -> None:
+    losses = []
+    for precision in ("no", "bf16", "no"):
+        run = Training(Line(), Points, settings(tmp_path / str(len(losses)), steps=5, precision=precision), "cpu")
+        assert run.run()
+        losses.append(weights(run))
+    assert torch.equal(losses[0], losses[2])
+    assert not torch.equal(losses[0], losses[1])
+
+
 def test_on_a_cpu_nothing_is_captured(tmp_path) -> None:
     run = Training(Line(), Points, settings(tmp_path, steps=3, graph=True), "cpu")
     assert run.run()
@@ -183,10 +193,11 @@ def test_on_a_cpu_nothing_is_captured(tmp_path) -> None:
 
 @pytest.mark.gpu
 def test_captured_steps_have_the_losses_of_others_on_a_gpu(tmp_path) -> None:
-    histories = []
+    histories, ends = [], []
     for graph in (False, True):
         more = {"steps": 20, "log_every": 1, "rehearsals": 2, "graph": graph, "precision": "bf16"}
         run = Training(Line(), lambda process: Points(process, "cuda"), settings(tmp_path / str(graph), **more))
+        begin = weights(run).clone()
         run._rehearse()
         assert (run._captured is not None) == graph
         run.module.train()
@@ -194,8 +205,10 @@ def test_captured_steps_have_the_losses_of_others_on_a_gpu(tmp_path) -> None:
         for _ in range(20):
             histories[-1].append(float(run._advance()))
             run.step += 1
+        ends.append(weights(run))
     assert histories[0] == pytest.approx(histories[1], rel=1e-4)
-    assert histories[0][-1] < histories[0][0]
+    assert torch.allclose(ends[0], ends[1], rtol=1e-4)
+    assert not torch.allclose(ends[0], begin, rtol=1e-2)
 
 
 @pytest.mark.gpu

@@ -160,7 +160,8 @@ class Training:
             from accelerate import Accelerator
         except ImportError as error:
             raise needs_extra(error, "forecasting") from None
-        self.accelerator = Accelerator(mixed_precision=settings.precision, cpu=device == "cpu")
+        # Precision is ours to set: accelerate allows one for all that a process ever trains.
+        self.accelerator = Accelerator(cpu=device == "cpu")
         self.settings = settings
         if settings.batch % self.accelerator.num_processes:
             raise UserError(
@@ -278,7 +279,8 @@ class Training:
 
     def _compute(self, *batch: Tensor) -> Tensor:
         """Leave the gradients of a batch and return its loss."""
-        with self.accelerator.autocast():
+        half = self.settings.precision == "bf16"
+        with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=half):
             loss = self.loss_of(*batch)
         self.accelerator.backward(loss)
         return loss.detach()

@@ -31,6 +31,8 @@ class T5Predictor:
         temperature, top_k: sharpen what is sampled from; Chronos samples among the 50 likeliest ids, we among all.
         spread: whether the paths of a series share out what may happen at every step, see ``spread_levels``; each is
             as random as without, all together are closer to the distribution they are drawn from.
+        tails: probability left out at either end of every distribution that is drawn from. What a model gives to values
+            far off is little and hardly learned, but one such value leads the rest of its path astray.
         precision: "bf16" for autocast on a GPU; elsewhere float32.
         seed: of the samples; every call starts from it.
         probes: series of each call, spread evenly, of whose first path every next-token distribution is measured by
@@ -56,6 +58,7 @@ class T5Predictor:
         temperature: float = 1.0,
         top_k: int | None = None,
         spread: bool = False,
+        tails: float = 0.0,
         precision: str = "bf16",
         seed: int = 0,
         probes: int = 0,
@@ -64,9 +67,11 @@ class T5Predictor:
             raise ValueError(f"paths must be at least 1, got {paths}")
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
+        if not 0 <= tails < 0.5:
+            raise ValueError(f"tails must be at least 0 and less than 0.5, got {tails}")
         self.model, self.tokenizer, self.paths = model, tokenizer, paths
         self.temperature, self.top_k, self.precision = temperature, top_k, precision
-        self.spread, self.seed, self.probes = spread, seed, probes
+        self.spread, self.tails, self.seed, self.probes = spread, tails, seed, probes
         self._measured: list[Tensor] = []
 
     def __call__(self, contexts: Sequence[np.ndarray], horizon: int, freq: str | None = None) -> Forecast:
@@ -160,6 +165,7 @@ class T5Predictor:
             level = spread_levels(before, generator)
         else:
             level = torch.rand(mass.shape[:-1], device=mass.device, generator=generator)
+        level = self.tails + (1 - 2 * self.tails) * level
         found = torch.searchsorted(mass, level[..., None] * mass[..., -1:], right=True).squeeze(-1)
         return found.clamp_max(mass.shape[-1] - 1) + NUM_SPECIAL
 

@@ -44,9 +44,10 @@ def forecasting(
     sampling: Annotated[
         str,
         typer.Option(
-            help="How sample paths are drawn: spread over what may happen, plain, or chronos (the 50 likeliest ids)."
+            help="How sample paths are drawn: spread over what may happen, trimmed (the same without the outermost "
+            "percent on either side), plain, or chronos (the 50 likeliest ids)."
         ),
-    ] = "spread",
+    ] = "trimmed",
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions of every arm.")] = 1,
     max_series: Annotated[
         int | None, typer.Option(min=1, help="Series of each evaluation set.", show_default="all")

@@ -59,7 +59,7 @@ class Settings:
     learning_rate: float = 1e-3
     recipe: str = "standard"
     embedding: str = "smooth"
-    sampling: str = "spread"
+    sampling: str = "trimmed"
     seeds: int = 1
     max_series: int | None = None
     device: str = "auto"

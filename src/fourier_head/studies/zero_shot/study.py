@@ -135,8 +135,9 @@ def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
     found: dict[str, Any] = {Path(settings.model).name: PatchPredictor(load_model(settings.model, device))}
     if settings.t5 is not None:
         from fourier_head.forecasting.t5.predict import load_predictor
+        from fourier_head.studies.forecasting.runs import SAMPLING
 
-        found["t5"] = load_predictor(settings.t5, device, spread=True)
+        found["t5"] = load_predictor(settings.t5, device, **SAMPLING["trimmed"])
     return found
 
 
