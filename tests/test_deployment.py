@@ -72,6 +72,19 @@ def test_export(options):
     torch.testing.assert_close(program.module()(other), head(other))
 
 
+def test_compiled_code_is_not_taken_for_exported(monkeypatch):
+    # Older versions of torch answer so wherever they compile; matrices in place of FFTs would be built in every step.
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: torch.compiler.is_dynamo_compiling())
+    head, found = FourierHead(16, 4094, 550), []
+
+    def backend(module, example):
+        found.extend(str(node.target) for node in module.graph.nodes)
+        return module.forward
+
+    torch.compile(head.penalty, backend=backend)(torch.randn(3, 16))
+    assert any("fft" in target for target in found)
+
+
 @pytest.mark.parametrize("boundary", ["periodic", "reflect"])
 def test_export_of_quantiles(boundary):
     quantiles = Quantiles(_head(boundary=boundary).eval(), [0.1, 0.5, 0.9])

@@ -51,3 +51,25 @@ def test_a_forecaster_draws_spread_paths():
     assert abs(first[True].mean() / first[False].mean() - 1) < 0.2
     # All series are the same, so their medians differ by the noise of sampling alone.
     assert first[True].median(1).values.var() < 0.2 * first[False].median(1).values.var()
+
+
+def test_tails_are_left_out_of_what_is_drawn():
+    tokenizer = ChronosTokenizer(num_ids=66)
+    config = T5Config.named("test", vocabulary=66, context=16, horizon=4)
+    model = T5Forecaster(config, FourierHead(config.width, None, 8, num_atoms=2, domain=tokenizer.bins))
+    context = torch.arange(9.0).numpy()
+    at, probabilities = T5Predictor(model, tokenizer).next_probabilities(context)
+    scale = abs(context).mean()
+    for tails in (0.0, 0.1, 0.4):
+        predictor = T5Predictor(model, tokenizer, paths=500, tails=tails)
+        drawn = torch.from_numpy(predictor.samples([context] * 8, 1)).flatten() / scale
+        # Ids between the quantiles of either end, and all of them where nothing is cut.
+        inside = (probabilities.cumsum() > tails) & (probabilities[::-1].cumsum()[::-1] > tails)
+        low, high = at[inside].min(), at[inside].max()
+        assert low - 1e-3 <= drawn.min()
+        assert drawn.max() <= high + 1e-3
+        cut = probabilities[inside].copy()
+        assert abs(drawn.mean() - (at[inside] * cut).sum() / cut.sum()) < 0.5
+    for bad in (-0.1, 0.5):
+        with pytest.raises(ValueError, match="tails must be"):
+            T5Predictor(model, tokenizer, tails=bad)

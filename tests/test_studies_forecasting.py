@@ -146,7 +146,7 @@ def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "train_arm", None)
     same, plain = (
         run_arm(parse_arm("linear"), replace(protocol, sampling=how), None, sets, 0, tmp_path, device="cpu")
-        for how in ("spread", "plain")
+        for how in ("trimmed", "plain")
     )
     assert first is not None
     assert same is not None

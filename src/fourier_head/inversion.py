@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fourier_head import kernels, spectrum
+from fourier_head import kernels, series, spectrum
 
 
 @torch.no_grad()
@@ -14,7 +14,7 @@ def _solve(q: Tensor, u: Tensor) -> Tensor:
     cells = 1 << max(6, (8 * q.shape[-1] - 1).bit_length())
     grid = spectrum.cdf_grid(q, cells)
     grid = grid.expand(*u.shape[:-1], grid.shape[-1]).contiguous()
-    if torch.compiler.is_exporting():  # ONNX has no binary search
+    if series.exporting():  # ONNX has no binary search
         place = (grid.unsqueeze(-2) < u.unsqueeze(-1)).sum(-1)
     else:
         place = torch.searchsorted(grid, u.contiguous())

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from fourier_head.series import exporting
+
 
 def running_maximum(x: Tensor) -> Tensor:
     """Return the largest entry so far along the first dimension."""
-    if not torch.compiler.is_exporting():
+    if not exporting():
         return x.cummax(0).values if len(x) else x
     # ONNX has no cumulative maximum.
     earlier = torch.ones(len(x), len(x), dtype=torch.bool, device=x.device).tril()

@@ -48,6 +48,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 GEMM_LIMIT = {"cpu": 1 << 15, "cuda": 1 << 9}
 
 
+def exporting() -> bool:
+    """Say whether torch.export is under way, whose formats lack some operators.
+
+    Up to torch 2.11 code that is compiled is told that it is exported, too.
+    """
+    return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
+
+
 def full_precision(function: F) -> F:
     """Run a function of tensors with autocast off and half precision widened to float32."""
 
@@ -244,7 +252,7 @@ def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False)
 def prefer_gemm(a: Tensor, points: int) -> bool:
     """Say whether to take a matrix product rather than an FFT; exporters have no complex numbers."""
     limit = GEMM_LIMIT.get(a.device.type, GEMM_LIMIT["cpu"])
-    return a.shape[-1] * points <= limit or torch.compiler.is_exporting()
+    return a.shape[-1] * points <= limit or exporting()
 
 
 def _amplitude_at_all_bins(a: Tensor, num_bins: int) -> tuple[Tensor, Tensor]:

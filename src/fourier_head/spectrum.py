@@ -17,6 +17,7 @@ from fourier_head.series import (
     Phases,
     amplitude,
     energy,
+    exporting,
     full_precision,
     guard,
     normalize,
@@ -175,7 +176,7 @@ def cdf_grid(q: Tensor, points: int) -> Tensor:
         values = ((z + 1) / 2 + wave).clamp(0, 1)
     values = torch.cat([torch.zeros_like(values[..., :1]), values[..., 1:-1], torch.ones_like(values[..., :1])], dim=-1)
     # Rounding may make neighbours fall; a count of the entries below a level does not mind, a binary search does.
-    return values if torch.compiler.is_exporting() else torch.cummax(values, dim=-1).values
+    return values if exporting() else torch.cummax(values, dim=-1).values
 
 
 # --- closed forms ---------------------------------------------------------------------------------------------------

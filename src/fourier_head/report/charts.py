@@ -153,7 +153,8 @@ def draw(chart: Chart) -> Figure:
         width = {1: 6.4, 2: 8.6}.get(columns, 11.0)
         named = chart.legend()
         keyed = any(sum(one.legend for one in panel.series) > 1 for panel in chart.panels)
-        size = (width, chart.height * rows + 0.25 + 0.25 * keyed * math.ceil(len(named) / 5))
+        abreast = _legend_columns(list(named), width)
+        size = (width, chart.height * rows + 0.25 + 0.25 * keyed * math.ceil(len(named) / abreast))
         figure = Figure(figsize=size, layout="constrained")
         figure.get_layout_engine().set(w_pad=0.09, h_pad=0.06)  # type: ignore[union-attr,call-arg]
         cells = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -170,10 +171,20 @@ def draw(chart: Chart) -> Figure:
                 list(handles.values()),
                 list(handles),
                 loc="outside lower center",
-                ncols=min(5, len(handles)),
-                handlelength=2.2,
+                ncols=abreast,
+                handlelength=3.4,  # long enough for a dash on either side of a dot
             )
     return figure
+
+
+def _legend_columns(names: Sequence[str], width: float) -> int:
+    """Return how many names of a legend stand side by side in so many inches.
+
+    >>> _legend_columns(["linear", "fourier"], 6.4), _legend_columns(["a name of some forty letters, or more"] * 5, 8.6)
+    (2, 2)
+    """
+    widest = 0.8 + 0.075 * max(map(len, names), default=0)  # a line, the room around it, and letters of this size
+    return max(1, min(5, len(names), int(width / widest)))
 
 
 def save_png(chart: Chart, path: Path) -> None:

@@ -48,12 +48,29 @@ STUDIES = {
         "A language model predicts a number drawn from a distribution it saw samples of in its prompt; its head is the "
         "original linear one or a Fourier head.",
     ),
+    "numbers-top-p": About(
+        "Language model, likely answers only",
+        "Numbers, top-p 0.95",
+        "The same with all arms sampling from the likeliest 95 % of their distributions.",
+    ),
     "tempo": About("Tempo of clicks", "Tempo", "A network hears clicks and predicts their tempo, an ordered quantity."),
     "forecasting": About(
         "Time series forecasting",
         "Forecasting",
         "Models of time series with each head, scored on held-out data sets relative to the seasonal naive forecast: "
         "MASE for the point forecast, WQL for the whole distribution; below one is better than naive.",
+    ),
+    "forecasting-chronos": About(
+        "Time series forecasting, paths as published",
+        "Forecasting, top-k 50",
+        "The same models, their paths drawn as those of the published Chronos models: each by itself, among the 50 "
+        "likeliest tokens.",
+    ),
+    "forecasting-short": About(
+        "Time series forecasting, all arms",
+        "Forecasting, all arms",
+        "Frequencies, ablations, sizes of the model and shares of the data, each with a short equal training. No arm "
+        "has learned to repeat a season by then: compare arms with each other, not with naive.",
     ),
     "zero-shot": About(
         "Zero-shot forecasting",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +13,7 @@ from fourier_head.forecasting.scores import INTERVALS
 from fourier_head.report.charts import Chart, Mark, Panel, Series
 from fourier_head.report.style import look
 
-__all__ = ["calibration_chart", "overview_chart", "relative_chart"]
+__all__ = ["calibration_chart", "overview_chart", "pens", "relative_chart"]
 
 _GROUPS = {
     "Yearly": ("m1_yearly", "m3_yearly", "m4_yearly", "tourism_yearly"),
@@ -22,7 +22,7 @@ _GROUPS = {
     "Weekly, daily, half-hourly": ("nn5_weekly", "nn5_daily", "m5_partial", "australian_electricity"),
 }
 _SHORT = {"australian_electricity": "electricity", "cif_2016": "CIF", "nn5_weekly": "NN5 week", "nn5_daily": "NN5 day"}
-_CURVES = ("curve-1", "curve-2", "curve-3", "curve-4", "curve-5")
+_COLOURS = ("curve-1", "curve-2", "curve-3", "curve-4", "curve-5", "gmm_full", "quantile", "regression")
 LEVELS = tuple(np.linspace(0.1, 0.9, 9).round(1).tolist())
 
 
@@ -48,17 +48,22 @@ def _mean_by_set(scores: Iterable[ScoreRow]) -> dict[str, dict[str, ScoreRow]]:
     return out
 
 
-def _colours(models: Sequence[str], heads: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a colour for each model: that of its head, where it has its own, otherwise the next curve."""
-    heads = heads or {}
-    taken: set[str] = set()
-    free = itertools.cycle(_CURVES)
+def pens(models: Sequence[str], heads: Mapping[str, str] | None) -> dict[str, tuple[str, int]]:
+    """Return a colour for each model, and how many before it have the same.
+
+    A model has the colour of its head, where it is the first of it, otherwise the one that is used least.
+
+    >>> pens(["linear", "fourier-64", "fourier-128"], {"linear": "linear", "fourier-64": "fourier"})
+    {'linear': ('linear', 0), 'fourier-64': ('fourier', 0), 'fourier-128': ('curve-1', 0)}
+    """
+    used: Counter[str] = Counter()
     out = {}
     for model in models:
-        head = heads.get(model, "")
-        known = bool(head) and look(head).light != look("ink").light
-        out[model] = head if known and head not in taken else next(free)
-        taken.add(out[model])
+        head = (heads or {}).get(model, "")
+        own = bool(head) and look(head).light != look("ink").light and not used[look(head).light]
+        name = head if own else min(_COLOURS, key=lambda one: used[look(one).light])
+        out[model] = name, used[look(name).light]
+        used[look(name).light] += 1
     return out
 
 
@@ -81,7 +86,7 @@ def relative_chart(
     """
     base = {one["dataset"]: one for one in naive}
     by_model = _mean_by_set(scores)
-    colours = _colours(list(by_model), heads)
+    colours = pens(list(by_model), heads)
     known = {dataset for group in _GROUPS.values() for dataset in group}
     groups = {**_GROUPS, "Others": tuple(dataset for dataset in base if dataset not in known)}
     panels = []
@@ -93,7 +98,7 @@ def relative_chart(
         series = []
         for model, sets in by_model.items():
             y = [sets[d][metric] / base[d][metric] if d in sets else None for d in shown]
-            series.append(Series(model, names, y, colours[model], "bars"))
+            series.append(Series(model, names, y, colours[model][0], "bars"))
         panels.append(Panel(series, title, y_label=f"relative {metric.upper()}", marks=[Mark(1.0, axis="y")]))
     starred = any("*" in one.x[i] for panel in panels for one in panel.series for i in range(len(one.x)))
     caption = (
@@ -117,10 +122,11 @@ def overview_chart(
     series = []
     merged = [one for sets in _mean_by_set(scores).values() for one in sets.values()]
     points = [one for one in relative_scores(merged, naive) if one["dataset"] == which]
-    colours = _colours([one["model"] for one in points], heads)
+    colours = pens([one["model"] for one in points], heads)
     for one in points:
         at = [one["relative_mase"]], [one["relative_wql"]]
-        series.append(Series(one["model"], *at, colours[one["model"]], "points"))
+        colour, again = colours[one["model"]]
+        series.append(Series(one["model"], *at, colour, "points", hollow=again > 0))
     theirs = [one for one in published if one["model"] == SEASONAL_NAIVE]
     others = [one for one in published if one["model"] != SEASONAL_NAIVE]
     families: dict[str, list[ScoreRow]] = {}
@@ -155,7 +161,7 @@ def calibration_chart(
         chosen = [one for one in sets.values() if not verified_only or one.get("status") == "verified"]
         if chosen and all(one.get("pit") is not None for one in chosen):
             by_model[model] = chosen
-    colours = _colours(list(by_model), heads)
+    colours = pens(list(by_model), heads)
     diagonal = Series("ideal", [0, 1], [0, 1], "truth", legend=False)
     shares = [f"{round(100 * share)} %" for share in INTERVALS]
     wanted = Series("ideal", shares, [100 * share for share in INTERVALS], "truth", "bars", legend=False)
@@ -164,15 +170,15 @@ def calibration_chart(
     pits: list[Series] = []
     for model, rows in by_model.items():
         pit = np.mean([one["pit"] for one in rows], axis=0)
-        curves.append(Series(model, LEVELS, pit.cumsum()[:-1], colours[model], dots=True))
+        curves.append(Series(model, LEVELS, pit.cumsum()[:-1], colours[model][0], dots=True))
         middles = [round(0.05 + 0.1 * i, 2) for i in range(len(pit))]
-        pits.append(Series(model, middles, 100 * pit, colours[model], dots=True, legend=False))
+        pits.append(Series(model, middles, 100 * pit, colours[model][0], dots=True, legend=False))
         seen: list[Any] = []
         for share in INTERVALS:
             values = [one[f"coverage_{round(100 * share)}"] for one in rows]
             seen.append(None if any(value is None for value in values) else 100 * float(np.mean(values)))
         if any(value is not None for value in seen):
-            covered.append(Series(model, shares, seen, colours[model], "bars", legend=False))
+            covered.append(Series(model, shares, seen, colours[model][0], "bars", legend=False))
     # From zero on: a histogram that is flat to a percent must look flat.
     highest = max((value for one in pits for value in one.y if value is not None), default=10.0)
     panels = [

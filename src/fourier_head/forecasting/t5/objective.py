@@ -18,7 +18,7 @@ from fourier_head.heads import FourierHead, Head
 
 IGNORED = -100
 PENALTY_STRIDE = 32
-"""The regulariser is taken of one state in so many: its mean is the same, its cost that much less."""
+"""The regulariser is taken of one window in so many: its mean is the same, its cost that much less."""
 
 
 class T5Objective(nn.Module):
@@ -91,7 +91,7 @@ class T5Objective(nn.Module):
         if not self.gamma or not self.training:
             return loss
         assert isinstance(head, FourierHead)
-        some, kept = states.flatten(0, 1)[::PENALTY_STRIDE], (labels.flatten() != IGNORED)[::PENALTY_STRIDE]
+        some, kept = states[::PENALTY_STRIDE].contiguous(), labels[::PENALTY_STRIDE] != IGNORED
         penalty = torch.where(kept, head.penalty(some), 0.0).sum() / kept.sum().clamp_min(1)
         return loss + self.gamma * penalty
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
 from fourier_head.report.charts import Chart, Mark, Panel, Series
-from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, relative_chart
+from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, pens, relative_chart
 from fourier_head.studies.forecasting.arms import Arm
 from fourier_head.studies.forecasting.tables import budget_of
 
 Result = Mapping[str, Any]
-_CURVES = ("curve-1", "curve-2", "curve-3", "curve-4", "curve-5")
 
 
 def charts(
@@ -71,24 +70,13 @@ def _parameters(results: Sequence[Result]) -> dict[str, float]:
     return {one["model"]: one["parameters"] / 1e6 for one in results}
 
 
-def _colours(names: Iterable[str], heads: Mapping[str, str]) -> dict[str, str]:
-    taken: set[str] = set()
-    free = iter(_CURVES * 4)
-    out = {}
-    for name in names:
-        head = heads.get(name, "")
-        out[name] = head if head in ("linear", "fourier") and head not in taken else next(free)
-        taken.add(out[name])
-    return out
-
-
 def distribution_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart:
     """Draw one next-token distribution of each arm, as the paper does for Tourism Monthly."""
     first = [one for one in results if one["seed"] == 0]
-    colours = _colours([one["model"] for one in first], heads)
+    colours = pens([one["model"] for one in first], heads)
     panels = [
         Panel(
-            [Series(one["model"], one["picture"]["value"], one["picture"]["density"], colours[one["model"]])],
+            [Series(one["model"], one["picture"]["value"], one["picture"]["density"], colours[one["model"]][0])],
             f"{one['model']}: smoothness {one['smoothness']:.4f}",
             "value over the mean of the context",
             "density",
@@ -102,9 +90,15 @@ def distribution_chart(results: Sequence[Result], heads: Mapping[str, str]) -> C
 def training_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart:
     """Draw the training loss of each arm against what was spent of its budget."""
     first = [one for one in results if one["seed"] == 0]
-    colours = _colours([one["model"] for one in first], heads)
+    colours = pens([one["model"] for one in first], heads)
     series = [
-        Series(one["model"], [x for x, _ in one["curve"]], [y for _, y in one["curve"]], colours[one["model"]])
+        Series(
+            one["model"],
+            [x for x, _ in one["curve"]],
+            [y for _, y in one["curve"]],
+            colours[one["model"]][0],
+            dash=("", "dash", "dot", "dashdot")[min(colours[one["model"]][1], 3)],
+        )
         for one in first
     ]
     caption = "Cross-entropy of the next token; arms with other bins, or with a regulariser, are not on one scale."

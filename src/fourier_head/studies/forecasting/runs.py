@@ -162,7 +162,8 @@ def score_arm(
     shown = next((one for one in sets if one.name == SHOWN_SET), sets[0])
     at, probabilities = T5Predictor(model, tokenizer).next_probabilities(shown.contexts()[0])
     # The density of scaled values, where there is any to see.
-    density = probabilities / np.gradient(at)
+    width = np.gradient(at)  # none where the released tokenizer gives two ids one value
+    density = np.divide(probabilities, width, out=np.zeros_like(width), where=width > 0)
     seen = np.flatnonzero(density > density.max() / 300)
     window = slice(max(seen[0] - 20, 0), seen[-1] + 20)
     picture = {"value": at[window].round(5).tolist(), "density": density[window].round(6).tolist()}
