@@ -239,3 +239,15 @@ def test_page_of_one_study_without_numbers_of_the_paper(tmp_path):
     assert "2.2 hours" in page
     assert "Ours against the paper" not in page
     assert summaries.read_all(tmp_path)[0].rows == one.rows
+
+
+def test_studies_that_vary_one_of_the_paper_are_shown_but_not_counted(tmp_path):
+    lines = [row("relative_mase", 0.9, dataset="all", head="linear", paper=0.89)]
+    studies = [
+        write_results(tmp_path / name, lines, command="c", seconds=1) for name in ("forecasting", "forecasting-chronos")
+    ]
+    page = build(studies, {study.name: [] for study in studies})
+    assert "1 study of the paper, each repeated by one command; 1 more varies one of them or goes beyond." in page
+    assert "1 numbers have a value in the paper" in page
+    assert page.count('class="ratio"') == 1
+    assert '<section id="forecasting-chronos">' in page

@@ -63,8 +63,11 @@ off and on.
 
 
 def _lead(studies: Sequence[Summary]) -> str:
-    compared = [row for study in studies for row in study.compared]
-    words = f"{len(studies)} stud{'y' if len(studies) == 1 else 'ies'} of the paper, each repeated by one command"
+    repeated = [study for study in studies if about(study.name).repeats]
+    compared = [row for study in repeated for row in study.compared]
+    words = f"{len(repeated)} stud{'y' if len(repeated) == 1 else 'ies'} of the paper, each repeated by one command"
+    if more := len(studies) - len(repeated):
+        words += f"; {more} more var{'ies' if more == 1 else 'y'} one of them or go{'es' if more == 1 else ''} beyond"
     if not compared:
         return f"{words}."
     close = sum(_close(row) for row in compared)
@@ -93,6 +96,8 @@ def _overview(studies: Sequence[Summary]) -> str:
     lines = ""
     left_out = 0
     for study in studies:
+        if not about(study.name).repeats:
+            continue
         groups: dict[str, list[Row]] = {}
         for row in study.compared:
             groups.setdefault(row["metric"], []).append(row)

@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class About:
-    """A study in words."""
+    """A study in words.
+
+    Args:
+        title, short: its name, and one for the margin.
+        text: what was done and why.
+        repeats: whether it repeats one of the paper; others vary one of these or go beyond it, and their numbers are
+            not counted among those that agree with the paper or do not.
+    """
 
     title: str
     short: str
     text: str
+    repeats: bool = True
 
 
 STUDIES = {
@@ -52,6 +60,7 @@ STUDIES = {
         "Language model, likely answers only",
         "Numbers, top-p 0.95",
         "The same with all arms sampling from the likeliest 95 % of their distributions.",
+        repeats=False,
     ),
     "tempo": About("Tempo of clicks", "Tempo", "A network hears clicks and predicts their tempo, an ordered quantity."),
     "forecasting": About(
@@ -65,17 +74,20 @@ STUDIES = {
         "Forecasting, top-k 50",
         "The same models, their paths drawn as those of the published Chronos models: each by itself, among the 50 "
         "likeliest tokens.",
+        repeats=False,
     ),
     "forecasting-short": About(
         "Time series forecasting, all arms",
         "Forecasting, all arms",
         "Frequencies, ablations, sizes of the model and shares of the data, each with a short equal training. No arm "
         "has learned to repeat a season by then: compare arms with each other, not with naive.",
+        repeats=False,
     ),
     "zero-shot": About(
         "Zero-shot forecasting",
         "Zero-shot",
         "Forecasts of data sets never trained on, relative to the seasonal naive forecast.",
+        repeats=False,
     ),
     "atari": About("Offline reinforcement learning", "Atari", "Decision models trained on recorded games."),
 }
