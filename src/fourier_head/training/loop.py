@@ -281,7 +281,7 @@ class Training:
         """Leave the gradients of a batch and return its loss."""
         half = self.settings.precision == "bf16"
         with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=half):
-            loss = self.loss_of(*batch)
+            loss = self.loss_of(*batch).float()
         self.accelerator.backward(loss)
         return loss.detach()
 
