@@ -95,6 +95,7 @@ def test_a_quick_study_trains_scores_writes_and_is_not_repeated(settings):
     naive = [row for row in summary.rows if row["head"] == "seasonal_naive"]
     assert {row["dataset"] for row in naive} == {"waves", "growth"}
     assert any("fourier-16 against linear" in note for note in summary.extra["notes"])
+    assert "Scores are those of 20 sample paths that share out what may happen" in summary.extra["notes"][1]
     runs = json.loads((settings.output / "runs.json").read_text())
     assert [one["model"] for one in runs] == ["linear", "fourier-16"]
     for name in ("overview", "relative-mase", "relative-wql", "calibration", "next-token", "training"):

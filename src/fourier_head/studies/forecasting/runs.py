@@ -47,6 +47,14 @@ SAMPLING: Mapping[str, Mapping[str, Any]] = {
 side or with it; each by itself; or each by itself among the 50 likeliest ids, as the published Chronos models are
 scored. The percent was chosen on training series."""
 
+WORDS: Mapping[str, str] = {
+    "trimmed": "sample paths that share out what may happen, the outermost percent on either side left out",
+    "spread": "sample paths that share out what may happen",
+    "plain": "independent sample paths",
+    "chronos": "independent sample paths among the 50 likeliest ids, as the published models are scored",
+}
+"""The same in words."""
+
 
 @dataclass(frozen=True)
 class Protocol:

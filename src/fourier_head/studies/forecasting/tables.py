@@ -42,15 +42,16 @@ def rows(
     return [*table, *measured, *seasonal_naive_rows(naive, published), *published_rows(published)]
 
 
-def notes(results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreRow], missing: int) -> list[str]:
-    """Return in sentences what came out."""
+def notes(results: Sequence[Result], naive: Sequence[ScoreRow], missing: int, sampling: str) -> list[str]:
+    """Return in sentences what came out; ``sampling`` says how paths were drawn."""
     means = _means(results, naive)
     first = results[0]
     timed = budget_of(results) == "seconds"
     spent = f"{first['training_seconds']:.0f} seconds" if timed else f"{first['steps']} steps"
     out = [
         f"Every arm trained for {spent} on {first['device']}{', compiling left out,' if timed else ''} and "
-        "saw the same windows in the same order. The paper's models trained for 48 hours on 8 GPUs."
+        "saw the same windows in the same order. The paper's models trained for 48 hours on 8 GPUs.",
+        f"Scores are those of {sampling}.",
     ]
     linear = means.get("linear")
     fouriers = {name: one for name, one in means.items() if name.startswith("fourier") and "@" not in name}
