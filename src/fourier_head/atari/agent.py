@@ -110,7 +110,7 @@ class Learner:
         self.optimizer = torch.optim.RAdam(network.parameters(), lr=settings.learning_rate, capturable=on_gpu)
         self._waiting: Iterator[tuple[Tensor, ...]] = iter(())
         self._minibatch: tuple[Tensor, ...] = ()
-        self._descent = Recorded(self._descend, self.device)
+        self._descent: Recorded[None]
         self._seen: Tensor | None = None
         self.updates = 0
 

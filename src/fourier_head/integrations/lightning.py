@@ -161,13 +161,13 @@ class DensityModule(LightningModule):
         x, target = self._pair(batch)
         found: MetricCollection = getattr(self, f"{stage}_metrics")
         if self.objective == "bins":
-            kept, log_probs = target != -100, self.head(x)
+            kept = target != -100
             if bool(kept.any()):
-                nll = -log_probs[kept].gather(-1, target[kept].unsqueeze(-1))
-                found["loss"].update(nll)
-                found["accuracy"].update((log_probs[kept].argmax(-1) == target[kept]).float())
+                ids, log_probs = target[kept], self.head(x)[kept]
+                found["loss"].update(-log_probs.gather(-1, ids.unsqueeze(-1)))
+                found["accuracy"].update((log_probs.argmax(-1) == ids).float())
                 atoms = self.head.out_features - (self.head.num_bins or 0)
-                found["smoothness"].update(log_probs[kept][..., atoms:])
+                found["smoothness"].update(log_probs[..., atoms:])
         else:
             density = self.head.density(x)
             for one in found.values():

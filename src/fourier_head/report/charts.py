@@ -21,6 +21,15 @@ Kind = Literal["line", "points", "area", "band", "bars"]
 DASHES = {"": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6)), "dashdot": (0, (6, 1.5, 1, 1.5))}
 
 
+def nth_dash(again: int) -> str:
+    """Return the name of a line style for a curve before which so many have its colour; from the fourth on the last.
+
+    >>> nth_dash(0), nth_dash(1), nth_dash(9)
+    ('', 'dash', 'dashdot')
+    """
+    return list(DASHES)[min(again, len(DASHES) - 1)]
+
+
 def _numbers(values: Iterable[Any] | None, digits: int = 6) -> tuple[Any, ...] | None:
     """Return plain numbers of a few significant digits, None for what is not finite; names stay as they are."""
     if values is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fourier_head.report.charts import Chart, Panel, Series
+from fourier_head.report.charts import Chart, Panel, Series, nth_dash
 from fourier_head.report.style import CURVES
 from fourier_head.report.summary import Row, number
 from fourier_head.report.tables import arm_label, dataset_label, metric_label
@@ -54,7 +54,7 @@ def _panel(rows: Sequence[Row], dataset: str, metric: str) -> Panel | None:
     for arm, members in arms.items():
         head = str(members[0]["head"] or "ink")
         colour = _colour(head, bool(members[0].get("packets")), used)
-        dash = ("", "dash", "dot", "dashdot")[min(used[head] - 1, 3)]
+        dash = nth_dash(used[head] - 1)
         if arm in curves:
             series += _curve(arm, members, colour, dash)
         elif len(members) == 1:

@@ -45,13 +45,14 @@ def read_charts(folder: Path, study: Summary) -> list[Chart]:
 
 def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
     """Return the page as text."""
+    repeated = [study for study in studies if about(study.name).repeats]
     every = {f"{name}/{chart.name}": chart.as_dict() for name, several in charts.items() for chart in several}
     links = "".join(f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a>' for study in studies)
     sections = "".join(_section(study, charts[study.name]) for study in studies)
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
-<p class="lead">{escape(_lead(studies))}</p>
-{_overview(studies)}
+<p class="lead">{escape(_lead(repeated, len(studies) - len(repeated)))}</p>
+{_overview(repeated)}
 </section>
 {sections}
 <footer>Made by <code>fourier-head report</code>, fourier-head {__version__}, from the files
@@ -62,11 +63,11 @@ off and on.
     return frame("Fourier head: the paper and our numbers", "Studies", links, main, every)
 
 
-def _lead(studies: Sequence[Summary]) -> str:
-    repeated = [study for study in studies if about(study.name).repeats]
-    compared = [row for study in repeated for row in study.compared]
-    words = f"{len(repeated)} stud{'y' if len(repeated) == 1 else 'ies'} of the paper, each repeated by one command"
-    if more := len(studies) - len(repeated):
+def _lead(studies: Sequence[Summary], more: int) -> str:
+    """Return the first paragraph, on studies of the paper; there are so many more."""
+    compared = [row for study in studies for row in study.compared]
+    words = f"{len(studies)} stud{'y' if len(studies) == 1 else 'ies'} of the paper, each repeated by one command"
+    if more:
         words += f"; {more} more var{'ies' if more == 1 else 'y'} one of them or go{'es' if more == 1 else ''} beyond"
     if not compared:
         return f"{words}."
@@ -96,8 +97,6 @@ def _overview(studies: Sequence[Summary]) -> str:
     lines = ""
     left_out = 0
     for study in studies:
-        if not about(study.name).repeats:
-            continue
         groups: dict[str, list[Row]] = {}
         for row in study.compared:
             groups.setdefault(row["metric"], []).append(row)

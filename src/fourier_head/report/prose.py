@@ -76,13 +76,6 @@ STUDIES = {
         "likeliest tokens.",
         repeats=False,
     ),
-    "forecasting-short": About(
-        "Time series forecasting, all arms",
-        "Forecasting, all arms",
-        "Frequencies, ablations, sizes of the model and shares of the data, each with a short equal training. No arm "
-        "has learned to repeat a season by then: compare arms with each other, not with naive.",
-        repeats=False,
-    ),
     "zero-shot": About(
         "Zero-shot forecasting",
         "Zero-shot",

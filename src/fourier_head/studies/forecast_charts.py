@@ -10,7 +10,7 @@ import numpy as np
 
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow, relative_scores
 from fourier_head.forecasting.scores import INTERVALS
-from fourier_head.report.charts import Chart, Mark, Panel, Series
+from fourier_head.report.charts import DASHES, Chart, Mark, Panel, Series
 from fourier_head.report.style import look
 
 __all__ = ["calibration_chart", "overview_chart", "pens", "relative_chart"]
@@ -133,7 +133,7 @@ def overview_chart(
     for one in relative_scores(others, theirs):
         if one["dataset"] == "verified":
             families.setdefault(one["model"].rsplit("-", 1)[0], []).append(one)
-    for dash, (family, members) in zip(("", "dash", "dot", "dashdot"), families.items(), strict=False):
+    for dash, (family, members) in zip(DASHES, families.items(), strict=False):
         members = sorted(members, key=lambda one: one["relative_mase"])
         at = [one["relative_mase"] for one in members], [one["relative_wql"] for one in members]
         series.append(Series(f"{family}, published", *at, "muted", dash=dash, dots=True, hollow=True))

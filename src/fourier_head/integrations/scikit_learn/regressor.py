@@ -6,6 +6,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -171,7 +172,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         validation = [column[chosen].to(device) for column in columns]
         histogram = self.head in ("hl-gauss", "linear")
 
-        with torch.random.fork_rng(devices=[]), small_matrices() if device.type == "cpu" else quiet(device):
+        with torch.random.fork_rng(devices=[]), small_matrices() if device.type == "cpu" else nullcontext():
             torch.manual_seed(seed)
             network = tabular.Network(X.shape[1], tuple(self.hidden_sizes), make_head).to(device)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
-from fourier_head.report.charts import Chart, Mark, Panel, Series
+from fourier_head.report.charts import Chart, Mark, Panel, Series, nth_dash
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, pens, relative_chart
 from fourier_head.studies.forecasting.arms import Arm
 from fourier_head.studies.forecasting.tables import budget_of
@@ -97,7 +97,7 @@ def training_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart
             [x for x, _ in one["curve"]],
             [y for _, y in one["curve"]],
             colours[one["model"]][0],
-            dash=("", "dash", "dot", "dashdot")[min(colours[one["model"]][1], 3)],
+            dash=nth_dash(colours[one["model"]][1]),
         )
         for one in first
     ]

@@ -37,23 +37,19 @@ SHOWN_SET = "tourism_monthly"
 """The set of the paper's figure of a next-token distribution."""
 MODEL, TRAINED = "model", "trained.json"
 """What the folder of a trained arm holds: its weights, and how training went."""
-SAMPLING: Mapping[str, Mapping[str, Any]] = {
-    "trimmed": {"spread": True, "tails": 0.01},
-    "spread": {"spread": True},
-    "plain": {},
-    "chronos": {"top_k": 50},
+SAMPLING: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "trimmed": (
+        "sample paths that share out what may happen, the outermost percent on either side left out",
+        {"spread": True, "tails": 0.01},  # the percent was chosen on training series
+    ),
+    "spread": ("sample paths that share out what may happen", {"spread": True}),
+    "plain": ("independent sample paths", {}),
+    "chronos": (
+        "independent sample paths among the 50 likeliest ids, as the published models are scored",
+        {"top_k": 50},
+    ),
 }
-"""How paths are drawn: sharing out what may happen (see ``spread_levels``), without the outermost percent on either
-side or with it; each by itself; or each by itself among the 50 likeliest ids, as the published Chronos models are
-scored. The percent was chosen on training series."""
-
-WORDS: Mapping[str, str] = {
-    "trimmed": "sample paths that share out what may happen, the outermost percent on either side left out",
-    "spread": "sample paths that share out what may happen",
-    "plain": "independent sample paths",
-    "chronos": "independent sample paths among the 50 likeliest ids, as the published models are scored",
-}
-"""The same in words."""
+"""How paths are drawn: in words, and as options of ``T5Predictor``."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +154,7 @@ def score_arm(
     """Return the rows of all sets, the smoothness of every measured distribution, and one to draw."""
     rows, measured = [], []
     for one in sets:
-        drawn = SAMPLING[protocol.sampling]
+        drawn = SAMPLING[protocol.sampling][1]
         predictor = T5Predictor(model, tokenizer, paths=protocol.paths, probes=protocol.probes, **drawn)
         row = evaluate(predictor, [one], model=arm.label)[0]
         values = predictor.smoothness
@@ -226,10 +222,10 @@ def facts(training: Training, model: T5Forecaster, protocol: Protocol, device: s
     """Return how training went."""
     history = training.history
     speeds = [line["samples_per_second"] for line in history]
-    passed = "seconds" if protocol.steps is None else "step"
+    budget, passed = ("seconds", "seconds") if protocol.steps is None else ("steps", "step")
     return {
         "loss": float(np.mean([line["loss"] for line in history[-max(1, len(history) // 20) :]])) if history else None,
-        "budget": "seconds" if protocol.steps is None else "steps",
+        "budget": budget,
         "curve": [[line[passed], line["loss"]] for line in history[:: max(1, len(history) // 200)]],
         "samples_per_second": float(np.median(speeds)) if speeds else None,
         "samples": training.step * protocol.batch,

@@ -27,7 +27,7 @@ from fourier_head.report.summary import Summary
 from fourier_head.studies.forecasting.arms import Arm, parse_arms
 from fourier_head.studies.forecasting.charts import charts
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets
-from fourier_head.studies.forecasting.runs import SAMPLING, WORDS, Protocol, run_arm
+from fourier_head.studies.forecasting.runs import SAMPLING, Protocol, run_arm
 from fourier_head.studies.forecasting.tables import notes, rows
 from fourier_head.studies.results import RunStore, command_line, write_results
 
@@ -206,7 +206,7 @@ def _write(
         # Where and with what the arms were trained, which need not be here and now.
         hardware="; and ".join(sorted({one["hardware"] for one in results})),
         versions=results[0]["versions"],
-        notes=notes(results, naive, missing, f"{settings.protocol.paths} {WORDS[settings.sampling]}"),
+        notes=notes(results, naive, missing, f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}"),
     )
 
 

@@ -137,7 +137,7 @@ def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
         from fourier_head.forecasting.t5.predict import load_predictor
         from fourier_head.studies.forecasting.runs import SAMPLING
 
-        found["t5"] = load_predictor(settings.t5, device, **SAMPLING["trimmed"])
+        found["t5"] = load_predictor(settings.t5, device, **SAMPLING["trimmed"][1])
     return found
 
 
