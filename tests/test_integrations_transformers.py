@@ -503,10 +503,8 @@ def _gradient_of_share(rank, store, folder):
 
 def test_two_processes(tmp_path):
     """Gradients of two halves of a batch, averaged by DDP, are those of the batch."""
-    # A forked process spares the imports, but not where autograd keeps threads for devices.
-    start = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
-    folders = (str(tmp_path / "store"), str(tmp_path))
-    torch.multiprocessing.start_processes(_gradient_of_share, folders, nprocs=2, start_method=start)
+    # Not forked: threads of libraries that earlier tests loaded may hold locks that a fork would never see released.
+    torch.multiprocessing.spawn(_gradient_of_share, (str(tmp_path / "store"), str(tmp_path)), nprocs=2)
     case = CASES["gpt2"]
     model = case.model().train()
     model(**case.batch()).loss.backward()
