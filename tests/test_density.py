@@ -200,3 +200,127 @@ def test_peaked_densities(frequencies, centre, seed):
     sample = d.sample((500,), generator=torch.Generator().manual_seed(seed))
     away = (((sample - centre + 1) % 2) - 1).abs()
     assert (away < 10 * width).float().mean() > 0.97
+
+
+# --- what is kept, and for how long
+
+LAZY = {
+    "crps": lambda d: d.crps(torch.tensor(0.2)),
+    "mean": lambda d: d.mean,
+    "cdf": lambda d: d.cdf(torch.tensor(0.2)),
+    "log_prob": lambda d: d.log_prob(torch.tensor(0.2)),
+    "rsample": lambda d: d.rsample(generator=torch.Generator().manual_seed(1)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", LAZY)
+def test_looking_without_gradients_takes_none_away(name, dtype):
+    a = _coefficients(2, 5, batch=(3,)).to(dtype).requires_grad_()
+    fresh, seen = FourierDensity(a), FourierDensity(a)
+    seen.sample()
+    assert seen.mode.shape == seen.mean.shape == (3,)
+    with torch.no_grad():
+        LAZY[name](seen)
+    want, got = (torch.autograd.grad(LAZY[name](d).sum(), a)[0] for d in (fresh, seen))
+    assert want.abs().sum() > 0
+    torch.testing.assert_close(got, want)
+
+
+def test_a_density_serves_every_step_of_an_optimiser():
+    a = _coefficients(2, 5).requires_grad_()
+    d, value = FourierDensity(a, blur=0.01), torch.tensor(0.3, dtype=torch.float64)
+    optimizer, scores = torch.optim.SGD([a], 0.5), []
+    for _ in range(5):
+        optimizer.zero_grad()
+        score = d.crps(value)
+        score.backward()
+        optimizer.step()
+        scores.append(score.item())
+        with torch.no_grad():
+            torch.testing.assert_close(d.mean, FourierDensity(a.detach(), blur=0.01).mean)
+    assert scores[-1] < scores[0]
+
+
+# --- input at its edges
+
+
+@pytest.mark.parametrize("domain", [Interval(-3, 7), Circle(), Line(), BinnedInterval(MIXED)], ids=repr)
+def test_an_empty_batch_has_empty_answers(domain):
+    d = FourierDensity(torch.zeros(0, 2, 5), domain)
+    value = torch.zeros(0)
+    for found in (d.log_prob(value), d.cdf(value), d.crps(value), d.mean, d.variance, d.mode, d.entropy(), d.sample()):
+        assert found.shape == (0,)
+    assert d.quantile([0.1, 0.9]).shape == (2, 0)
+    assert d.log_prob(torch.zeros(4, 0)).shape == (4, 0)
+
+
+def test_whole_numbers_are_numbers():
+    whole = FourierDensity(torch.tensor([[2, 1], [0, 0]]))
+    real = FourierDensity(torch.tensor([[2.0, 1.0], [0.0, 0.0]]))
+    assert whole.cdf(torch.tensor(0.5)) == real.cdf(torch.tensor(0.5)) != 0.5
+
+
+def test_values_keep_their_digits_until_the_domain_is_taken_off():
+    a = _coefficients(2, 9).float()
+    near, far = FourierDensity(a, Interval(0, 1)), FourierDensity(a, Interval(1e6, 1e6 + 1))
+    value = torch.tensor([0.03, 0.531, 0.97], dtype=torch.float64)
+    for name in ("log_prob", "cdf", "crps"):
+        found = getattr(far, name)(1e6 + value)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, getattr(near, name)(value), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("ends", [(0.1, 0.7), (0.3, 0.7), (-1, 0.7), (-1, 3.3), (-2.7, 0.1)])
+def test_ends_of_an_interval_belong_to_it(ends):
+    for domain in (Interval(*ends), Interval(torch.tensor(float(ends[0])), torch.tensor(float(ends[1])))):
+        d = FourierDensity(_coefficients(2, 5).float(), domain, floor=1e-3)
+        assert d.log_prob(d.icdf(torch.tensor([0.0, 1.0]))).isfinite().all()
+
+
+def test_samples_of_the_line_are_finite_at_the_ends_of_the_levels(monkeypatch):
+    levels = torch.tensor([0.0, 1e-30, 0.5, 1 - 2**-24])
+    monkeypatch.setattr(torch, "rand", lambda *shape, **options: levels)
+    d = FourierDensity(_coefficients(2, 5).float(), Line(2.0, 3.0))
+    sample = d.sample((4,))
+    assert sample.isfinite().all()
+    assert sample[0] <= sample[1] < sample[2] < sample[3]
+    assert d.icdf(torch.tensor(0.0)) == -torch.inf
+
+
+@pytest.mark.parametrize("make", [lambda: Interval(0, math.inf), lambda: Interval(math.nan, 1)])
+def test_intervals_are_finite(make):
+    with pytest.raises(ValueError, match="both finite"):
+        make()
+
+
+def test_a_circle_has_no_walls():
+    with pytest.raises(ValueError, match="a circle has no walls"):
+        FourierDensity(torch.randn(1, 6), Circle())
+
+
+# --- bins of many widths
+
+
+def test_the_mode_on_bins_is_at_least_as_high_as_any_centre():
+    values = torch.distributions.StudentT(3.0).sample((20_000,))
+    for count in (64, 1000, 4096):
+        bins = Bins.quantile(values, count)
+        d = FourierDensity(_coefficients(2, 9, batch=(60,), seed=count), BinnedInterval(bins))
+        highest = d.log_prob(bins.centers.double()[:, None]).amax(0)
+        assert (d.log_prob(d.mode) >= highest - 1e-4).all()
+
+
+def test_divergences_broadcast_and_see_every_bin():
+    bins = Bins.quantile(torch.distributions.StudentT(3.0).sample((20_000,)), 300)
+    p, q = FourierDensity(_coefficients(2, 9), BinnedInterval(bins)), Normal(0.0, 4.0)
+    low, high = bins.edges[:-1].double(), bins.edges[1:].double()
+    x = (low + (high - low) * (torch.arange(200).double()[:, None] + 0.5) / 200).flatten()
+    weight = ((high - low) / 200).expand(200, -1).flatten()
+    want = (weight * p.prob(x) * (p.log_prob(x) - q.log_prob(x))).sum()
+    torch.testing.assert_close(kl_divergence(p, q), want, rtol=1e-5, atol=1e-6)
+    many = kl_divergence(FourierDensity(_coefficients(2, 4)), FourierDensity(_coefficients(2, 4, batch=(5,))))
+    assert many.shape == (5,)
+    one = kl_divergence(FourierDensity(_coefficients(2, 4)), FourierDensity(_coefficients(2, 4, batch=(5,))[3]))
+    torch.testing.assert_close(many[3], one)
+    assert kl_divergence(p, Normal(torch.zeros(4), 4.0)).shape == (4,)

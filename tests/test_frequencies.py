@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fourier_head.frequencies import fit_scaling_law, predicted_smoothness, suggest_frequencies
+from fourier_head import Interval
+from fourier_head.frequencies import fit_scaling_law, predicted_smoothness, recommend_head, suggest_frequencies
 from fourier_head.metrics import smoothness
 
 
@@ -236,3 +237,14 @@ def test_scale_of_the_values_does_not_matter():
 def test_bad_input_gets_one_clear_sentence(arguments, words):
     with pytest.raises(ValueError, match=words):
         suggest_frequencies(**arguments)
+
+
+def test_series_and_intervals_are_taken_as_they_are():
+    pandas = pytest.importorskip("pandas")
+    values = np.random.default_rng(0).normal(size=500).clip(-4, 4)
+    series = pandas.Series(values, index=range(100, 600))
+    assert recommend_head(series) == recommend_head(values)
+    assert (
+        recommend_head(values, domain=Interval(-4, 4)).as_options()
+        == recommend_head(values, domain=(-4, 4)).as_options()
+    )

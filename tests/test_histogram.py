@@ -216,3 +216,9 @@ def test_validation_of_values_can_be_switched_off():
     free = HistogramDensity(torch.zeros(3), validate_args=False)
     assert free.log_prob(math.nan) == -math.inf
     assert free.icdf(1.5) == 1
+
+
+def test_counts_are_probabilities():
+    d = HistogramDensity(probs=torch.tensor([3, 1, 1, 1]), low=0.0, high=10.0)
+    assert d.edges.tolist() == [0.0, 2.5, 5.0, 7.5, 10.0]
+    assert d.cdf(2.5).item() == pytest.approx(0.5)

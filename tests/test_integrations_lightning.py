@@ -107,6 +107,14 @@ def test_training_improves_likelihood_and_calibration(name, objective):
     assert set(after) == {"train_loss", "val_nll", "val_crps", "val_calibration"}
 
 
+def test_a_target_outside_the_domain_counts_as_in_training():
+    x, target = torch.randn(6, 16), torch.tensor([0.1, 0.2, 99.0, -1.0, -99.0, 0.0])
+    module = DensityModule(nn.Identity(), HEADS["fourier"]())
+    found = trainer().validate(module, DataLoader(TensorDataset(x, target), batch_size=4), verbose=False)[0]
+    assert found["val_nll"] == pytest.approx(module.head.nll(x, target).item(), rel=1e-5)
+    assert found["val_crps"] > 30  # the distance counts
+
+
 def test_the_rate_rises_and_falls_to_nothing():
     loader, _, _ = data(rows=160, batch=16)
     rates = []

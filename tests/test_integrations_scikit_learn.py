@@ -72,6 +72,8 @@ def test_works_in_pipelines_searches_and_frames():
     assert search.best_params_["num_frequencies"] in (2, 4)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert (cross_val_score(quick(), frame, y, scoring=crps_scorer, cv=2) < 0).all()
+    nested = GridSearchCV(quick(), {"num_frequencies": [2]}, cv=2)
+    assert (cross_val_score(nested, frame, y, scoring=crps_scorer, cv=2) < 0).all()
 
 
 def test_copies_are_the_same_model():
@@ -326,3 +328,12 @@ def test_bad_values_get_a_sentence():
         model.predict_density(x).pdf(np.zeros(7))
     assert isinstance(model.predict_density(x), PredictiveDistribution)
     assert isinstance(model.predict_density(x).frame, Frame)
+
+
+def test_rows_without_weight_change_nothing():
+    x, y = spread_out(60)
+    far_x, far_y = np.vstack([x, [[50.0]], [[-3.0]]]), np.append(y, [1e6, -1e6])
+    weights = np.append(np.linspace(0.5, 2, 60), [0, 0])
+    with_them = quick().fit(far_x, far_y, sample_weight=weights)
+    without = quick().fit(x, y, sample_weight=weights[:60])
+    np.testing.assert_allclose(with_them.predict(x), without.predict(x))

@@ -279,3 +279,15 @@ def test_pit_histogram_counts_ends_and_skips_missing_values():
 def test_numbers_must_be_real():
     with pytest.raises(TypeError, match="expected real numbers"):
         metrics.tvd(torch.ones(2, dtype=torch.complex64), torch.ones(2))
+
+
+def test_what_is_not_a_number_has_no_score():
+    lost = torch.tensor([[NAN] * 4, [0.25] * 4])
+    for found in (
+        metrics.smoothness(lost),
+        metrics.smoothness(lost, discrepancy="l1"),
+        metrics.kl_divergence(lost, lost[1]),
+        metrics.kl_divergence(lost.log(), lost[1].log(), log_input=True),
+        metrics.tvd(lost, lost[1]),
+    ):
+        assert found.isnan().tolist() == [True, False]

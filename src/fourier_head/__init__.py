@@ -1,5 +1,6 @@
 """The Fourier head: a layer for networks that predict numbers, with an exact predictive density."""
 
+from fourier_head import divergence as _divergence  # noqa: F401  (registered with torch)
 from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
 from fourier_head.bins import Bins
 from fourier_head.density import FourierDensity

@@ -12,6 +12,13 @@ from torch import Tensor
 Numeric: TypeAlias = Tensor | ArrayLike
 
 
+def widened(x: Tensor) -> Tensor:
+    """Return 16-bit numbers in float32 and whole ones in torch's default type; all others stay as they are."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return x.float()
+    return x if x.is_floating_point() else x.to(torch.get_default_dtype())
+
+
 def as_tensors(*values: Numeric) -> list[Tensor]:
     """Return real tensors of one floating dtype, float32 or wider, on the device of the first tensor among them.
 

@@ -7,6 +7,8 @@ import itertools
 import math
 
 import numpy as np
+import torch
+from torch import Tensor
 
 
 @functools.lru_cache(maxsize=64)
@@ -15,11 +17,20 @@ def legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(count)
 
 
-def legendre_pieces(corners: np.ndarray, resolution: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes and weights on pieces of [-1, 1], enough for this many harmonics over the whole."""
-    nodes, weights = [], []
+# Constants to compilers, which cannot look into numpy.
+
+
+@torch.compiler.assume_constant_result
+def legendre_rows(count: int) -> Tensor:
+    """Return this many nodes and weights on [-1, 1] as rows of a tensor."""
+    return torch.from_numpy(np.stack(legendre(count)))
+
+
+@torch.compiler.assume_constant_result
+def legendre_pieces(corners: tuple[float, ...], resolution: int) -> Tensor:
+    """Return nodes and weights, rows of a tensor, on pieces of [-1, 1], enough for this many harmonics over it all."""
+    pieces = []
     for low, high in itertools.pairwise(corners):
         x, w = legendre(8 + math.ceil(resolution * (high - low)))
-        nodes.append(low + (x + 1) * (high - low) / 2)
-        weights.append(w * (high - low) / 2)
-    return np.concatenate(nodes), np.concatenate(weights)
+        pieces.append(np.stack([low + (x + 1) * (high - low) / 2, w * (high - low) / 2]))
+    return torch.from_numpy(np.concatenate(pieces, 1))

@@ -167,7 +167,7 @@ def sum_l2(pmf: Tensor, max_sigma: int | None) -> Tensor:
     step = max(1, _ELEMENTS // m)
     for nodes, weights in zip(sigma.split(step), weight.split(step), strict=True):
         square = power @ one_minus_transfer(m, nodes).square().T
-        positive = square > 0  # keeps the gradient of the root finite for a uniform pmf
+        positive = ~(square <= 0)  # keeps the gradient of the root finite for a uniform pmf, and NaN NaN
         total = total + (torch.where(positive, square, 1.0).sqrt() * positive) @ weights
     return total
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fourier_head import losses
+from fourier_head import reductions
+from fourier_head._arrays import widened
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Domain, Interval
 from fourier_head.heads import Head
@@ -38,7 +39,7 @@ class _HistogramHead(Head):
         self.proj = nn.Linear(in_features, self.out_features, bias=bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.log_softmax(self.proj(x).float(), dim=-1)
+        return torch.log_softmax(widened(self.proj(x)), dim=-1)
 
     def density(self, x: Tensor) -> HistogramDensity:
         log_probs = self(x)
@@ -116,14 +117,14 @@ class HLGaussHead(_HistogramHead):
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        reduction: losses.Reduction = "mean",
+        reduction: reductions.Reduction = "mean",
     ) -> Tensor:
         """Return the cross-entropy against Gaussian histograms around the centres of the target bins."""
-        losses.check_target(target, self.out_features, ignore_index)
+        target = reductions.check_target(target, self.out_features, ignore_index)
         goal = self.soft_targets(torch.where(target == ignore_index, 0, target).float())
         goal = (1 - label_smoothing) * goal + label_smoothing / self.out_features
         loss = -(goal * self(x)).sum(-1)
-        return losses.reduce_loss(loss, target, weight, ignore_index, reduction, self.out_features)
+        return reductions.reduce_loss(loss, target, weight, ignore_index, reduction, self.out_features)
 
 
 class _MixtureHead(Head):
@@ -199,12 +200,12 @@ class MixtureHead(_MixtureHead):
             self.raw_scale = nn.Parameter(torch.full((num_components,), one_bin, device=device, dtype=dtype))
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.components_of(self.proj(x).float(), self.raw_scale if self.kind == "paper" else None)
+        return self.components_of(widened(self.proj(x)), self.raw_scale if self.kind == "paper" else None)
 
     def components_of(self, outputs: Tensor, raw_scale: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the components that outputs of the projection stand for."""
         if raw_scale is not None:
-            scale = F.softplus(raw_scale.float()).clamp_min(self.smallest_deviation).expand_as(outputs)
+            scale = F.softplus(widened(raw_scale)).clamp_min(self.smallest_deviation).expand_as(outputs)
             return torch.zeros_like(outputs), torch.tanh(outputs), scale
         logits, loc, raw = outputs.chunk(3, dim=-1)
         # Shifted so that a raw output of zero is a deviation of about a fifth of the interval.
@@ -238,7 +239,7 @@ class RegressionHead(_MixtureHead):
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the predicted number in z, (...)."""
-        return self.proj(x).float().squeeze(-1)
+        return widened(self.proj(x)).squeeze(-1)
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         loc = self.predict(x).unsqueeze(-1)
@@ -253,19 +254,39 @@ class RegressionHead(_MixtureHead):
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        reduction: losses.Reduction = "mean",
+        reduction: reductions.Reduction = "mean",
     ) -> Tensor:
         """Return the squared error, in z, of the predicted number against the centre of the target bin."""
         if label_smoothing:
             raise ValueError(f"label_smoothing has no meaning for a regression, got {label_smoothing}")
-        losses.check_target(target, self.out_features, ignore_index)
+        target = reductions.check_target(target, self.out_features, ignore_index)
         kept = target != ignore_index
         centers = bin_centers(self.out_features, device=target.device)
         error = (self.predict(x) - centers[torch.where(kept, target, 0)]) ** 2
+        self._learn_spread(error, kept)
+        return reductions.reduce_loss(error, target, weight, ignore_index, reduction, self.out_features)
+
+    def nll(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
+        """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
+        loss = super().nll(x, value, reduction=reduction)
+        self._learn_from_values(x, value)
+        return loss
+
+    def crps(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
+        """Return the continuous ranked probability score of values; missing values (NaN) do not count."""
+        loss = super().crps(x, value, reduction=reduction)
+        self._learn_from_values(x, value)
+        return loss
+
+    @torch.no_grad()
+    def _learn_from_values(self, x: Tensor, value: Tensor) -> None:
         if self.training:
-            with torch.no_grad():
-                kept_count = kept.sum().clamp_min(1)
-                recent = torch.where(kept, error, 0).sum() / kept_count
-                rate = self.momentum * kept.any()
-                self.residual_variance.lerp_(recent.to(self.residual_variance.dtype), rate)
-        return losses.reduce_loss(error, target, weight, ignore_index, reduction, self.out_features)
+            value = value.expand(x.shape[:-1])
+            self._learn_spread((self.predict(x) - self.domain.to_unit(value)) ** 2, ~torch.isnan(value))
+
+    @torch.no_grad()
+    def _learn_spread(self, error: Tensor, kept: Tensor) -> None:
+        """Take squared errors in z into the running mean."""
+        if self.training:
+            recent = torch.where(kept, error, 0).sum() / kept.sum().clamp_min(1)
+            self.residual_variance.lerp_(recent.to(self.residual_variance.dtype), self.momentum * kept.any())

@@ -9,17 +9,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints, register_kl
+from torch.distributions import Distribution, constraints
 
 from fourier_head import inversion, kernels, series
 from fourier_head import spectrum as closed_form
-from fourier_head._quadrature import legendre, legendre_pieces
+from fourier_head._arrays import widened
+from fourier_head._quadrature import legendre_pieces, legendre_rows
 from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
 from fourier_head.scalar import ScalarDensity
 
 Shape = torch.Size | list[int] | tuple[int, ...]
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 class FourierDensity(ScalarDensity):
@@ -76,14 +75,18 @@ class FourierDensity(ScalarDensity):
             raise ValueError(f"blur must not be negative, got {blur}")
         self.domain: Domain = Interval() if domain is None else domain
         self.squares = squares
+        if coefficients.shape[-2] == 1 and isinstance(self.domain, Circle):
+            raise ValueError("a circle has no walls: take coefficients (..., 2, N+1), or an Interval")
+        if not coefficients.is_floating_point():
+            coefficients = widened(coefficients)
         own = coefficients.dim() - 2 - squares
         batch_shape = torch.broadcast_shapes(coefficients.shape[:own], self.domain.shape)
         # As given: the kernels read 16-bit coefficients as they are, and make none of them float32.
         self._given = coefficients.expand(*batch_shape, *coefficients.shape[own:])
-        self._coefficients: Tensor | None = None
         self.floor, self.blur = floor, blur
-        self._spectrum: Tensor | None = None
-        super().__init__(batch_shape, validate_args=validate_args)
+        self._kept: dict[str, tuple[int, Tensor]] = {}
+        # torch cannot check the parameters of an empty batch.
+        super().__init__(batch_shape, validate_args=validate_args if coefficients.numel() else False)
 
     # --- shape and structure
 
@@ -115,9 +118,7 @@ class FourierDensity(ScalarDensity):
     @property
     def coefficients(self) -> Tensor:
         """The coefficients as given, (..., 2, N+1) or (..., 1, L); those of a 16-bit type in float32."""
-        if self._coefficients is None:
-            self._coefficients = self._given.float() if self._given.dtype in HALF else self._given
-        return self._coefficients
+        return self._once("coefficients", lambda: widened(self._given))
 
     @property
     def num_frequencies(self) -> int:
@@ -127,11 +128,26 @@ class FourierDensity(ScalarDensity):
 
     @property
     def spectrum(self) -> Tensor:
-        """The coefficients q_k of the density, k = 1.., floor and blur included; computed once."""
-        if self._spectrum is None:
+        """The coefficients q_k of the density, k = 1.., floor and blur included; computed once but for gradients."""
+
+        def compute() -> Tensor:
             q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
-            self._spectrum = closed_form.low_pass(q, self.blur) if self.blur else q
-        return self._spectrum
+            return closed_form.low_pass(q, self.blur) if self.blur else q
+
+        return self._once("spectrum", compute)
+
+    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """Compute something again only if coefficients have changed since, or gradients are to flow back to them.
+
+        What was made without gradients must not serve where they are wanted, and a graph serves one backward pass.
+        """
+        given = self._given
+        if given.requires_grad and torch.is_grad_enabled():
+            return compute()
+        version = 0 if torch.compiler.is_compiling() or given.is_inference() else given._version
+        if name not in self._kept or self._kept[name][0] != version:
+            self._kept[name] = version, compute()
+        return self._kept[name][1]
 
     def __repr__(self) -> str:
         return (
@@ -143,15 +159,14 @@ class FourierDensity(ScalarDensity):
         """Apply ``function(parameter, points)``, points last, to x of shape (*sample, *batch) in that same shape."""
         shape = torch.broadcast_shapes(x.shape, self.batch_shape)
         batch = shape[len(shape) - len(self.batch_shape) :]
-        points = x.expand(shape).reshape(-1, *batch).movedim(0, -1)
+        points = x.expand(shape).reshape(math.prod(shape[: len(shape) - len(batch)]), *batch).movedim(0, -1)
         parameter = parameter.expand(*batch, *parameter.shape[len(self.batch_shape) :])
         return function(parameter, points).movedim(-1, 0).reshape(shape)
 
     @property
     def _like(self) -> Tensor:  # type: ignore[override]
-        if self._given.dtype in HALF:
-            return self._given.new_empty(0, dtype=torch.float32)
-        return self._given
+        wide = self._given.dtype in (torch.float32, torch.float64)
+        return self._given if wide else self._given.new_empty(0, dtype=torch.float32)
 
     def _cast(self, value: Tensor | float) -> Tensor:
         like = self._like
@@ -165,21 +180,32 @@ class FourierDensity(ScalarDensity):
             return self._at_points(closed_form.density, self.spectrum, z).clamp_min(smallest).log()
         return self._at_points(lambda a, v: series.log_density(a, v, self.floor, self.squares), self.coefficients, z)
 
+    def _value(self, value: Tensor | float) -> Tensor:
+        """Values keep the digits they have until the domain is subtracted from them."""
+        precise = isinstance(value, Tensor) and value.dtype == torch.float64
+        value = value.to(self._like.device) if precise else self._cast(value)  # type: ignore[union-attr]
+        if self._validate_args and bool(value.isnan().any()):
+            raise ValueError("value must be a number, got NaN.")
+        return value
+
+    def _to_unit(self, value: Tensor) -> Tensor:
+        return self.domain.to_unit(value).to(self._like.dtype)
+
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._value(value)
         inside = self.domain.contains(value)
         safe = torch.where(inside, value, self.domain.from_unit(torch.zeros_like(value)))
-        log_prob = self._log_prob_of_unit(self.domain.to_unit(safe)) + self.domain.log_slope(safe)
+        log_prob = self._log_prob_of_unit(self._to_unit(safe)) + self.domain.log_slope(safe).to(self._like.dtype)
         return torch.where(inside, log_prob, torch.full_like(log_prob, -torch.inf))
 
     def cdf(self, value: Tensor) -> Tensor:
         """Return P(X <= value); on a circle, the probability of the arc from ``low`` to the value."""
-        return self._cdf_of_unit(self.domain.to_unit(self._value(value)))
+        return self._cdf_of_unit(self._to_unit(self._value(value)))
 
     def _for_kernels(self, *others: Tensor) -> Tensor | None:
         """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
         single = not self.squares or self._given.shape[-3] == 1
-        fresh = self._spectrum is None and not self.blur
+        fresh = "spectrum" not in self._kept and not self.blur
         if single and fresh and kernels.wanted(self.impl, self._given, *others):
             return self._given.squeeze(-3) if self.squares else self._given
         return None
@@ -203,6 +229,16 @@ class FourierDensity(ScalarDensity):
                 return values.view(level.shape + self.batch_shape)
         return super().quantile(level)
 
+    def rsample(
+        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
+    ) -> Tensor:
+        sample = super().rsample(sample_shape, generator)
+        if not isinstance(self.domain, Line):
+            return sample
+        # A level drawn so near to an end that z rounds to it would be infinitely far out.
+        last = self.domain.from_unit(self._cast(torch.finfo(sample.dtype).eps / 2 - 1).expand(self.batch_shape))
+        return torch.minimum(torch.maximum(sample, last), 2 * self.domain.loc - last)
+
     @torch.no_grad()
     def sample(
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
@@ -222,7 +258,8 @@ class FourierDensity(ScalarDensity):
         """The mean; on a circle, the mean direction."""
         if isinstance(self.domain, Circle):
             # E e^{i pi z} is the conjugate of q_1.
-            q = self.spectrum[..., :, 0] if self.spectrum.shape[-1] else self._cast(0.0).expand(*self.batch_shape, 2)
+            q = self.spectrum
+            q = q[..., :, 0] if q.shape[-1] else self._cast(0.0).expand(*self.batch_shape, 2)
             return self.domain.from_unit(torch.atan2(-q[..., 1], q[..., 0]) / math.pi)
         if isinstance(self.domain, Interval):
             return self.domain.from_unit(closed_form.mean(self.spectrum))
@@ -232,9 +269,10 @@ class FourierDensity(ScalarDensity):
     def variance(self) -> Tensor:
         """The variance; on a circle, the circular variance 1 - |E e^{i theta}|, as torch's VonMises has it."""
         if isinstance(self.domain, Circle):
-            if not self.spectrum.shape[-1]:
-                return torch.ones(self.batch_shape, dtype=self.spectrum.dtype, device=self.spectrum.device)
-            return 1 - torch.linalg.vector_norm(self.spectrum[..., :, 0], dim=-1)
+            q = self.spectrum
+            if not q.shape[-1]:
+                return torch.ones(self.batch_shape, dtype=q.dtype, device=q.device)
+            return 1 - torch.linalg.vector_norm(q[..., :, 0], dim=-1)
         if isinstance(self.domain, Interval):
             q = self.spectrum
             return (closed_form.second_moment(q) - closed_form.mean(q) ** 2).clamp_min(0) * self.domain.half_width**2
@@ -251,26 +289,24 @@ class FourierDensity(ScalarDensity):
         """Return nodes z, weights and values, each (points, *batch), fit for this domain and this many harmonics."""
         resolution = 2 * self.coefficients.shape[-1]
         if isinstance(self.domain, BinnedInterval):
-            z, weight = legendre_pieces(self.domain.pieces()[0], resolution)
-            nodes, weights = self._column(z), self._column(weight)
+            nodes, weights = map(self._column, legendre_pieces(self.domain.corners, resolution))
             return nodes, weights, self.domain.from_unit(nodes)
         # Double exponential: x = (pi/2) sinh t is exact at the far ends, where atanh(z) would cancel.
         t = np.linspace(-3.4, 3.4, 8 * resolution + 257)
         x = np.pi / 2 * np.sinh(t)
         weight = (t[1] - t[0]) * np.pi / 2 * np.cosh(t) / np.cosh(x) ** 2
-        nodes, weights, x_unit = self._column(np.tanh(x)), self._column(weight), self._column(x)
+        nodes, weights, x_unit = (self._column(torch.from_numpy(a)) for a in (np.tanh(x), weight, x))
         if isinstance(self.domain, Line):
             return nodes, weights, self.domain.loc + self.domain.scale * x_unit
         return nodes, weights, self.domain.from_unit(nodes)
 
-    def _column(self, array: np.ndarray) -> Tensor:
-        return (
-            self._cast(torch.from_numpy(array)).reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
-        )
+    def _column(self, points: Tensor) -> Tensor:
+        return self._cast(points).reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
 
-    def _grid(self) -> tuple[Tensor, Tensor]:
-        """Return bin centres (points, *batch) fine enough for this density, and the log-mass there."""
-        points = max(2048, 1 << (16 * self.coefficients.shape[-1] - 1).bit_length())
+    def _grid(self, parts: int = 1) -> tuple[Tensor, Tensor]:
+        """Return centres (points, *batch) fine enough for this density, as many in each part, and the log-mass."""
+        points = max(2048, 1 << (16 * self._given.shape[-1] - 1).bit_length())
+        points = parts * max(4, -(-points // parts)) if parts > 1 else points
         if self.blur:
             log_mass = closed_form.log_bin_mass(self.spectrum, points)
         else:
@@ -294,14 +330,17 @@ class FourierDensity(ScalarDensity):
     def mode(self) -> Tensor:
         """The value of the highest density: the best grid point, refined by golden-section search."""
         with torch.no_grad():
-            z, log_mass = self._grid()
+            bins = self.domain.bins.num_bins if isinstance(self.domain, BinnedInterval) else 1
+            z, log_mass = self._grid(bins)
             height = log_mass + self.domain.log_slope(self.domain.from_unit(z))
             best = height.argmax(0, keepdim=True)
             middle = z.gather(0, best)[0]
             cell = 2 / len(z)
             low, high = middle - cell, middle + cell
             if not isinstance(self.domain, Circle):
-                low, high = low.clamp_min(-1), high.clamp_max(1)
+                # The height jumps from bin to bin, so the search stays within one.
+                left = 2 * (best[0] * bins // len(z)).to(z.dtype) / bins - 1
+                low, high = low.maximum(left), high.minimum(left + 2 / bins)
             ratio = (math.sqrt(5) - 1) / 2
             for _ in range(24 if z.dtype == torch.float32 else 40):
                 left, right = high - ratio * (high - low), low + ratio * (high - low)
@@ -320,40 +359,40 @@ class FourierDensity(ScalarDensity):
         """
         value = self._value(value)
         if isinstance(self.domain, Circle):
-            z = self.domain.to_unit(value)
+            z = self._to_unit(value)
             return self._at_points(closed_form.circular_crps, self.spectrum, z) * (self.domain.period / 2)
         if isinstance(self.domain, Interval):
-            inside = self.domain.from_unit(self.domain.to_unit(value))
-            score = self._at_points(closed_form.crps, self.spectrum, self.domain.to_unit(value))
-            return score * self.domain.half_width + (value - inside).abs()
+            beyond = (value - self.domain.from_unit(self.domain.to_unit(value))).abs().to(self._like.dtype)
+            score = self._at_points(closed_form.crps, self.spectrum, self._to_unit(value))
+            return score * self.domain.half_width + beyond
         shape = torch.broadcast_shapes(value.shape, self.batch_shape)
         if isinstance(self.domain, BinnedInterval):
-            return self._crps_on_bins(self.domain, value.expand(shape))
-        return self._crps_by_quadrature(value.expand(shape))
+            return self._crps_on_bins(self.domain, self._cast(value).expand(shape))
+        return self._crps_by_quadrature(self._cast(value).expand(shape))
 
-    def _cdf_of_unit(self, z: Tensor) -> Tensor:
-        return self._at_points(closed_form.cdf, self.spectrum, z)
+    def _cdf_of_unit(self, z: Tensor, q: Tensor | None = None) -> Tensor:
+        return self._at_points(closed_form.cdf, self.spectrum if q is None else q, z)
 
     def _crps_on_bins(self, domain: BinnedInterval, value: Tensor) -> Tensor:
         """Integrate in the stretches where the warp is straight; all that depends on the value is closed form."""
         nodes, weight, x = self._quadrature()
-        slope = torch.exp(-domain.log_slope(x))
-        square = (weight * slope * self._cdf_of_unit(nodes) ** 2).sum(0)
-        corners, _ = domain.pieces()
+        q, slope = self.spectrum, torch.exp(-domain.log_slope(x))
+        square = (weight * slope * self._cdf_of_unit(nodes, q) ** 2).sum(0)
+        corners = self._cast(torch.tensor(domain.corners, dtype=torch.float64))
         corner = self._column(corners)
-        beyond = self._at_points(closed_form.cdf_integral_above, self.spectrum, corner)
+        beyond = self._at_points(closed_form.cdf_integral_above, q, corner)
         stretch = torch.exp(-domain.log_slope(domain.from_unit((corner[1:] + corner[:-1]) / 2)))
         pieces = stretch * (beyond[:-1] - beyond[1:])
         rest = torch.cat([pieces.flip(0).cumsum(0).flip(0), torch.zeros_like(pieces[:1])])  # from each corner upwards
         inside = domain.from_unit(domain.to_unit(value))
         z = domain.to_unit(value)
-        piece = torch.searchsorted(self._cast(torch.from_numpy(corners)), z.contiguous(), right=True)
+        piece = torch.searchsorted(corners, z.contiguous(), right=True)
         piece = piece.clamp(1, len(corners) - 1)
         batch = value.shape[value.dim() - len(self.batch_shape) :]
-        flat = piece.reshape(-1, *batch)
+        flat = piece.reshape(math.prod(value.shape[: value.dim() - len(batch)]), *batch)
         pick = [t.expand(-1, *batch).gather(0, flat).reshape(value.shape) for t in (beyond, rest)]
         here = torch.exp(-domain.log_slope(inside))
-        above = pick[1] + here * (self._at_points(closed_form.cdf_integral_above, self.spectrum, z) - pick[0])
+        above = pick[1] + here * (self._at_points(closed_form.cdf_integral_above, q, z) - pick[0])
         return square - 2 * above + (domain.high - inside) + (value - inside).abs()
 
     def _crps_by_quadrature(self, value: Tensor) -> Tensor:
@@ -362,11 +401,11 @@ class FourierDensity(ScalarDensity):
         That tail is smooth in z; where the value is so far out that z rounds to an end, it is empty.
         """
         nodes, weight, x = self._quadrature()
-        cdf = self._cdf_of_unit(nodes)
+        q, mean = self.spectrum, self.mean
+        cdf = self._cdf_of_unit(nodes, q)
         spread = (weight * torch.exp(-self.domain.log_slope(x)) * cdf * (1 - cdf)).sum(0)
         node, weight = (
-            self._cast(torch.from_numpy(array)).reshape(-1, *(1,) * value.dim())
-            for array in legendre(2 * self.coefficients.shape[-1] + 32)
+            self._cast(row).reshape(-1, *(1,) * value.dim()) for row in legendre_rows(2 * self._given.shape[-1] + 32)
         )
         z = self.domain.to_unit(value)
         upper = z > 0
@@ -374,23 +413,7 @@ class FourierDensity(ScalarDensity):
         half = (end - z).abs() / 2
         limit = 1 - torch.finfo(z.dtype).eps
         inner = ((z + end) / 2 + half * node).clamp(-limit, limit)
-        cdf = self._cdf_of_unit(inner)
+        cdf = self._cdf_of_unit(inner, q)
         stretch = torch.exp(-self.domain.log_slope(self.domain.from_unit(inner)))
         tail = (weight * half * stretch * torch.where(upper, 1 - cdf, cdf)).sum(0)
-        return torch.where(upper, value - self.mean, self.mean - value) + 2 * tail - spread
-
-
-@register_kl(FourierDensity, Distribution)
-def _kl_fourier_any(p: FourierDensity, q: Distribution) -> Tensor:
-    """Integrate p log(p/q) by the midpoint rule in the unit variable of p."""
-    z, log_mass = p._grid()
-    value = p.domain.from_unit(z)
-    log_p = log_mass + math.log(len(z) / 2) + p.domain.log_slope(value)
-    inside = q.support.check(value)  # type: ignore[union-attr]
-    log_q = q.log_prob(torch.where(inside, value, q.mean) if not bool(inside.all()) else value)
-    return (log_mass.exp() * (log_p - torch.where(inside, log_q, -torch.inf))).sum(0)
-
-
-@register_kl(FourierDensity, FourierDensity)
-def _kl_fourier_fourier(p: FourierDensity, q: FourierDensity) -> Tensor:
-    return _kl_fourier_any(p, q)
+        return torch.where(upper, value - mean, mean - value) + 2 * tail - spread

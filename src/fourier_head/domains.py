@@ -34,6 +34,9 @@ class Domain(Protocol):
 
     def from_unit(self, z: Tensor) -> Tensor: ...
 
+    def nearest(self, value: Tensor) -> Tensor:
+        """Return values, those outside moved to the nearest end."""
+
     def log_slope(self, value: Tensor) -> Tensor:
         """Return log dz/dvalue, which turns a log-density of z into one of the value."""
 
@@ -51,7 +54,15 @@ def _check_positive(name: str, x: Number) -> None:
         raise ValueError(f"{name} must be positive and finite, got {x}")
 
 
-class Interval:
+class _Inside:
+    """What every domain does the same way."""
+
+    def nearest(self: Domain, value: Tensor) -> Tensor:
+        outside = ~self.contains(value) & ~value.isnan()
+        return torch.where(outside, self.from_unit(self.to_unit(value)), value)
+
+
+class Interval(_Inside):
     """The interval [low, high].
 
     >>> Interval(0, 10).to_unit(torch.tensor([0.0, 5.0, 10.0]))
@@ -59,8 +70,8 @@ class Interval:
     """
 
     def __init__(self, low: Number = -1.0, high: Number = 1.0):
-        if not isinstance(low, Tensor) and not isinstance(high, Tensor) and not low < high:
-            raise ValueError(f"low must be less than high, got low={low} and high={high}")
+        if not isinstance(low, Tensor) and not isinstance(high, Tensor) and not -math.inf < low < high < math.inf:
+            raise ValueError(f"low must be less than high, both finite, got low={low} and high={high}")
         self.low, self.high = low, high
 
     @property
@@ -82,7 +93,12 @@ class Interval:
         return ((value - self.low) / self.half_width - 1).clamp(-1, 1)
 
     def from_unit(self, z: Tensor) -> Tensor:
-        return self.low + (z + 1) * self.half_width
+        value = self.low + (z + 1) * self.half_width
+        # Rounding may carry an end across itself, where the density is zero.
+        if isinstance(self.low, Tensor) or isinstance(self.high, Tensor):
+            low, high = (torch.as_tensor(end).to(value) for end in (self.low, self.high))
+            return torch.minimum(torch.maximum(value, low), high)
+        return value.clamp(self.low, self.high)
 
     def log_slope(self, value: Tensor) -> Tensor:
         return torch.zeros_like(value) - _log(self.half_width)
@@ -91,7 +107,7 @@ class Interval:
         return f"Interval({self.low}, {self.high})"
 
 
-class Circle:
+class Circle(_Inside):
     """A circle of any period, cut at ``low``; values one period apart are the same point.
 
     >>> Circle(24.0).to_unit(torch.tensor([6.0, 30.0]))
@@ -126,7 +142,7 @@ class Circle:
         return f"Circle(period={self.period}, low={self.low})"
 
 
-class Line:
+class Line(_Inside):
     r"""The real line through :math:`z = \tanh((x - loc) / scale)`, as in the Fourier Basis Density Model.
 
     >>> Line(loc=1.0, scale=2.0).to_unit(torch.tensor([1.0, 3.0]))
@@ -161,12 +177,17 @@ class Line:
         return f"Line(loc={self.loc}, scale={self.scale})"
 
 
-class BinnedInterval:
+class BinnedInterval(_Inside):
     """The interval covered by ``Bins`` of any widths, warped so that every bin has the same width in z."""
 
     def __init__(self, bins: Bins):
         self.bins = bins
         self.low, self.high = float(bins.edges[0]), float(bins.edges[-1])
+        edges = np.asarray(bins.edges, dtype=np.float64)
+        widths = np.diff(edges)
+        bent = np.concatenate([[True], np.abs(np.diff(widths)) > 1e-9 * widths[1:], [True]])
+        self.corners: tuple[float, ...] = tuple(np.linspace(-1, 1, len(edges))[bent].tolist())
+        """The z where the warp bends; neighbouring bins of one width have none between them."""
 
     shape = torch.Size()
 
@@ -185,14 +206,6 @@ class BinnedInterval:
 
     def log_slope(self, value: Tensor) -> Tensor:
         return self.bins.log_slope(value)
-
-    def pieces(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the z of the corners of the warp and the values there; neighbouring bins of one width are merged."""
-        edges = np.asarray(self.bins.edges, dtype=np.float64)
-        widths = np.diff(edges)
-        corner = np.ones(len(edges), dtype=bool)
-        corner[1:-1] = np.abs(np.diff(widths)) > 1e-9 * widths[1:]
-        return np.linspace(-1, 1, len(edges))[corner], edges[corner]
 
     def __repr__(self) -> str:
         return f"BinnedInterval({self.bins!r})"

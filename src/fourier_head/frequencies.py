@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import Numeric, as_tensors
+from .domains import Interval
 
 __all__ = [
     "Recommendation",
@@ -138,7 +139,7 @@ def suggest_frequencies(
     pmf: Numeric | None = None,
     features: Numeric | None = None,
     conditional_scale: float | None = None,
-    domain: tuple[float, float] | None = None,
+    domain: tuple[float, float] | Interval | None = None,
     num_bins: int | None = None,
     num_samples: int = 10_000,
     max_frequencies: int = 1024,
@@ -216,7 +217,7 @@ def suggest_frequencies(
     return _least_risk(unbiased, z.size, 2, cap, why, marginal)
 
 
-def _scaled(raw: Floats, domain: tuple[float, float] | None) -> tuple[Floats, float]:
+def _scaled(raw: Floats, domain: tuple[float, float] | Interval | None) -> tuple[Floats, float]:
     """Return the values on [-1, 1] and half the width of the domain."""
     if raw.size < 2:
         raise ValueError(f"values must hold at least two numbers, got {raw.size}")
@@ -226,6 +227,8 @@ def _scaled(raw: Floats, domain: tuple[float, float] | None) -> tuple[Floats, fl
         )
     if np.ptp(raw) == 0:
         raise ValueError(f"values must not be constant, got {raw[0]:g} throughout")
+    if isinstance(domain, Interval):
+        domain = float(domain.low), float(domain.high)
     low, high = (raw.min(), raw.max()) if domain is None else domain
     if not low < high:
         raise ValueError(f"domain must be an interval (low, high) with low < high, got {domain}")
@@ -367,7 +370,7 @@ def recommend_head(
     values: Numeric,
     *,
     features: Numeric | None = None,
-    domain: tuple[float, float] | None = None,
+    domain: tuple[float, float] | Interval | None = None,
     num_bins: int | None = None,
 ) -> Recommendation:
     """Recommend frequencies, packets and regulariser from training data alone.
@@ -386,7 +389,7 @@ def recommend_head(
     frequencies = max(1, 2 * suggestion.num_frequencies)
     if num_bins is not None:
         frequencies = max(1, min(frequencies, (num_bins - 1) // 2))
-    count = int(torch.as_tensor(values).numel())
+    count = as_tensors(values)[0].numel()
     gamma = 0.4 / count
     reason = (
         f"{suggestion.reason} Twice as many frequencies leave room for sharper places, four packets for moving peaks, "

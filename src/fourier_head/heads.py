@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.nn import functional
 
-from fourier_head import losses
+from fourier_head import losses, reductions
 from fourier_head.bins import Bins
 from fourier_head.density import FourierDensity
-from fourier_head.domains import BinnedInterval, Domain, Interval
+from fourier_head.domains import BinnedInterval, Circle, Domain, Interval
 from fourier_head.layout import Layout, Regularizer
 from fourier_head.series import bin_centers
 
@@ -75,19 +75,19 @@ class Head(nn.Module):
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        reduction: losses.Reduction = "mean",
+        reduction: reductions.Reduction = "mean",
     ) -> Tensor:
         """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``."""
-        losses.check_target(target, self.out_features, ignore_index)
-        return losses.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
+        target = reductions.check_target(target, self.out_features, ignore_index)
+        return reductions.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
 
-    def nll(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+    def nll(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
-        return losses.over_values(lambda safe: -self.density(x).log_prob(safe), value, self.domain, reduction)
+        return reductions.over_values(lambda safe: -self.density(x).log_prob(safe), x, value, self.domain, reduction)
 
-    def crps(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+    def crps(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the continuous ranked probability score of values; missing values (NaN) do not count."""
-        return losses.over_values(lambda safe: self.density(x).crps(safe), value, self.domain, reduction)  # type: ignore[attr-defined]
+        return reductions.over_values(lambda safe: self.density(x).crps(safe), x, value, self.domain, reduction)  # type: ignore[attr-defined]
 
 
 class FourierHead(Head):
@@ -158,6 +158,8 @@ class FourierHead(Head):
             raise ValueError(f"gamma must not be negative, got {gamma}")
         if init_scale <= 0:
             raise ValueError(f"init_scale must be positive, got {init_scale}")
+        if boundary == "reflect" and isinstance(self.domain, Circle):
+            raise ValueError("a circle has no walls: take boundary='periodic', or an Interval")
         self.layout = Layout(self.num_bins, num_frequencies, floor, bin_mass, boundary, packets, num_atoms)
         self.num_frequencies = num_frequencies
         self.gamma = gamma
@@ -237,7 +239,7 @@ class FourierHead(Head):
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        reduction: losses.Reduction = "mean",
+        reduction: reductions.Reduction = "mean",
     ) -> Tensor:
         """Return the cross-entropy of bin ids in O(N) per token, plus the regulariser in training mode."""
         return losses.cross_entropy(
@@ -255,7 +257,7 @@ class FourierHead(Head):
             impl=self.impl,
         )
 
-    def nll(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+    def nll(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the negative log-likelihood of continuous values, in O(N) per value; NaN values do not count.
 
         Values outside the domain are taken at its nearest end. The regulariser is added in training mode.
@@ -268,19 +270,20 @@ class FourierHead(Head):
             loss = losses.density_nll(x, self.proj.weight, self.proj.bias, z, self.layout, **options)  # type: ignore[arg-type]
             return loss - self.domain.log_slope(safe)
 
-        return losses.over_values(score, value, self.domain, reduction)
+        return reductions.over_values(score, x, value, self.domain, reduction)
 
-    def crps(self, x: Tensor, value: Tensor, *, reduction: losses.Reduction = "mean") -> Tensor:
+    def crps(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the closed-form continuous ranked probability score of values; NaN values do not count."""
         a = self.coefficients(x)
-        loss = losses.over_values(self._density_of(a).crps, value, self.domain, reduction)
+        loss = reductions.over_values(self._density_of(a).crps, x, value, self.domain, reduction)
         return loss + self._regularization(a, value, reduction)
 
-    def _regularization(self, a: Tensor, value: Tensor, reduction: losses.Reduction) -> Tensor | float:
+    def _regularization(self, a: Tensor, value: Tensor, reduction: reductions.Reduction) -> Tensor | float:
         if not self.gamma or not self.training:
             return 0.0
         penalty = self.layout.penalty(a, self.regularizer)
-        return self.gamma * losses.reduce_weighted(penalty, (~torch.isnan(value)).to(penalty.dtype), reduction)
+        there = (~torch.isnan(value)).to(penalty.dtype).expand_as(penalty)
+        return self.gamma * reductions.reduce_weighted(penalty, there, reduction)
 
     def penalty(self, x: Tensor) -> Tensor:
         """Return the regulariser per row of ``x``, without its strength gamma."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from fourier_head._arrays import widened
 from fourier_head.scalar import Rows, ScalarDensity
 
 
@@ -52,7 +53,7 @@ class HistogramDensity(ScalarDensity):
         assert given is not None
         if given.dim() < 1 or given.shape[-1] < 1:
             raise ValueError(f"logits or probs must have shape (..., m) with m >= 1, got {tuple(given.shape)}.")
-        given = given.float() if given.dtype in (torch.float16, torch.bfloat16) else given
+        given = widened(given)
         validate = Distribution._validate_args if validate_args is None else validate_args
         num_bins = given.shape[-1]
         if edges is None:

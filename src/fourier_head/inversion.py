@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fourier_head import kernels, series, spectrum
+from fourier_head._arrays import widened
 
 
 @torch.no_grad()
@@ -52,8 +53,7 @@ def icdf(q: Tensor, u: Tensor, impl: str = "auto") -> Tensor:
     From :math:`F(z; q) = u` follow :math:`dz/du = 1/p(z)` and :math:`dz/dq = -(\partial F / \partial q) / p(z)`.
     Levels at the ends give the ends of the interval.
     """
-    if q.dtype in (torch.float16, torch.bfloat16):
-        q = q.float()
+    q = widened(q)
     u = u.to(q.dtype)
     if kernels.wanted(impl, q, u):
         levels = u.expand(*q.shape[:-2], u.shape[-1]) if u.dim() < q.dim() else u

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fourier_head import series, spectrum
+from fourier_head._arrays import widened
 
 Regularizer = Literal["roughness", "paper"]
 
@@ -82,7 +83,7 @@ class Layout:
             return free.unsqueeze(-3)
         parameters = outputs[..., self.num_coefficients : self.num_coefficients + 4 * self.packets]
         # Beyond this lies nothing new: mu has gone round the circle, one wave is left of the packet, or none of it.
-        parameters = parameters.float().clamp(-30, 30)
+        parameters = widened(parameters).clamp(-30, 30)
         mu, width, logit, tilt = parameters.unflatten(-1, (4, self.packets)).unbind(-2)
         weight = torch.softmax(torch.nn.functional.pad(logit, (1, 0)), dim=-1)
         shape = torch.stack([mu, torch.nn.functional.softplus(width), tilt], dim=-2)
@@ -92,7 +93,7 @@ class Layout:
 
     def atom_logs(self, outputs: Tensor) -> Tensor:
         """Return log-probabilities (..., 1 + num_atoms): of the continuum first, then of each atom."""
-        logits = outputs[..., self.num_coefficients + 4 * self.packets :].float()
+        logits = widened(outputs[..., self.num_coefficients + 4 * self.packets :])
         return torch.log_softmax(torch.nn.functional.pad(logits, (1, 0)), dim=-1)
 
     def log_mass(self, outputs: Tensor, index: Tensor, a: Tensor | None = None) -> Tensor:

@@ -16,68 +16,17 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fourier_head import kernels, series
-from fourier_head.domains import Domain
+from fourier_head._arrays import widened
 from fourier_head.kernels import direct
 from fourier_head.layout import Layout, Regularizer
+from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted, token_weights
 
-Reduction = Literal["none", "mean", "sum"]
 Implementation = Literal["auto", "reference", "compiled", "fused"]
 
 # What the kernels of a head with atoms leave out; no bin has this id.
 IGNORED = -100
 # Label smoothing needs every bin of every token; this many values at a time.
 SMOOTHING_CHUNK = 1 << 22
-
-
-def check_target(target: Tensor, num_classes: int, ignore_index: int) -> None:
-    """Raise a clear error for ids outside the classes, where that needs no synchronisation with a device."""
-    if target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
-        raise TypeError(f"target must hold integer bin ids, got dtype {target.dtype}; encode values with Bins first")
-    if (
-        target.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or torch._C._functorch.is_functorch_wrapped_tensor(target)
-    ):
-        return
-    wrong = (target != ignore_index) & ((target < 0) | (target >= num_classes))
-    if bool(wrong.any()):
-        raise ValueError(
-            f"target must hold bin ids from 0 to {num_classes - 1} or ignore_index={ignore_index}, "
-            f"got {int(target[wrong][0])}"
-        )
-
-
-def reduce_loss(
-    loss: Tensor, target: Tensor, class_weight: Tensor | None, ignore_index: int, reduction: Reduction, num_classes: int
-) -> Tensor:
-    """Reduce losses per token as ``F.cross_entropy`` does; a mean over no tokens is zero instead of NaN."""
-    scale = token_weights(target, class_weight, ignore_index, num_classes, loss.dtype)
-    return reduce_weighted(loss, scale, reduction)
-
-
-def token_weights(
-    target: Tensor, class_weight: Tensor | None, ignore_index: int, num_classes: int, dtype: torch.dtype
-) -> Tensor:
-    """Return what each token counts: the weight of its class, zero where it is ignored."""
-    kept = target != ignore_index
-    safe = torch.where(kept, target, 0)
-    if class_weight is None:
-        # Indexing a stride-0 view costs no memory and lets torch itself reject ids outside the classes on any device.
-        class_weight = torch.ones(1, dtype=dtype, device=target.device).expand(num_classes)
-    return class_weight.to(dtype).index_select(0, safe.flatten()).view_as(safe) * kept
-
-
-def reduce_weighted(loss: Tensor, scale: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce losses with one weight per token."""
-    loss = torch.where(scale != 0, loss, 0) * scale
-    if reduction == "none":
-        return loss
-    if reduction == "sum":
-        return loss.sum()
-    if reduction == "mean":
-        total = scale.sum()
-        return loss.sum() / torch.where(total == 0, torch.ones_like(total), total)
-    raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
 
 
 def why_not_fused(x: Tensor, weight: Tensor, layout: Layout, impl: Implementation) -> str | None:
@@ -141,7 +90,7 @@ def cross_entropy(
         raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
-    check_target(target, layout.num_classes, ignore_index)
+    target = check_target(target, layout.num_classes, ignore_index)
     reason = why_not_fused(x, weight, layout, impl)
     if reason is None:
         if layout.num_coefficients > 2 * layout.require_bins():
@@ -232,7 +181,7 @@ def _fused_with_atoms(
     free_bias, other_bias = (None, None) if bias is None else _split(bias, layout)
     kept = target != ignore_index
     is_atom = kept & (target < atoms)
-    logits = torch.nn.functional.linear(x, others, other_bias).float()
+    logits = widened(torch.nn.functional.linear(x, others, other_bias))
     logs = torch.log_softmax(torch.nn.functional.pad(logits, (1, 0)), dim=-1)
     nll = -logs.gather(-1, torch.where(is_atom, target + 1, 0).unsqueeze(-1)).squeeze(-1)
     scale = token_weights(target, class_weight, ignore_index, layout.num_classes, nll.dtype)
@@ -357,37 +306,3 @@ def _all_bin_loss(outputs: Tensor, layout: Layout, class_weight: Tensor | None) 
     size = max(1, SMOOTHING_CHUNK // layout.num_classes)
     parts = [checkpoint(of_chunk, chunk, use_reentrant=False) for chunk in flat.split(size)]
     return torch.cat(parts).view(outputs.shape[:-1])
-
-
-def dense_cross_entropy(
-    log_probs: Tensor,
-    target: Tensor,
-    class_weight: Tensor | None,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: Reduction,
-) -> Tensor:
-    """Return ``F.cross_entropy`` of (..., classes) log-probabilities, with zero for the mean over no tokens."""
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
-    loss = torch.nn.functional.cross_entropy(
-        log_probs.flatten(0, -2).float() if log_probs.dim() > 1 else log_probs[None].float(),
-        target.reshape(-1).long(),
-        weight=class_weight,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        reduction=reduction,
-    )
-    if reduction == "none":
-        return loss.view(target.shape)
-    return torch.where((target == ignore_index).all(), torch.zeros_like(loss), loss) if reduction == "mean" else loss
-
-
-def over_values(score: Callable[[Tensor], Tensor], value: Tensor, domain: Domain, reduction: Reduction) -> Tensor:
-    """Reduce a score of continuous values; missing ones do not count and those outside are moved to the nearest end."""
-    missing = torch.isnan(value)
-    middle = domain.from_unit(torch.zeros_like(value))
-    safe = torch.where(missing, middle, value)
-    safe = torch.where(domain.contains(safe), safe, domain.from_unit(domain.to_unit(safe)))
-    losses = score(safe)
-    return reduce_weighted(losses, (~missing).to(losses.dtype), reduction)

@@ -89,7 +89,7 @@ def kl_divergence(p: Numeric, q: Numeric, *, log_input: bool = False) -> Tensor:
         0.346574
     """
     first, second = as_tensors(p, q)
-    live = first > -torch.inf if log_input else first > 0
+    live = ~(first <= (-torch.inf if log_input else 0))  # NaN is live
     # Masking before the logarithm keeps gradients finite where p vanishes.
     first, second = torch.where(live, first, 1.0), torch.where(live, second, 1.0)
     terms = first.exp() * (first - second) if log_input else first * (first.log() - second.log())

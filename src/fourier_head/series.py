@@ -35,6 +35,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from fourier_head._arrays import widened
+
 
 class Phases(Protocol):
     """Give cos and sin of pi k z for k = 0, step, .., step (count - 1), each (..., count, V)."""
@@ -61,8 +63,7 @@ def full_precision(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(a: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if a.dtype in (torch.float16, torch.bfloat16):
-            a = a.float()
+        a = widened(a)
         if a.device.type != "meta" and torch.is_autocast_enabled(a.device.type):
             with torch.autocast(a.device.type, enabled=False):
                 return function(a, *args, **kwargs)

@@ -42,7 +42,8 @@ class DensityModule(LightningModule):
 
     Logged are ``train_loss`` and, for values, ``val_nll``, ``val_crps`` and ``val_calibration``, for bins,
     ``val_loss``, ``val_accuracy`` and ``val_smoothness``; the same with ``test_``. All are means over values or tokens,
-    not over batches, and over all processes.
+    not over batches, and over all processes. The likelihood of a value outside the domain is that of its nearest end,
+    as in training.
 
     Example:
         >>> import torch
@@ -170,6 +171,7 @@ class DensityModule(LightningModule):
                 found["smoothness"].update(log_probs[..., atoms:])
         else:
             density = self.head.density(x)
-            for one in found.values():
-                one.update(density, target)
+            for name, one in found.items(keep_base=True):
+                # Likelihoods are those that training sees: one value outside the domain would make the mean infinite.
+                one.update(density, self.head.domain.nearest(target) if name == "nll" else target)
         self.log_dict(found, prog_bar=stage == "val", batch_size=len(x))

@@ -39,7 +39,7 @@ def applies(x: Tensor, weight: Tensor, num_bins: int) -> bool:
 def _table(num_bins: int, length: int) -> Tensor:
     """Return (m, 2, 2 L): what the outputs [alpha, beta] are multiplied with for Re A and for Im A at every bin."""
     with torch.inference_mode(False):
-        index = torch.arange(num_bins).view(-1, 1)
+        index = torch.arange(num_bins, device="cpu").view(-1, 1)
         cos, sin = series.phases_at_bins(index, num_bins, False, torch.float32)(length)
         cos, sin = cos[..., 0], sin[..., 0]
         return torch.stack([torch.cat([cos, sin], 1), torch.cat([-sin, cos], 1)], 1)

@@ -148,6 +148,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
             raise ValueError("sample_weight must be positive for at least one row, got zero for all of them.")
+        # A row without weight must not move scales, intervals or the choice of an epoch either.
+        X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         device = torch.device(best_device() if self.device == "auto" else self.device)

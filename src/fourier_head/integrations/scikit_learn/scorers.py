@@ -24,4 +24,6 @@ def crps_scorer(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
 def _density(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
     if isinstance(estimator, Pipeline):
         return _density(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+    if not hasattr(estimator, "predict_density") and hasattr(estimator, "best_estimator_"):
+        return _density(estimator.best_estimator_, X)
     return estimator.predict_density(X)

@@ -1,0 +1,113 @@
+"""What losses of all heads share: targets checked, tokens weighed, means taken as ``F.cross_entropy`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fourier_head._arrays import widened
+from fourier_head.domains import Domain
+
+Reduction = Literal["none", "mean", "sum"]
+
+
+def check_target(target: Tensor, num_classes: int, ignore_index: int) -> Tensor:
+    """Return ids in a type that can hold them all, and ``ignore_index``; raise a clear error for others.
+
+    Ids on a device are not looked at, which would make the host wait.
+    """
+    if target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+        raise TypeError(f"target must hold integer bin ids, got dtype {target.dtype}; encode values with Bins first")
+    if target.dtype not in (torch.int64, torch.int32):
+        target = target.long()
+    if (
+        target.device.type != "cpu"
+        or torch.compiler.is_compiling()
+        or torch._C._functorch.is_functorch_wrapped_tensor(target)
+    ):
+        return target
+    wrong = (target != ignore_index) & ((target < 0) | (target >= num_classes))
+    if bool(wrong.any()):
+        raise ValueError(
+            f"target must hold bin ids from 0 to {num_classes - 1} or ignore_index={ignore_index}, "
+            f"got {int(target[wrong][0])}"
+        )
+    return target
+
+
+def reduce_loss(
+    loss: Tensor, target: Tensor, class_weight: Tensor | None, ignore_index: int, reduction: Reduction, num_classes: int
+) -> Tensor:
+    """Reduce losses per token as ``F.cross_entropy`` does; a mean over no tokens is zero instead of NaN."""
+    scale = token_weights(target, class_weight, ignore_index, num_classes, loss.dtype)
+    return reduce_weighted(loss, scale, reduction)
+
+
+def token_weights(
+    target: Tensor, class_weight: Tensor | None, ignore_index: int, num_classes: int, dtype: torch.dtype
+) -> Tensor:
+    """Return what each token counts: the weight of its class, zero where it is ignored."""
+    kept = target != ignore_index
+    safe = torch.where(kept, target, 0)
+    if class_weight is None:
+        # Indexing a stride-0 view costs no memory and lets torch itself reject ids outside the classes on any device.
+        class_weight = torch.ones(1, dtype=dtype, device=target.device).expand(num_classes)
+    return class_weight.to(dtype).index_select(0, safe.flatten()).view_as(safe) * kept
+
+
+def reduce_weighted(loss: Tensor, scale: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce losses with one weight per token."""
+    loss = torch.where(scale != 0, loss, 0) * scale
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "mean":
+        total = scale.sum()
+        return loss.sum() / torch.where(total == 0, torch.ones_like(total), total)
+    raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+
+
+def dense_cross_entropy(
+    log_probs: Tensor,
+    target: Tensor,
+    class_weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: Reduction,
+) -> Tensor:
+    """Return ``F.cross_entropy`` of (..., classes) log-probabilities, with zero for the mean over no tokens."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+    log_probs = widened(log_probs)
+    loss = torch.nn.functional.cross_entropy(
+        log_probs.reshape(-1, log_probs.shape[-1]),
+        target.reshape(-1).long(),
+        weight=None if class_weight is None else class_weight.to(log_probs.dtype),
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        reduction=reduction,
+    )
+    if reduction == "none":
+        return loss.view(target.shape)
+    return torch.where((target == ignore_index).all(), torch.zeros_like(loss), loss) if reduction == "mean" else loss
+
+
+def over_values(
+    score: Callable[[Tensor], Tensor], x: Tensor, value: Tensor, domain: Domain, reduction: Reduction
+) -> Tensor:
+    """Reduce a score of continuous values, one per row of features or one for all.
+
+    Missing ones do not count, and those outside are moved to the nearest end.
+    """
+    shape = torch.broadcast_shapes(x.shape[:-1], domain.shape)
+    if value.dim() and value.shape != shape:
+        raise ValueError(f"value must have the shape {tuple(shape)} of x without features, got {tuple(value.shape)}")
+    value = widened(value).expand(shape)
+    missing = torch.isnan(value)
+    middle = domain.from_unit(torch.zeros_like(value))
+    losses = score(domain.nearest(torch.where(missing, middle, value)))
+    return reduce_weighted(losses, (~missing).to(losses.dtype), reduction)
