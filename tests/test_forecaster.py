@@ -161,6 +161,17 @@ def test_forecasts_do_not_depend_on_the_unit_or_on_other_series(forecaster):
     np.testing.assert_allclose(1e-9 * many[2:3], alone, rtol=1e-3)
 
 
+@pytest.mark.parametrize("count", [24, 120])
+def test_the_level_of_a_series_does_not_matter(forecaster, count):
+    """However small the variation is beside it; where the network's scale would hide it, the level is taken off."""
+    season = np.sin(np.arange(count) * np.pi / 6) + 0.3 * np.random.default_rng(0).standard_normal(count)
+    levels = [1e3, 1e4, 1e5, 1e6, 1e9]
+    forecasts = forecaster.predict([level + season for level in levels], 12, freq="ME").quantiles([0.1, 0.5, 0.9])
+    found = forecasts - np.array(levels)[:, None, None]
+    np.testing.assert_allclose(found[1:], np.broadcast_to(found[-1], found[1:].shape), atol=0.1)
+    np.testing.assert_allclose(found[0], found[-1], atol=0.5)
+
+
 def test_a_small_variation_on_a_large_level_is_seen(forecaster):
     # Float32 would make all of these values the same.
     quantiles = forecaster.predict(1e12 + walk(60), 5, freq="ME").quantiles([0.1, 0.9]) - 1e12

@@ -11,21 +11,24 @@ from torch import Tensor
 from fourier_head.forecasting.patch.density import ForecastDensity
 from fourier_head.forecasting.patch.model import PatchForecaster
 from fourier_head.forecasting.patch.output import FourierOutput
-from fourier_head.forecasting.patch.scaling import Scale
+from fourier_head.forecasting.patch.scaling import LEAST_DEVIATION, Scale
 from fourier_head.forecasting.path_density import PathDensity
 
 LEAST_RATIO = 1e-5
 """Below this ratio of deviation to level, float32 would blur what a series does."""
 NOISE = 1e-13
 """Below this one, float64 has: such a series is constant."""
+KNOWN_FROM = 12
+"""Values from which on a deviation is known well enough to count more than the level; of fewer, the level helps."""
 
 
 def normalise(context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return contexts (B, C) that float32 can hold, and the unit and shift (B, 1) that lead back, in float64.
 
     The unit is a power of two, so it changes nothing but the exponent: forecasts of a series in grams and in tonnes are
-    the same. A shift is taken only from series that vary by less than 1e-5 of their level, which is then brought near
-    enough for their variation to be seen, with its sign.
+    the same. A shift is taken only from series that vary so little about their level that float32 or the network's
+    scale, which never falls below a share of the level, would hide it; the level is then brought near enough for the
+    variation to be seen, with its sign.
 
     >>> x, unit, shift = normalise(torch.tensor([[1e12, 1e12 + 1, 1e12 - 1, 1e12]], dtype=torch.float64))
     >>> bool(x.abs().max() < 4), float(unit), bool(shift > 9e11)
@@ -41,7 +44,8 @@ def normalise(context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     mean = part.sum(-1, keepdim=True) / count.clamp_min(1)
     deviation = (torch.where(seen, part - mean, 0).square().sum(-1, keepdim=True) / count.clamp_min(1)).sqrt()
     ratio = deviation / mean.abs().clamp_min(1e-300)
-    shifted = (count > 2) & (ratio < LEAST_RATIO) & (ratio > NOISE)
+    hidden = (count >= KNOWN_FROM) & (ratio * count < LEAST_DEVIATION)
+    shifted = ((count > 2) & (ratio < LEAST_RATIO) | hidden) & (ratio > NOISE)
     level = mean - mean.sign() * deviation * count / 3
     shift = torch.where(shifted, level * safe, 0.0)
     rest = torch.where(seen, context - shift, 0)
