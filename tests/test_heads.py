@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -415,3 +416,30 @@ def test_a_regression_learns_its_spread_from_values(score):
 def test_walls_on_a_circle_are_refused():
     with pytest.raises(ValueError, match="a circle has no walls"):
         FourierHead(4, 20, 3, domain=Circle(24.0), boundary="reflect")
+
+
+def test_a_pair_is_an_interval_and_other_domains_are_refused():
+    x, value = torch.randn(3, 16), torch.tensor([10.0, 50.0, 90.0])
+    for make in (FourierHead, LinearHead, MixtureHead):
+        torch.manual_seed(0)
+        pair = make(16, 20, domain=(0, 100))
+        torch.manual_seed(0)
+        torch.testing.assert_close(pair.nll(x, value), make(16, 20, domain=Interval(0, 100)).nll(x, value))
+    with pytest.raises(TypeError, match="domain must be an Interval, Circle, Line or Bins, got 'line'"):
+        FourierHead(16, 20, domain="line")
+
+
+def test_values_mostly_outside_the_domain_are_told():
+    head, x = FourierHead(16, num_frequencies=3), torch.randn(4, 16)
+    with pytest.warns(UserWarning, match=r"3 of 4 values lie outside Interval\(-1.0, 1.0\)"):
+        head.crps(x, torch.tensor([0.5, 2.0, 30.0, -400.0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        head.nll(x, torch.tensor([0.5, 0.1, 30.0, math.nan]))
+
+
+def test_levels_that_are_none_are_refused(head):
+    density = head.density(torch.randn(3, 16))
+    for wrong in ([5, 50, 95], 1.5, torch.tensor([0.5, -0.1])):
+        with pytest.raises(ValueError, match=r"levels must lie in \[0, 1\], got"):
+            density.quantile(wrong)

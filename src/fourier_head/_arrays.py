@@ -12,6 +12,11 @@ from torch import Tensor
 Numeric: TypeAlias = Tensor | ArrayLike
 
 
+def is_out_of_sight(x: Tensor) -> bool:
+    """Tell whether looking at numbers would make the host wait for a device, or is not possible under a transform."""
+    return x.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
 def widened(x: Tensor) -> Tensor:
     """Return 16-bit numbers in float32 and whole ones in torch's default type; all others stay as they are."""
     if x.dtype in (torch.float16, torch.bfloat16):

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 
 from fourier_head import reductions
 from fourier_head._arrays import widened
-from fourier_head.bins import Bins
-from fourier_head.domains import BinnedInterval, Domain, Interval
-from fourier_head.heads import Head
+from fourier_head.domains import BinnedInterval, Interval
+from fourier_head.heads import DomainLike, Head
 from fourier_head.histogram import HistogramDensity
 from fourier_head.mixture import GaussianMixture
 from fourier_head.series import bin_centers
@@ -28,7 +27,7 @@ class _HistogramHead(Head):
         self,
         in_features: int,
         num_bins: int | None,
-        domain: Domain | Bins | None,
+        domain: DomainLike | None,
         bias: bool,
         device: Device,
         dtype: torch.dtype | None,
@@ -59,7 +58,7 @@ class LinearHead(_HistogramHead):
         in_features: int,
         num_bins: int | None = None,
         *,
-        domain: Domain | Bins | None = None,
+        domain: DomainLike | None = None,
         bias: bool = True,
         device: Device = None,
         dtype: torch.dtype | None = None,
@@ -87,7 +86,7 @@ class HLGaussHead(_HistogramHead):
         num_bins: int | None = None,
         *,
         sigma: float = 0.75,
-        domain: Domain | Bins | None = None,
+        domain: DomainLike | None = None,
         bias: bool = True,
         device: Device = None,
         dtype: torch.dtype | None = None,
@@ -133,7 +132,7 @@ class _MixtureHead(Head):
     floor = 2e-5
     """Share of probability spread over all bins: the released baseline adds 1e-5 to its density."""
 
-    def __init__(self, in_features: int, num_bins: int | None, domain: Domain | Bins | None):
+    def __init__(self, in_features: int, num_bins: int | None, domain: DomainLike | None):
         super().__init__(in_features, num_bins, domain)
         if not isinstance(self.domain, Interval):
             raise ValueError(f"domain must be an Interval for a mixture of Gaussians, got {self.domain!r}")
@@ -181,7 +180,7 @@ class MixtureHead(_MixtureHead):
         num_components: int = 2,
         *,
         kind: Literal["paper", "full"] = "full",
-        domain: Domain | Bins | None = None,
+        domain: DomainLike | None = None,
         bias: bool = True,
         device: Device = None,
         dtype: torch.dtype | None = None,
@@ -227,7 +226,7 @@ class RegressionHead(_MixtureHead):
         num_bins: int | None = None,
         *,
         momentum: float = 0.01,
-        domain: Domain | Bins | None = None,
+        domain: DomainLike | None = None,
         bias: bool = True,
         device: Device = None,
         dtype: torch.dtype | None = None,

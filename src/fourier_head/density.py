@@ -219,7 +219,7 @@ class FourierDensity(ScalarDensity):
         return self.domain.from_unit(z)
 
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
-        level = torch.as_tensor(levels, dtype=self._like.dtype, device=self._like.device)
+        level = self._levels(levels)
         domain, few = self.domain, level.numel() <= kernels.FEW_LEVELS
         if few and not self._validate_args and isinstance(domain, Interval) and isinstance(domain.half_width, float):
             a = self._for_kernels(level)

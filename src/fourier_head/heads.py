@@ -22,11 +22,20 @@ from fourier_head.series import bin_centers
 PADDED_FROM = 1 << 29
 
 
-def as_domain(domain: Domain | Bins | None) -> Domain:
-    """Return the domain of values: [-1, 1] unless one is given; bins span an interval."""
+DomainLike = Domain | Bins | tuple[float, float]
+
+
+def as_domain(domain: DomainLike | None) -> Domain:
+    """Return the domain of values: [-1, 1] unless one is given; bins, or a pair of numbers, span an interval."""
     if domain is None:
         return Interval()
-    return BinnedInterval(domain) if isinstance(domain, Bins) else domain
+    if isinstance(domain, (tuple, list)) and len(domain) == 2:
+        return Interval(*domain)
+    if isinstance(domain, Bins):
+        return BinnedInterval(domain)
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be an Interval, Circle, Line or Bins, got {domain!r}")
+    return domain
 
 
 class Head(nn.Module):
@@ -35,12 +44,12 @@ class Head(nn.Module):
     Args:
         in_features: size of the features.
         num_bins: number of ordered bins.
-        domain: the values that the bins cover, [-1, 1] unless given; ``Bins`` of any kind will do.
+        domain: the values that the bins cover, [-1, 1] unless given; ``Bins`` of any kind, or a pair, will do.
     """
 
     proj: nn.Linear
 
-    def __init__(self, in_features: int, num_bins: int | None, domain: Domain | Bins | None = None):
+    def __init__(self, in_features: int, num_bins: int | None, domain: DomainLike | None = None):
         super().__init__()
         if in_features < 1:
             raise ValueError(f"in_features must be at least 1, got {in_features}")
@@ -144,7 +153,7 @@ class FourierHead(Head):
         gamma: float = 0.0,
         regularizer: Regularizer = "roughness",
         init_scale: float = 1000.0,
-        domain: Domain | Bins | None = None,
+        domain: DomainLike | None = None,
         impl: losses.Implementation = "auto",
         bias: bool = True,
         device: torch.device | str | None = None,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fourier_head._arrays import widened
+from fourier_head._arrays import is_out_of_sight, widened
 from fourier_head.domains import Domain
 
 Reduction = Literal["none", "mean", "sum"]
@@ -23,11 +24,7 @@ def check_target(target: Tensor, num_classes: int, ignore_index: int) -> Tensor:
         raise TypeError(f"target must hold integer bin ids, got dtype {target.dtype}; encode values with Bins first")
     if target.dtype not in (torch.int64, torch.int32):
         target = target.long()
-    if (
-        target.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or torch._C._functorch.is_functorch_wrapped_tensor(target)
-    ):
+    if torch.compiler.is_compiling() or is_out_of_sight(target):
         return target
     wrong = (target != ignore_index) & ((target < 0) | (target >= num_classes))
     if bool(wrong.any()):
@@ -109,5 +106,15 @@ def over_values(
     value = widened(value).expand(shape)
     missing = torch.isnan(value)
     middle = domain.from_unit(torch.zeros_like(value))
-    losses = score(domain.nearest(torch.where(missing, middle, value)))
+    there = torch.where(missing, middle, value)
+    near = domain.nearest(there)
+    if not torch.compiler.is_compiling() and not is_out_of_sight(value):
+        outside = int((near != there).sum())
+        if outside > value.numel() / 2:
+            warnings.warn(
+                f"{outside} of {value.numel()} values lie outside {domain!r} and count as its nearest end; "
+                "give the head a domain that holds them",
+                stacklevel=4,
+            )
+    losses = score(near)
     return reduce_weighted(losses, (~missing).to(losses.dtype), reduction)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from fourier_head._arrays import is_out_of_sight
 from fourier_head.series import exporting
 
 
@@ -52,9 +53,17 @@ class ScalarDensity(Distribution):
             raise ValueError("levels must lie in [0, 1], got some outside.")
         return self._icdf(level)
 
+    def _levels(self, levels: Tensor | float | Sequence[float]) -> Tensor:
+        """Return levels as a tensor, checked where that makes no device wait."""
+        if not torch.compiler.is_compiling() and not (isinstance(levels, Tensor) and is_out_of_sight(levels)):
+            wrong = [level for level in torch.as_tensor(levels).flatten().tolist() if level < 0 or level > 1]
+            if wrong:
+                raise ValueError(f"levels must lie in [0, 1], got {wrong[0]:g}.")
+        return torch.as_tensor(levels, dtype=self._like.dtype, device=self._like.device)
+
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return quantiles at any levels, shape (*levels.shape, *batch_shape); they never cross."""
-        level = torch.as_tensor(levels, dtype=self._like.dtype, device=self._like.device)
+        level = self._levels(levels)
         sorted_level, order = level.reshape(-1).sort()
         points = self.icdf(sorted_level.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape))
         # Rounding may swap two quantiles that are equal but for the last bit.
