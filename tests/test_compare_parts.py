@@ -14,6 +14,7 @@ from fourier_head.compare import Settings, choose_frequencies, frequency_notes
 from fourier_head.compare.data import Table, bimodal, prepare, read_table
 from fourier_head.compare.encoding import Encoder
 from fourier_head.compare.results import METRICS, Result
+from fourier_head.compare.settings import parse_heads
 from fourier_head.compare.training import (
     Arm,
     Schedule,
@@ -204,10 +205,29 @@ def test_csv_dialects_and_parquet_read_alike(tmp_path):
         torch.testing.assert_close(prepare(table, 20, 0).train.x, first.train.x)
 
 
+def test_row_numbers_are_no_feature(tmp_path):
+    frame = pd.DataFrame({"y": np.arange(40.0) ** 2, "x": np.arange(40)[::-1], "index": np.arange(40) + 1})
+    frame.to_csv(tmp_path / "a.csv")
+    table = read_table(tmp_path / "a.csv", "y")
+    assert list(table.features) == ["x"]
+    assert table.notes[0] == "Column 'Unnamed: 0' is left out: row numbers."
+    assert table.notes[1] == "Column 'index' is left out: row numbers."
+    # A target may be called so, and what does not count rows is an input like any other.
+    assert list(read_table(tmp_path / "a.csv", "index").features) == ["y", "x"]
+    frame.assign(index=frame["x"]).to_csv(tmp_path / "b.csv", index=False)
+    assert list(read_table(tmp_path / "b.csv", "y").features) == ["x", "index"]
+
+
+def test_the_mixture_goes_by_both_its_names():
+    assert parse_heads("mixture,linear") == parse_heads("gmm,linear") == ("linear", "gmm")
+
+
 def test_table_of_a_target_alone_learns_its_density():
     values = np.random.default_rng(0).normal(size=200)
     data = prepare(Table("alone", "y", pd.DataFrame(index=range(200)), values), 20, 0)
-    assert any("no features" in note for note in data.notes)
+    assert any("no columns to predict the target from" in note for note in data.notes)
+    assert data.inputs_in_words == "no inputs"
+    assert "pass features" not in choose_frequencies(Settings(), data)[1]
     frequencies, _ = choose_frequencies(Settings(bins=20), data)
     assert 1 <= frequencies < 10
     trained = quick_train("fourier", data, Settings(bins=20, epochs=3))

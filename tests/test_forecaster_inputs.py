@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fourier_head.forecasting.calendars import Calendar
-from fourier_head.forecasting.columns import guess_columns, moments
+from fourier_head.forecasting.columns import guess_columns
+from fourier_head.forecasting.dates import moments
 from fourier_head.forecasting.inputs import read_series
 
 DATES = pd.date_range("2023-01-31", periods=6, freq="ME")

@@ -9,6 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from fourier_head.cli import app
+from fourier_head.errors import UserError
 from fourier_head.forecasting.command.example import example
 from fourier_head.forecasting.command.fan import charts, panels
 from fourier_head.forecasting.command.page import build
@@ -109,13 +110,17 @@ def test_a_fan_opens_at_the_last_value_and_its_bands_are_nested():
     fans = panels(forecasts, 4)
     assert [p.title for p in fans] == forecasts.ids
     for panel in fans:
-        wide, middle, narrow, median, observed = panel.series
+        wide, middle, narrow, median, observed = panel.series[5:]
         assert wide.name == "95 %"
         assert wide.x[0] == observed.x[-1] == panel.marks[0].value
         assert wide.lower[0] == wide.y[0] == observed.y[-1]
         for outer, inner in ((wide, middle), (middle, narrow)):
             assert all(a <= b <= c <= d for a, b, c, d in zip(outer.lower, inner.lower, inner.y, outer.y, strict=True))
         assert all(a <= b <= c for a, b, c in zip(narrow.lower, median.y, narrow.y, strict=True))
+        # The legend lists names as they first come: from what is known to what is least sure.
+        assert list(Chart("c", "", [panel]).legend()) == ["observed", "median", "50 %", "80 %", "95 %"]
+    # Months show their years on the axis, and so do three years of weeks; days and hours do not.
+    assert [p.x_label for p in fans] == ["", "2024", "2024", ""]
     name, chart = charts(fans)[0]
     assert name == "museum-visitors-monthly"
     assert Chart.from_dict(json.loads(json.dumps(chart.as_dict()))) == chart
@@ -139,6 +144,7 @@ def test_the_page_draws_its_fans_and_fetches_nothing(tmp_path):
     assert 'data-fetched="0"' in dom
     assert "data-errors" not in dom
     assert dom.count('opacity="0.38"') >= 4
+    assert dom.index(">observed<") < dom.index(">median<") < dom.index(">95 %<")
     assert "2024" in dom
 
 
@@ -178,6 +184,9 @@ def test_the_example_is_forecast_and_written_whole(run, tmp_path):
     assert "Museum visitors" in page
     assert "The other 2 series are in forecasts.csv" in page
     assert "http" not in page.replace("http-equiv", "")
+    assert "4 series (monthly, daily, hourly, weekly; 2012-01-01 to 2024-06-10 08:00), 20 steps" in result.stdout
+    assert "2012-01-01 to 2024-06-10 08:00" in page
+    assert "2026-02-01" in page, "the last month of the first series has a date of its own"
     # Again into the same folder: it is one of ours.
     assert run("--example", "--output", "out", "--charts", 1, "--horizon", 2).exit_code == 0
 
@@ -206,6 +215,12 @@ def test_parquet_in_and_out_with_named_columns(run, tmp_path):
         ("date,y\n2024-01-01,1\n2024-01-02,2\n", ["--format", "xls"], "--format must be one of csv, parquet"),
         ("date,y\n", [], "d.csv: there is nothing to forecast: the table has no rows."),
         ("", [], "d.csv is empty."),
+        ("2024-01-01,1003.77\n2024-01-02,7\n", [], "d.csv seems to have no header row"),
+        (
+            "date,y\nweek one,1\nweek two,2\n",
+            [],
+            "d.csv: the time column 'date' must hold dates, got 'week one' in row 1",
+        ),
     ],
 )
 def test_bad_files_get_one_sentence_and_write_nothing(run, tmp_path, content, words, message):
@@ -234,6 +249,39 @@ def test_nothing_and_a_missing_file_are_named(run):
     assert "--device must be cpu or cuda" in CliRunner().invoke(app, ["forecast", "--example", "--device", "x"]).stderr
 
 
+def test_whole_numbers_name_series_and_the_table_is_headed_by_dates(run, tmp_path):
+    pd.concat([table(store=number) for number in (1, 2, 3)]).to_csv(tmp_path / "d.csv", index=False)
+    result = run("d.csv", "--horizon", 5)
+    assert result.exit_code == 0, result.output
+    assert "3 series (daily, 2024-01-01 to 2024-01-30), 5 steps" in result.stdout
+    assert not result.stderr.strip()
+    page = (tmp_path / "forecast-d" / "index.html").read_text()
+    assert "<th>2024-01-31</th><th>2024-02-04</th>" in page
+    assert "Read as daily, 2024-01-01 to 2024-01-30." in page
+    assert pd.read_csv(tmp_path / "forecast-d" / "forecasts.csv")["store"].unique().tolist() == [1, 2, 3]
+
+
+def test_what_was_read_in_doubt_or_not_at_all_is_said(run, tmp_path):
+    (tmp_path / "none.csv").write_text("sold\n" + "5\n7\n" * 9)
+    said = "no dates were found, so steps are numbered and no season is assumed; name the column of dates with --time."
+    result = run("none.csv", "--horizon", 2)
+    assert said in result.stderr
+    assert "Step 2" in (tmp_path / "forecast-none" / "index.html").read_text()
+    assert "season" not in run("none.csv", "--horizon", 2, "--freq", "h").stderr
+    dates = pd.date_range("2024-01-01", periods=12).strftime("%m/%d/%Y")
+    pd.DataFrame({"date": dates, "sold": range(12)}).to_csv(tmp_path / "doubt.csv", index=False)
+    assert "'01/02/2024' is read as 2024-01-02" in run("doubt.csv", "--horizon", 2).stderr
+
+
+def test_a_graphics_card_that_is_not_there_is_one_sentence(run, tmp_path, monkeypatch, model):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="needs a graphics card"):
+        Forecaster.from_pretrained(model, device=torch.device("cuda"))
+    result = CliRunner().invoke(app, ["forecast", "--example", "--model", model, "--device", "cuda"])
+    assert result.exit_code == 2
+    assert result.stderr == "fourier-head: --device cuda needs a graphics card that torch can use; there is none.\n"
+
+
 def test_a_folder_of_files_is_forecast_file_by_file(run, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
@@ -248,6 +296,8 @@ def test_a_folder_of_files_is_forecast_file_by_file(run, tmp_path):
     page = (tmp_path / "out" / "index.html").read_text()
     assert 'href="good/index.html"' in page
     assert "there is no numeric column" in page
+    assert "2 series in 2 files. 1 file failed" in page
+    assert "2 files; 1 file failed." in result.stdout
     (data / "bad.csv").unlink()
     assert run(data, "--horizon", 3, "--output", "out").exit_code == 0
     assert len(pd.read_csv(tmp_path / "out" / "other" / "forecasts.csv")) == 3

@@ -16,7 +16,7 @@ pytest.importorskip("peft")
 
 from fourier_head.density import FourierDensity
 from fourier_head.integrations.gguf import load_gguf
-from fourier_head.integrations.language_models import lora_settings, nucleus, tiny_model
+from fourier_head.integrations.language_models import load_model, lora_settings, nucleus, tiny_model
 from fourier_head.integrations.numbers import NumberLM
 
 PROMPTS = ["mean 0.55:", "the mean is -0.55 and the rest is silence:", "1"]
@@ -382,3 +382,12 @@ def test_training_starts_better_after_epochs_of_the_head_alone(objective):
         return lm.fine_tune(prompts, values, epochs=1, lr=1e-2, head_first=head_first)[0]
 
     assert first_loss(40) < first_loss(0) - 1
+
+
+def test_a_model_that_cannot_be_fetched_is_told_from_one_that_is_none(monkeypatch):
+    def offline(name):
+        raise OSError("We couldn't connect to 'https://somewhere' to load the files.\nCheck your connection.")
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", offline)
+    with pytest.raises(ValueError, match=r"^some/model is not on this machine and could not be fetched"):
+        load_model("some/model")

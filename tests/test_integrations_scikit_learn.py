@@ -289,6 +289,8 @@ def test_uci_benchmark_scores_the_test_rows():
     ("options", "words"),
     [
         ({"head": "furier"}, "did you mean fourier"),
+        ({"head": "tree"}, r"got 'tree'; there are fourier, mixture, hl-gauss, linear\.$"),
+        ({"device": "abacus"}, "^device must be cpu, cuda or auto, got abacus"),
         ({"loss": "mse"}, "loss must be"),
         ({"num_frequencies": 0}, "num_frequencies must be 'auto' or a whole number of at least 1, got 0"),
         ({"max_epochs": 2.5}, "max_epochs must be 'auto' or a whole number"),
@@ -301,6 +303,18 @@ def test_uci_benchmark_scores_the_test_rows():
 def test_bad_settings_get_a_sentence(options, words):
     with pytest.raises(ValueError, match=words):
         quick(**options).fit(*spread_out(20))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a graphics card")
+def test_a_device_that_is_not_there_gets_a_sentence():
+    with pytest.raises(ValueError, match=r"^device cuda needs a graphics card that torch can use"):
+        quick(device="cuda").fit(*spread_out(20))
+
+
+def test_the_mixture_goes_by_both_its_names():
+    x, y = spread_out(40)
+    same = [quick(head=head, max_epochs=2).fit(x, y).predict(x) for head in ("mixture", "gmm")]
+    np.testing.assert_array_equal(*same)
 
 
 def test_missing_dependency_names_the_extra(monkeypatch):

@@ -241,6 +241,26 @@ def test_page_of_one_study_without_numbers_of_the_paper(tmp_path):
     assert summaries.read_all(tmp_path)[0].rows == one.rows
 
 
+def test_numbers_that_others_published_are_shown_but_not_counted_as_the_papers():
+    lines = [row("relative_mase", 0.9, dataset="all", head="linear", paper=0.89)]
+    lines.append(row("mase", 1.5, dataset="m1_yearly", head="seasonal_naive", published=1.2))
+    lines.append(row("mase", None, dataset="m1_yearly", head="chronos-t5-mini", published=1.1))
+    study = summaries.Summary("forecasting", "c", "2026-01-01", None, "a machine", {}, 1.0, lines)
+    page = build([study], {"forecasting": []})
+    assert "1 numbers have a value in the paper" in page
+    assert page.count('class="ratio"') == 1
+    assert '1.500<span class="theirs">1.2 <i>+25 %</i></span>' in page
+    assert '–<span class="theirs">1.1</span>' in page
+    assert "numbers that others than the paper published" in page
+    assert "published&nbsp;=" not in page  # a number beside ours, not part of an arm's name
+
+
+def test_the_page_says_whose_seconds_were_added_up():
+    lines, whose = [row("tvd", 0.1)], {"seconds_of": "all runs"}
+    study = summaries.Summary("numbers", "c", "2026-01-01", None, "a machine", {}, 2285.0, lines, whose)
+    assert "2026-01-01, 38 minutes, all runs added up, on a machine." in build([study], {"numbers": []})
+
+
 def test_studies_that_vary_one_of_the_paper_are_shown_but_not_counted(tmp_path):
     lines = [row("relative_mase", 0.9, dataset="all", head="linear", paper=0.89)]
     studies = [
@@ -251,3 +271,32 @@ def test_studies_that_vary_one_of_the_paper_are_shown_but_not_counted(tmp_path):
     assert "1 numbers have a value in the paper" in page
     assert page.count('class="ratio"') == 1
     assert '<section id="forecasting-chronos">' in page
+
+
+def test_quick_looks_are_named_first_and_not_counted(tmp_path):
+    lines = [row("kl", 0.9, dataset="beta", head="linear", paper=0.9)]
+    whole = write_results(tmp_path / "synthetic", lines, command="fourier-head study synthetic", seconds=1)
+    marked = write_results(tmp_path / "likelihood", lines, command="c", seconds=1, quick="one seed", notes=["More."])
+    assert marked.extra["notes"] == ["A quick look: one seed.", "More."]
+    # Written before quick looks were marked.
+    older = write_results(tmp_path / "numbers", lines, command="fourier-head study numbers --quick", seconds=1)
+    assert [one.quick for one in (whole, marked, older)] == [False, True, True]
+    assert "numbers have a value" not in build([older], {"numbers": []})
+
+    page = build([whole, marked, older], {"synthetic": [], "likelihood": [], "numbers": []})
+    (lead,) = re.findall(r'class="lead">([^<]*)<', page)
+    assert lead.startswith("Likelihood and Numbers are quick looks that measure less than the study: none of their")
+    assert "1 study of the paper" in lead
+    assert "1 numbers have a value in the paper" in lead
+    assert page.count('class="dot') == 1
+    assert "Continuous likelihood (a quick look)</h2>" in page
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the report in")
+def test_axes_group_thousands_but_no_decimals(tmp_path):
+    small, large = (Panel([Series("line", [0, 1], [-one, one])], "p") for one in (0.0005, 20000.0))
+    write_results(tmp_path / "mine", [row("kl", 1.0)], command="c", seconds=0, charts=[Chart("c", "c", [small, large])])
+    dom, _, _ = browse(write_report(tmp_path), tmp_path, "--window-size=1280,900")
+    ticks = re.findall(r"<text[^>]*>([^<]*)</text>", dom)
+    assert {"0.00050", "−0.00025", "20,000", "−10,000"} <= set(ticks), ticks
+    assert not any(re.search(r"\.\d*,", tick) for tick in ticks)

@@ -162,7 +162,7 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     summary = study.run(settings)
     assert summary is not None
     again = read_summary(settings.output)
-    assert again.command == "fourier-head study atari --games seaquest"
+    assert again.command == "fourier-head study atari --games seaquest -o atari"
     assert {r["metric"] for r in again.rows} >= {"normalised_return", "smoothness", "collect_steps_per_second"}
     for name in ("returns-and-smoothness", "epochs", "actions-seaquest", "ablations", "data-seaquest"):
         assert (settings.output / f"{name}.png").stat().st_size > 5000, name

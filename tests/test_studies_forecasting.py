@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fourier_head.errors import UserError
@@ -72,6 +73,15 @@ def test_missing_files_get_one_sentence(tmp_path):
         run(Settings(device="tpu", quick=True))
 
 
+def test_sets_of_ones_own_need_a_horizon(tmp_path):
+    series = [{"id": "a", "start": "", "freq": "ME", "target": np.arange(30.0)}]
+    pd.DataFrame(series).to_parquet(tmp_path / "mine.parquet")
+    with pytest.raises(UserError, match="horizon must be given for mine"):
+        read_sets(tmp_path)
+    (one,) = read_sets(tmp_path, horizon=5)
+    assert one.horizon == 5
+
+
 # --- a quick run
 
 
@@ -95,12 +105,12 @@ def test_a_quick_study_trains_scores_writes_and_is_not_repeated(settings):
     naive = [row for row in summary.rows if row["head"] == "seasonal_naive"]
     assert {row["dataset"] for row in naive} == {"waves", "growth"}
     assert any("fourier-16 against linear" in note for note in summary.extra["notes"])
-    assert "Scores are those of 20 sample paths that share out what may happen" in summary.extra["notes"][1]
+    assert "Scores are those of 20 sample paths that share out what may happen" in summary.extra["notes"][2]
     runs = json.loads((settings.output / "runs.json").read_text())
     assert [one["model"] for one in runs] == ["linear", "fourier-16"]
     for name in ("overview", "relative-mase", "relative-wql", "calibration", "next-token", "training"):
         assert (settings.output / f"{name}.png").stat().st_size > 1000
-    assert summary.command == "fourier-head study forecasting --seconds 1.0 --quick"
+    assert summary.command == "fourier-head study forecasting --seconds 1.0 --quick -o forecasting"
 
     again = run(replace(settings, summarise=True))
     assert again is not None
@@ -129,9 +139,9 @@ def test_a_budget_of_steps_takes_the_place_of_seconds(tmp_path):
     results = json.loads((settings.output / "runs.json").read_text())
     assert [one["steps"] for one in results] == [20, 20]
     assert [x for x, _ in results[0]["curve"]] == [10, 20]
-    assert "for 20 steps on" in summary.extra["notes"][0]
+    assert "for 20 steps on" in summary.extra["notes"][1]
     assert not any("samples per second" in note for note in summary.extra["notes"])
-    assert summary.command == "fourier-head study forecasting --steps 20 --quick"
+    assert summary.command == "fourier-head study forecasting --steps 20 --quick -o out"
 
 
 def test_weights_depend_on_the_budget_alone_that_counts():
@@ -161,6 +171,7 @@ def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
 
 
 def test_a_run_without_time_for_an_arm_says_so_and_keeps_the_others(settings):
+    run(replace(settings, arms="linear"))  # which an earlier test may have done
     summary = run(replace(settings, arms="linear,fourier-4", limit=1.0))
     assert summary is not None
     models = {row.get("model") for row in summary.rows if row["metric"] == "relative_mase"}

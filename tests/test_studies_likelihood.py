@@ -54,7 +54,9 @@ def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(likelihood, "QUICK_EPOCHS", 1)
     settings = likelihood.Settings(output=tmp_path / "likelihood", quick=True, workers=1)
     summary = likelihood.run(settings)
-    assert summary.command == "fourier-head study likelihood --quick"
+    assert summary.command == "fourier-head study likelihood --quick -o likelihood"
+    assert summary.extra["notes"][0] == "A quick look: 1 epochs, one seed and few frequencies."
+    assert "200 epochs" not in " ".join(summary.extra["notes"])
     heads = {(row["head"], row["packets"]) for row in summary.rows}
     assert heads == {("fourier", None), ("fourier", 4), ("gmm", None), ("gmm_full", None)}
     beside = {(row["head"], row["frequencies"]) for row in summary.compared}

@@ -145,7 +145,8 @@ def small(monkeypatch, tmp_path, language):
 def test_quick_study_writes_its_folder(small):
     summary = run(small)
     content = json.loads((small.output / "summary.json").read_text())
-    assert content["command"] == "fourier-head study numbers --frequencies 2 --seeds 1 --epochs 1 --quick"
+    options = "--frequencies 2 --seeds 1 --epochs 1 --quick"
+    assert content["command"] == f"fourier-head study numbers {options} -o numbers"
     assert content["sampling"] == {"temperature": 1.0, "top_p": 1.0, "top_k": None, "answers": 64}
     found = {(r["dataset"], r["head"], r["metric"]): r for r in content["rows"]}
     for dataset in ("trained", "unseen"):
@@ -155,7 +156,9 @@ def test_quick_study_writes_its_folder(small):
     assert found["trained", "fourier", "invalid"]["ours"] == 0
     assert {g.name for g in (*TRAINED, *UNSEEN)} <= {r["dataset"] for r in content["rows"]}
     assert {r["head"]: r["paper"] for r in summary.compared} == PAPER_GAIN
-    assert {p.name for p in small.output.iterdir()} >= {"histograms.png", "frequencies.png", "runs.json", "rows.csv"}
+    assert {p.name for p in small.output.iterdir()} >= {"histograms.png", "runs.json", "rows.csv"}
+    assert not (small.output / "frequencies.png").exists()  # one N makes no curve
+    assert content["notes"][0].startswith("A quick look: 64 training pairs, 64 answers, 1 epochs")
     assert not (small.output / ".partial").exists()
 
 
@@ -182,6 +185,8 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small, monk
     assert 0 < len(calls) < 6
     assert "left out" not in summary.extra["notes"][-1]
     assert len(json.loads((small.output / "runs.json").read_text())) == 6
+    assert summary.seconds == pytest.approx(0.15 * (6 - len(calls)))  # of the first call: those of the second take none
+    assert summary.extra["seconds_of"] == "all runs"
     assert (small.output / "in-context.png").exists()
     with pytest.raises(UserError, match="over before the first run"):
         run(Settings(**vars(settings) | {"time_limit": 0.0, "seeds": 2, "in_context": "3"}))
@@ -220,7 +225,7 @@ def test_the_command_line_runs_the_study(small, monkeypatch):
         "--seeds",
         "1",
         "--frequencies",
-        "2,4",
+        "2,4,8",
         "--init-scale",
         "1000,1",
         "--head-first",
@@ -231,12 +236,13 @@ def test_the_command_line_runs_the_study(small, monkeypatch):
     got = testing.CliRunner().invoke(app, words)
     assert got.exit_code == 0, got.output
     assert "tvd_gain_over_base" in got.output
+    assert "all runs added up took 0.0 s" in got.output  # not that this call took it
     assert "first weights are divided by" in " ".join(got.output.split())
     charts = json.loads((small.output / "charts.json").read_text())
     names = {one["name"] for chart in charts for panel in chart["panels"] for one in panel["series"]}
     kinds = {f"LoRA, Fourier head, init / {scale}, {first} epochs alone" for scale in (1000, 1) for first in (0, 64)}
     assert names >= kinds
-    assert len(json.loads((small.output / "runs.json").read_text())) == 2 + len(kinds)  # quick: N = 2 only
+    assert len(json.loads((small.output / "runs.json").read_text())) == 2 + 2 * len(kinds)  # quick: N = 2 and 8 only
     assert "epochs in which the head learned alone" in " ".join(got.output.split())
     got = testing.CliRunner().invoke(app, ["numbers", "--quick", "--frequencies", "x", "-o", str(small.output)])
     assert got.exit_code == 2

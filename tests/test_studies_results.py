@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from fourier_head.errors import UserError
 from fourier_head.report.charts import Chart, Panel, Series
 from fourier_head.studies import results
 from fourier_head.studies.results import COLUMNS, RunStore, aggregate, command_line, read_summary, row, write_results
+
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def chart(name="curve"):
@@ -84,8 +88,28 @@ def test_aggregate_averages_over_seeds():
 
 
 def test_command_leaves_out_defaults_and_places(tmp_path):
-    got = command_line("study x", {"output": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
+    got = command_line("study x", {"data": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
     assert got == "fourier-head study x --epochs 5 --name 'a b'"
+
+
+def test_command_names_the_folder_that_is_not_the_studys_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def folder(output, **more):
+        return command_line("study x", {"output": output, **more}, {}).removeprefix("fourier-head study x")
+
+    assert folder(Path("results/x")) == folder(tmp_path / "results" / "x") == ""
+    assert folder(Path("results-quick/x"), quick=True) == " --quick"
+    assert folder(Path("results/x"), quick=True) == " --quick -o results/x"
+    assert folder(Path("results/x-varied")) == folder(tmp_path / "results" / "x-varied") == " -o results/x-varied"
+    assert folder(tmp_path.parent / "my runs") == " -o 'my runs'"  # where it lies is nobody else's concern
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/summary.json")), ids=lambda path: path.parent.name)
+def test_the_command_beside_committed_results_writes_that_folder(path):
+    words = shlex.split(json.loads(path.read_text())["command"])
+    output = words[words.index("-o") + 1] if "-o" in words else f"results/{words[2]}"
+    assert output == f"results/{path.parent.name}"
 
 
 @pytest.mark.parametrize(

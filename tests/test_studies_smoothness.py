@@ -48,13 +48,16 @@ def folder(tmp_path_factory):
 def test_quick_study_reproduces_appendix_b(folder):
     content = json.loads((folder / "summary.json").read_text())
     rows = content["rows"]
-    assert content["command"] == "fourier-head study smoothness --quick"
+    assert content["command"] == "fourier-head study smoothness --quick -o smoothness"
     l2 = [r for r in rows if (r["metric"], r["protocol"]) == ("l2", "all sigma")]
     assert [r["dataset"] for r in l2] == ["brown noise", "pink noise", "white noise", "blue noise"]
     assert all(r["step"] > 0 for r in l2[1:])
     for r in l2:  # the paper prints one or two digits
         assert r["ours"] == pytest.approx(r["paper"], rel=0.1), r["dataset"]
     entropy = [r for r in rows if (r["metric"], r["protocol"]) == ("spectral_entropy", "nats")]
+    # As printed, from means that are not rounded.
+    assert [r["paper_step"] for r in l2] == [None, 0.0014, 0.0016, 0.0005]
+    assert [r["paper_step"] for r in entropy] == [None, -0.0638, 0.0388, -0.0076]
     for r in entropy:
         assert r["ours"] == pytest.approx(r["paper"], abs=4 * r["paper_std"] / math.sqrt(r["seeds"]))
     varying = {r["dataset"]: r["ours"] for r in rows if r["protocol"] == "bits, no constant"}

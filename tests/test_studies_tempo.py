@@ -355,7 +355,8 @@ def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path, capsys):
     assert runs[0]["macro_f1"] == first["macro_f1"]
     assert {path.stem for path in tmp_path.glob("*.png")} == {"pmfs", "scores", "training", "distances"}
     options = "--model nano --seeds 1 --clips 1 --epochs 2 --batch 40 --pretrain 0 --frequencies 2"
-    assert summary.command == f"fourier-head study tempo {options}"
+    assert summary.command == f"fourier-head study tempo {options} -o {tmp_path.name}"
+    assert summary.seconds == pytest.approx(sum(r["seconds"] for r in runs), abs=0.01)  # the first is an earlier call's
 
 
 def test_ratios_are_of_the_same_seeds():

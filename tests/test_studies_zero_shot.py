@@ -48,9 +48,11 @@ def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus, 
     monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
     real = ablation.run_variant
     monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
+    (tmp_path / "scores.csv").write_text("dataset,model,MASE,WQL\nmonash_m1_yearly,seasonal-naive,2.0,0.5\n")
     settings = Settings(
         tmp_path / "zero-shot",
         sets,
+        tmp_path / "scores.csv",
         model=str(tmp_path / "mine"),
         corpus=corpus,
         variants=["density", "quantiles"],
@@ -68,7 +70,40 @@ def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus, 
     assert by["ablation", "density", "relative_wql"] > 0
     assert by["5 monthly series", "mine", "per_second"] > 0
     assert {p.name for p in (tmp_path / "zero-shot").glob("*.png")} >= {"overview.png", "calibration.png"}
+    beside = [r["published"] for r in content["rows"] if r.get("published")]
+    assert beside == [2.0, 0.5]
+    assert "--evaluation EVALUATION --published PUBLISHED " in content["command"]
+    assert content["command"].endswith(" -o zero-shot")
     assert "/" not in content["command"].replace("fourier-head study", "").replace(str(tmp_path / "mine"), "")
+
+
+def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus, monkeypatch):
+    torch.manual_seed(0)
+    save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
+    monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
+    real = ablation.run_variant
+    monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
+    for path in sets.iterdir():
+        path.rename(path.with_name(f"own-{path.name}"))
+    settings = Settings(
+        tmp_path / "out",
+        sets,
+        model=str(tmp_path / "mine"),
+        corpus=corpus,
+        variants=["density"],
+        steps=2,
+        batch=4,
+        device="cpu",
+        quick=True,
+    )
+    with pytest.raises(UserError, match="horizon must be given"):
+        run(settings)
+    summary = run(replace(settings, horizon=4))
+    assert "--horizon 4" in summary.command
+    scored = {r["dataset"]: r["ours"] for r in summary.rows if r["metric"] == "mase" and r.get("model") == "mine"}
+    assert scored.keys() == {"own-m1_yearly", "own-cif_2016"}
+    assert all(math.isfinite(score) for score in scored.values())
+    assert summary.extra["notes"][0] == "A quick look: the first 50 series of each set."
 
 
 def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, monkeypatch):
@@ -96,6 +131,10 @@ def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, monke
     assert {r["model"] for r in first.rows if r["dataset"] == "ablation"} == {"density"}
     assert {r["model"] for r in second.rows if r["dataset"] == "ablation"} == {"density", "quantiles"}
     assert trained == ["density", "quantiles"]
+    runs = json.loads((tmp_path / "zero-shot" / "runs.json").read_text())
+    spent = [one["train_seconds"] for one in runs if "variant" in one]  # one of the first call, one of the second
+    assert second.seconds == pytest.approx(sum(spent), abs=0.01)
+    assert second.extra["seconds_of"] == "the training of all variants"
 
 
 def test_variants_change_one_thing():

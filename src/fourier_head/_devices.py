@@ -14,8 +14,8 @@ def best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def chosen_device(name: str) -> str:
-    """Return the device that the option ``--device`` names; auto is the best one here.
+def chosen_device(name: str, argument: str = "--device") -> str:
+    """Return the device that an option or argument names; auto is the best one here.
 
     >>> chosen_device("cpu")
     'cpu'
@@ -25,9 +25,9 @@ def chosen_device(name: str) -> str:
     try:
         kind = torch.device(name).type
     except RuntimeError:
-        raise UserError(f"--device must be cpu, cuda or auto, got {name}.") from None
+        raise UserError(f"{argument} must be cpu, cuda or auto, got {name}.") from None
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"--device {name} needs a graphics card that torch can use; there is none.")
+        raise UserError(f"{argument} {name} needs a graphics card that torch can use; there is none.")
     return name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class UserError(Exception):
@@ -26,6 +27,13 @@ def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
         return f"did you mean {' or '.join(close)}?"
     rest = f" and {len(names) - limit} more" if len(names) > limit else ""
     return f"there are {', '.join(names[:limit])}{rest}." if names else "there are none."
+
+
+def require(extra: str, *modules: str) -> None:
+    """Say at once what to install where a module is missing that is needed only later: better now than after hours."""
+    for name in modules:
+        if find_spec(name) is None:
+            raise needs_extra(ModuleNotFoundError(name=name), extra)
 
 
 def needs_extra(error: ImportError, extra: str = "cli") -> UserError:

@@ -52,7 +52,7 @@ def compare(
         schedule = Schedule.plan(len(data.train), settings)
         say(
             f"{table.name}: {len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, "
-            f"{len(data.test)} to test; {data.num_features} inputs, {settings.bins} bins of {table.target_name} "
+            f"{len(data.test)} to test; {data.inputs_in_words}, {settings.bins} bins of {table.target_name} "
             f"from {data.bins.low:.4g} to {data.bins.high:.4g}."
         )
         frequencies, reason = choose_frequencies(settings, data)
@@ -105,14 +105,17 @@ def choose_frequencies(settings: Settings, data: Prepared) -> tuple[int, str]:
     if settings.bins < 3:
         return 1, "Two bins leave no room for more."
     part = data.train
+    alone = not part.x.std(0).any()
     suggestion = suggest_frequencies(
         part.value,
-        features=part.x if part.x.std(0).any() else None,
+        features=None if alone else part.x,
         domain=(data.bins.low, data.bins.high),
         num_bins=settings.bins,
         seed=settings.seed,
     )
-    return suggestion.num_frequencies, suggestion.reason
+    # What follows about arguments of that function is no help to someone at a command line.
+    reason = suggestion.reason.partition("; this is the marginal")[0] if alone else suggestion.reason
+    return suggestion.num_frequencies, reason.rstrip(".") + "."
 
 
 def frequency_notes(settings: Settings, frequencies: int) -> list[str]:

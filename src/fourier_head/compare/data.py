@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from fourier_head.bins import Bins
 from fourier_head.compare.encoding import Encoder
+from fourier_head.compare.spelling import read_text_table
 from fourier_head.errors import UserError, did_you_mean
 from fourier_head.mixture import GaussianMixture
 
@@ -22,8 +24,8 @@ LEAST_ROWS = 30
 CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zip")
-# "?" is how the UCI repository writes a missing value; pandas knows the other spellings.
-MISSING = ["?"]
+# A column without a name is called "Unnamed: 0" by pandas, and "Unnamed: 0.1" once it was written again.
+INDEX_NAMES = re.compile(r"(unnamed: \d+(\.\d+)?|index)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,14 @@ def read_table(path: Path, target: str) -> Table:
     if len(frame) == 0:
         raise UserError(f"{path.name} is empty: it has columns but no rows.")
     frame = frame.loc[:, ~frame.columns.duplicated()]
+    notes = []
+    for name in [name for name in frame.columns if name != target and _row_numbers(name, frame[name])]:
+        notes.append(f"Column {name!r} is left out: row numbers.")
+        frame = frame.drop(columns=name)
     values = _numbers(frame[target], path.name)
     known = np.isfinite(values)
     if not known.any():
         raise UserError(f"the target {target!r} of {path.name} must hold numbers, got none: every row is missing.")
-    notes = []
     if not known.all():
         gone = int((~known).sum())
         notes.append(f"{gone} of {len(values)} rows are left out: their target {target!r} is missing or infinite.")
@@ -104,7 +109,7 @@ def read_table(path: Path, target: str) -> Table:
 
 
 def read_frame(path: Path) -> pd.DataFrame:
-    """Read a CSV or parquet file as it is; what cannot be read gets one sentence."""
+    """Read a CSV or parquet file, numbers in any usual spelling; what cannot be read gets one sentence."""
     import pandas as pd
     import pyarrow
 
@@ -121,12 +126,7 @@ def read_frame(path: Path) -> pd.DataFrame:
             raise UserError(f"{path.name} is empty.")
         if kind in PARQUET_SUFFIXES:
             return pd.read_parquet(path)
-        # The first line decides: pandas' own guess reads the whole file with its slow parser.
-        head = pd.read_csv(path, sep="\0", nrows=1, header=None, encoding="utf-8-sig", dtype=str).iloc[0, 0]
-        separator = max(",;\t|", key=lambda mark: str(head).count(mark))
-        return pd.read_csv(
-            path, sep=separator, na_values=MISSING, encoding="utf-8-sig", skipinitialspace=True, low_memory=False
-        )
+        return read_text_table(path)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}.") from None
     except pd.errors.EmptyDataError:
@@ -135,6 +135,14 @@ def read_frame(path: Path) -> pd.DataFrame:
         # Also pandas' ParserError, a ValueError.
         reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
         raise UserError(f"{path} cannot be read as {kind[1:]}: {reason[:200].rstrip('.')}.") from None
+
+
+def _row_numbers(name: str, column: pd.Series) -> bool:
+    """Tell whether a column counts rows, as the index of pandas does; in a sorted table it gives the target away."""
+    values = column.to_numpy()
+    if INDEX_NAMES.fullmatch(name) is None or values.dtype.kind not in "iuf":
+        return False
+    return any(np.array_equal(values, np.arange(first, first + len(values))) for first in (0, 1))
 
 
 def _numbers(column: pd.Series, where: str) -> np.ndarray:
@@ -180,6 +188,8 @@ class Prepared:
     validation: Part
     test: Part
     notes: tuple[str, ...]
+    num_inputs: int
+    """Features of the table; without any, the network is fed a single zero."""
 
     @property
     def middle(self) -> float:
@@ -189,6 +199,10 @@ class Prepared:
     def half(self) -> float:
         """Half the width of the interval: values are middle + half z."""
         return (self.bins.high - self.bins.low) / 2
+
+    @property
+    def inputs_in_words(self) -> str:
+        return f"{self.num_inputs or 'no'} input{'s' if self.num_inputs != 1 else ''}"
 
     @property
     def num_features(self) -> int:
@@ -214,8 +228,12 @@ def prepare(table: Table, num_bins: int, seed: int, margin: float = 0.05) -> Pre
     bins = Bins.fit(table.target[known], num_bins, margin=margin)
     features = encoder.transform(table.features)
     notes = [*table.notes, *encoder.notes]
-    if not features.shape[1]:
-        notes.append("There are no features: every head learns the density of the target as a whole.")
+    num_inputs = features.shape[1]
+    if not num_inputs:
+        notes.append(
+            "There are no columns to predict the target from: every head learns its density as a whole, and more "
+            "columns in the table would give one for each row."
+        )
         features = np.zeros((len(order), 1), dtype=np.float32)
     outside = bins.clip_rate(table.target[order[:tested]])
     if outside:
@@ -236,7 +254,7 @@ def prepare(table: Table, num_bins: int, seed: int, margin: float = 0.05) -> Pre
         )
 
     train, validation = known[chosen:], known[:chosen]
-    return Prepared(table, bins, part(train), part(validation), part(order[:tested]), tuple(notes))
+    return Prepared(table, bins, part(train), part(validation), part(order[:tested]), tuple(notes), num_inputs)
 
 
 def _shape_notes(values: np.ndarray, bins: Bins) -> list[str]:

@@ -91,7 +91,7 @@ def _lead(result: Result) -> str:
     data = result.data
     count = {1: "one head", 2: "two heads", 3: "three heads", 4: "four heads", 5: "five heads"}[len(rows)]
     text = f"The same network, trained alike with {count}, predicts the distribution of {data.table.target_name}"
-    text += f" from {data.num_features} input{'s' if data.num_features != 1 else ''}."
+    text += f" from {data.inputs_in_words}."
     if result.truth is not None:
         text += (
             " The data set has two peaks wherever its inputs differ, and its mean lies between them, where the target"

@@ -146,7 +146,7 @@ class Result:
                 "name": data.table.name,
                 "target": data.table.target_name,
                 "rows": {"train": len(data.train), "validation": len(data.validation), "test": len(data.test)},
-                "inputs": data.num_features,
+                "inputs": data.num_inputs,
                 "low": data.bins.low,
                 "high": data.bins.high,
             },

@@ -11,6 +11,8 @@ from fourier_head.report.style import HEADS
 
 MAX_FREQUENCIES = 4096
 MAX_BINS = 65536
+OTHER_NAMES = {"mixture": "gmm"}
+"""What heads are called elsewhere in the package."""
 
 
 @dataclass(frozen=True)
@@ -93,5 +95,6 @@ def parse_frequencies(text: str) -> int | None:
 def parse_heads(text: str) -> tuple[str, ...]:
     """Return the names in a list with commas, each once, in the order of the report."""
     names = [name.strip().lower().replace("_", "-") for name in text.split(",") if name.strip()]
+    names = [OTHER_NAMES.get(name, name) for name in names]
     known = [name for name in HEADS if name in names]
     return tuple(known + [name for name in names if name not in HEADS])

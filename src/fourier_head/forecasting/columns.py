@@ -1,20 +1,21 @@
-"""Which column of a table is the time, which the value, which names the series; and dates in their spellings."""
+"""Which column of a table is the time, which the value, which names the series."""
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fourier_head.errors import did_you_mean
+from fourier_head.forecasting.dates import CLOCK, moments, number_dates, parse_dates, whole_number_dates
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TIMES = ("timestamp", "time", "date", "datetime", "ds", "day", "week", "month", "quarter", "year", "period", "hour")
+MOMENTS = ("timestamp", "time", "date", "datetime", "ds")
+TIMES = (*MOMENTS, "day", "week", "month", "quarter", "year", "period", "hour")
 TARGETS = ("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price")
 NAMES = (
     "item_id",
@@ -60,7 +61,7 @@ def guess_columns(
     # A pandas reader names the index it wrote itself like this.
     left = [c for c in left if not re.fullmatch(r"Unnamed: \d+|index|", str(c).strip())]
     if time is None:
-        time = _known(left, TIMES, lambda c: _is_time(frame[c])) or next((c for c in left if _is_time(frame[c])), None)
+        time = _guess_time(frame, left)
         left = [c for c in left if c != time]
     if not names:
         known = _known(left, NAMES, lambda c: True)
@@ -105,90 +106,85 @@ def _numeric_share(column: pd.Series) -> float:
     return float(pd.to_numeric(there.head(1000), errors="coerce").notna().mean())
 
 
-def _is_time(column: pd.Series) -> bool:
+def _guess_time(frame: pd.DataFrame, columns: Sequence[str]) -> str | None:
+    time = _known(columns, TIMES, lambda c: is_time(frame[c]))
+    if time is None:
+        time = next((c for c in columns if is_time(frame[c])), None)
+    # What is called a date is one, even if it cannot be read: then that is the thing to say.
+    return _known(columns, TIMES, lambda c: is_unread_time(frame[c])) if time is None else time
+
+
+def named_like_time(name: Any, wanted: Sequence[str] = TIMES) -> bool:
+    """Tell whether a column is called a time."""
+    return str(name).strip().casefold() in wanted
+
+
+def is_time(column: pd.Series) -> bool:
+    """Tell whether a column holds dates; numbers do where they can be read so and the column is called a time."""
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
         return True
-    there = column.dropna().head(20)
+    there = column.dropna()
     if not len(there) or pd.api.types.is_bool_dtype(column):
         return False
     if pd.api.types.is_numeric_dtype(column):
-        named = str(column.name).strip().casefold() in TIMES
-        return named and _numbers_as_text(there) is not None
-    if _numeric_share(column) > 0.5 and _numbers_as_text(there) is None:
+        return named_like_time(column.name) and number_dates(there) is not None
+    there = there.head(20)
+    if _numeric_share(column) > 0.5:
+        read = number_dates(there) if named_like_time(column.name) else whole_number_dates(there)
+        return read is not None
+    return len(parse_dates(there)[0].dropna()) > 0.5 * len(there)
+
+
+def is_unread_time(column: pd.Series) -> bool:
+    """Tell whether a column, none of dates that can be read, must have been meant as one by its name."""
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(column) or not named_like_time(column.name) or not column.notna().any():
         return False
-    # What is called a date is one, even if it cannot be read: then that is the thing to say.
-    return str(column.name).strip().casefold() in TIMES[:5] or len(_parse(there).dropna()) > 0.5 * len(there)
+    values = pd.to_numeric(column.dropna(), errors="coerce")
+    if values.isna().any():
+        return True
+    # Hours of a day and days of a week are numbers of their own right; steps counted from 0 or 1 say nothing new.
+    steps = np.unique(values.to_numpy(dtype=np.float64))
+    counted = steps[0] in (0, 1) and (len(steps) < 3 or np.allclose(np.diff(steps), steps[1] - steps[0]))
+    return named_like_time(column.name, MOMENTS) and not counted
 
 
-def _numbers_as_text(column: pd.Series) -> pd.Series | None:
-    """Return dates written as whole numbers (2024, 202401, 20240131) as text, None where they are other numbers."""
-    import pandas as pd
+def join_dates(frame: pd.DataFrame, taken: Sequence[str | None] = ()) -> pd.DataFrame:
+    """Return the table with one column of moments where they are spread over several: date and time, year and month.
 
-    numbers = pd.to_numeric(column, errors="coerce")
-    if numbers.isna().any() or (numbers != numbers.round()).any() or not len(numbers):
-        return None
-    text = numbers.astype("int64").astype(str)
-    for pattern in (r"1[5-9]\d\d|2[01]\d\d", r"(1[5-9]|2[01])\d\d(0[1-9]|1[0-2])", r"(1[5-9]|2[01])\d\d[01]\d[0-3]\d"):
-        if text.str.fullmatch(pattern).all():
-            return text
-    return None
+    Years, months and perhaps days are joined only where no other column holds dates.
 
-
-def _parse(column: pd.Series) -> pd.Series:
-    """Return moments, NaT where a date cannot be read; time zones as they come."""
-    import pandas as pd
-
-    if isinstance(column.dtype, pd.PeriodDtype):
-        return column.dt.to_timestamp()
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return column
-    digits = _numbers_as_text(column.dropna())
-    if digits is not None:
-        size = len(digits.iloc[0])
-        form = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d"}[size]
-        return pd.to_datetime(digits, format=form, errors="coerce").reindex(column.index)
-    if pd.api.types.is_numeric_dtype(column):
-        return pd.Series(pd.NaT, index=column.index)
-    text = column.astype("string").str.strip()
-    # 2024Q1, 2024-Q1
-    quarters = text.str.extract(r"^(\d{4})[- ]?Q([1-4])$")
-    if quarters[0].notna().any():
-        month = (pd.to_numeric(quarters[1]) * 3 - 2).astype("Int64").astype("string")
-        return pd.to_datetime(quarters[0] + "-" + month + "-01", format="%Y-%m-%d", errors="coerce")
-    first = text.dropna().head(200)
-    dotted = bool(first.str.match(r"^\d{1,2}\.\d{1,2}\.\d{4}").all())
-    late = first.str.extract(r"^(\d{1,2})[/.-]\d{1,2}[/.-]\d{2,4}")[0].dropna()
-    day_first = dotted or bool((pd.to_numeric(late) > 12).any())
-    with warnings.catch_warnings():
-        # pandas says when it must guess a format row by row, and when zones differ; the result is checked here.
-        warnings.simplefilter("ignore")
-        try:
-            return pd.to_datetime(text, errors="coerce", dayfirst=day_first)
-        except (ValueError, TypeError):
-            return pd.to_datetime(text, errors="coerce", dayfirst=day_first, utc=True)
-
-
-def moments(column: pd.Series) -> tuple[np.ndarray, str | None]:
-    """Return a column of dates as datetime64[ns] without a zone, and the zone they were in.
-
-    Dates with a zone become local ones where all share a time of day, so that days stay days when clocks change, and
-    universal ones elsewhere.
+    Arguments:
+        taken: columns that mean something else.
     """
-    parsed = _parse(column)
-    bad = np.flatnonzero(parsed.isna().to_numpy())
-    if len(bad):
-        found = column.iloc[bad[0]]
-        what = "nothing" if found is None or found != found else repr(str(found)[:40])
-        raise ValueError(f"the time column {str(column.name)!r} must hold dates, got {what} in row {bad[0] + 1}.")
-    zone = getattr(parsed.dt, "tz", None)
-    if zone is not None:
-        local = parsed.dt.tz_localize(None)
-        daily = (local - local.dt.normalize()).nunique() <= 1
-        parsed = local if daily else parsed.dt.tz_convert("UTC").dt.tz_localize(None)
-        zone = None if daily else "UTC"
-    return parsed.to_numpy().astype("datetime64[ns]"), zone
+    import pandas as pd
+
+    named = {str(c).strip().casefold(): c for c in frame.columns if c not in taken}
+    if "date" in named and "time" in named and is_time(frame[named["date"]]):
+        clock = frame[named["time"]].astype("string").str.strip()
+        if clock.str.fullmatch(CLOCK).fillna(False).all():
+            since = pd.to_timedelta(clock.where(clock.str.count(":") == 2, clock + ":00"))
+            dates = moments(frame[named["date"]])[0]
+            return frame.drop(columns=named["time"]).assign(**{named["date"]: dates + since.to_numpy()})
+    parts = {part: named[part] for part in ("year", "month", "day") if part in named}
+    others = [c for c in frame.columns if c not in parts.values()]
+    if not {"year", "month"} <= set(parts) or "date" in frame.columns or any(is_time(frame[c]) for c in others):
+        return frame
+    if not all(pd.api.types.is_integer_dtype(frame[c]) for c in (parts["year"], parts["month"])):
+        return frame
+    for used in (("year", "month", "day"), ("year", "month")):
+        if not set(used) <= set(parts):
+            continue
+        numbers = {"day": 1} | {part: frame[parts[part]] for part in used}
+        dates = pd.to_datetime(pd.DataFrame(numbers, index=frame.index), errors="coerce")
+        if dates.notna().all():
+            joined = frame.drop(columns=[parts[part] for part in used])
+            joined.insert(0, "date", dates)
+            return joined
+    return frame
 
 
 def numbers(column: pd.Series) -> np.ndarray:

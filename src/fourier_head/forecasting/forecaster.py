@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fourier_head._devices import best_device
+from fourier_head._devices import best_device, chosen_device
 from fourier_head.forecasting.inputs import SeriesSet, read_series
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
@@ -61,7 +61,8 @@ class Forecaster:
 
         Nothing is fetched. Without a device it goes to a GPU where there is one.
         """
-        return cls(load_model(name_or_folder, device or best_device()))
+        where = best_device() if device is None else chosen_device(str(device))
+        return cls(load_model(name_or_folder, where))
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write the forecaster into a folder, whole or not at all; bfloat16 halves it and rounds to three digits."""

@@ -1,4 +1,4 @@
-"""How many steps a season has: the GluonTS default a score is defined with, and the period a model may be told."""
+"""Frequencies: their steps per season, as GluonTS counts them and as a model may be told, and their names in print."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ _UNIT_OF = {alias: unit for unit, aliases in _UNITS.items() for alias in aliases
 
 _SEASON = {"second": 3600, "minute": 1440, "hour": 24, "business day": 5, "month": 12, "quarter": 4}
 _NATURAL = {**_SEASON, "day": 7, "week": 52}
+
+_ADVERBS = {
+    "hour": "hourly",
+    "day": "daily",
+    "business day": "on working days",
+    "week": "weekly",
+    "month": "monthly",
+    "quarter": "quarterly",
+    "year": "yearly",
+}
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -97,6 +107,21 @@ def frequency_of(timestamps: np.ndarray) -> str | None:
         if step % seconds == 0:
             return _alias(step // seconds, unit)
     return _alias(step, "s")
+
+
+def frequency_in_words(freq: str) -> str:
+    """Return a frequency as people say it.
+
+    >>> [frequency_in_words(f) for f in ("ME", "B", "15min", "2QE-DEC", "250ms")]
+    ['monthly', 'on working days', 'every 15 minutes', 'every 2 quarters', 'every 250ms']
+    """
+    known = parse_frequency(freq)
+    if known is None:
+        return f"every {freq}"
+    count, unit = known
+    return (
+        _ADVERBS.get(unit, f"every {unit}") if count == 1 else f"every {count} {unit.replace('business', 'working')}s"
+    )
 
 
 def _alias(count: int, unit: str) -> str:

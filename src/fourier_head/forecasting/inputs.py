@@ -12,7 +12,9 @@ from torch import Tensor
 
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.calendars import Calendar, Moments, regular
-from fourier_head.forecasting.columns import guess_columns, moments, numbers
+from fourier_head.forecasting.columns import guess_columns, is_time, is_unread_time, join_dates, numbers
+from fourier_head.forecasting.dates import moments
+from fourier_head.forecasting.frequency import frequency_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +31,7 @@ class SeriesSet:
         values: of each, float64, oldest first, NaN where missing.
         calendars: of each, None where time is not known.
         last: moment of each one's last value, NaT where time is not known.
+        first: moment of each one's first value.
         month_ends: whether the months of each are named by their last day.
         name_columns, time_column: what names and moments were called.
         target: what the values are called; None where the names say it.
@@ -39,6 +42,7 @@ class SeriesSet:
     calendars: list[Calendar | None] = field(default_factory=list)
     last: list[np.datetime64] = field(default_factory=list)
     month_ends: list[bool] = field(default_factory=list)
+    first: list[np.datetime64] = field(default_factory=list)
     name_columns: tuple[str, ...] = ("id",)
     time_column: str = "timestamp"
     target: str | None = None
@@ -57,6 +61,22 @@ class SeriesSet:
         # Few calendars, many series: each is worked out once.
         known = {one.freq: one.period for one in {one for one in self.calendars if one is not None}}
         return np.array([1 if one is None else known[one.freq] for one in self.calendars], dtype=np.int64)
+
+    @property
+    def timing(self) -> str:
+        """What was read of the time: frequencies and the span of all series.
+
+        >>> read_series({"a": [1, 2, 3]}, freq="ME").timing
+        'monthly, no dates'
+        """
+        kinds = Counter(one.freq for one in self.calendars if one is not None)
+        said = dict.fromkeys(frequency_in_words(freq) for freq, _ in kinds.most_common())
+        words = ", ".join(said) if len(said) < 5 else f"{len(said)} frequencies"
+        first, last = (np.array(side, dtype="datetime64[ns]") for side in (self.first, self.last))
+        if np.isnat(last).all():
+            return f"{words}, no dates" if words else "no dates"
+        span = f"{moment(np.nanmin(first))} to {moment(np.nanmax(last))}"
+        return f"{words}; {span}" if len(said) > 1 else f"{words}, {span}"
 
     def future(self, number: int, horizon: int) -> Moments:
         """Return the moments that a forecast of one series is of; NaT where time is not known."""
@@ -78,20 +98,22 @@ class SeriesSet:
         """Append a series; with times, its values are put on every step between the first and the last."""
         if times is None or calendar is None or not len(times):
             # Without a moment to count from, the calendar still tells the period.
-            self._append(name, values, calendar if times is None else None, NOWHERE, False)
+            self._append(name, values, calendar if times is None else None, None, False)
             return
         days = times.astype("datetime64[D]")
         ends = bool(calendar.months) and bool(
             ((days + 1).astype("datetime64[M]") != days.astype("datetime64[M]")).all()
         )
-        self._append(name, regular(times, values, calendar, say(name)), calendar, times[-1], ends)
+        self._append(name, regular(times, values, calendar, say(name)), calendar, times, ends)
 
     def _append(
-        self, name: Any, values: np.ndarray, calendar: Calendar | None, last: np.datetime64, month_end: bool
+        self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None, month_end: bool
     ) -> None:
         self.names.append(name)
         self.values.append(values)
         self.calendars.append(calendar)
+        first, last = (NOWHERE, NOWHERE) if times is None or not len(times) else (times[0], times[-1])
+        self.first.append(first)
         self.last.append(last)
         self.month_ends.append(month_end)
 
@@ -102,7 +124,8 @@ def say(name: Any) -> str:
     >>> say("sales"), say(("north", 3)), say(None)
     ("series 'sales'", "series 'north, 3'", 'the series')
     """
-    if name is None or name == ():
+    # Names may be numbers of numpy, which compare with a tuple value by value.
+    if name is None or (isinstance(name, tuple) and not name):
         return "the series"
     text = ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
     return f"series {text!r}"
@@ -196,9 +219,9 @@ def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> Non
         if isinstance(index, pd.PeriodIndex):
             given = given or Calendar.of(index.freqstr)
             index = index.to_timestamp()
-        if isinstance(index, pd.DatetimeIndex):
-            times, _ = moments(pd.Series(index, name=index.name or "index"))
-            _add_timed(out, name, times, values, given)
+        dates = _index_dates(index)
+        if dates is not None:
+            _add_timed(out, name, moments(dates)[0], values, given)
         else:
             out.add(name, values, given, None)
     else:
@@ -231,18 +254,36 @@ def _add_timed(out: SeriesSet, name: Any, times: Moments, values: np.ndarray, gi
     times, values = times[order], values[order]
     same = np.flatnonzero(times[1:] == times[:-1])
     if len(same):
-        raise ValueError(f"{say(name)} has several values at {_moment(times[same[0]])}; give one value per moment.")
+        raise ValueError(f"{say(name)} has several values at {moment(times[same[0]])}; give one value per moment.")
     calendar = given or Calendar.fitting(times)
     if calendar is None:
         # Too few moments to tell; what the other series have is put in once all are read.
-        out._append(name, values, None, times[-1] if len(times) else NOWHERE, False)
+        out._append(name, values, None, times, False)
         return
     out.add(name, values, calendar, times)
 
 
-def _moment(time: np.datetime64) -> str:
+def moment(time: np.datetime64) -> str:
+    """Return a moment in print, without its time of day where that is midnight.
+
+    >>> moment(np.datetime64("2024-01-31T08:00", "ns"))
+    '2024-01-31 08:00'
+    """
     text = str(time.astype("datetime64[s]"))
-    return text.removesuffix("T00:00:00").replace("T", " ")
+    return text.removesuffix("T00:00:00").removesuffix(":00").replace("T", " ")
+
+
+def _index_dates(index: Any) -> pd.Series | None:
+    """Return an index as a column where it holds dates, or must have been meant to by its name; else None."""
+    import pandas as pd
+
+    if isinstance(index, (pd.MultiIndex, pd.RangeIndex)):
+        return None
+    column = pd.Series(index, name="timestamp" if index.name is None else index.name)
+    # Numbers need a name to be dates, and here the name may be none that was given.
+    if index.name is None and pd.api.types.is_numeric_dtype(column):
+        return None
+    return column if is_time(column) or (index.name is not None and is_unread_time(column)) else None
 
 
 def _from_frame(
@@ -254,12 +295,17 @@ def _from_frame(
         raise needs_extra(error, "forecasting") from None
     if not len(frame):
         raise ValueError("there is nothing to forecast: the table has no rows.")
-    if isinstance(frame.index, (pd.DatetimeIndex, pd.PeriodIndex)) and time is None:
-        index = frame.index.rename(frame.index.name or "timestamp")
-        if isinstance(index, pd.PeriodIndex):
-            given = given or Calendar.of(index.freqstr)
-        frame = frame.set_axis(index).reset_index()
+    if isinstance(frame.index, pd.PeriodIndex) and time is None:
+        given = given or Calendar.of(frame.index.freqstr)
+    names = (id,) if isinstance(id, str) else tuple(id or ())
+    if isinstance(frame.index, pd.MultiIndex) and not {None, *frame.columns} & set(frame.index.names):
+        frame = frame.reset_index()
+    index = None if time is not None else _index_dates(frame.index)
+    if index is not None and (is_time(index) or not any(is_time(frame[c]) for c in frame.columns)):
         time = str(index.name)
+        frame = frame.set_axis(frame.index.rename(time)).reset_index()
+    elif time is None:
+        frame = join_dates(frame, (*names, target))
     columns = guess_columns(frame, id, time, target)
     out = SeriesSet(
         name_columns=columns.names or ("id",),

@@ -49,8 +49,21 @@ def load_model(
         kind = AutoModelForCausalLM if causal else AutoModel
         return kind.from_pretrained(name, dtype=dtype, **(options or {})).eval(), words
     except (OSError, ValueError) as error:
+        if _not_fetched(error):
+            raise ValueError(
+                f"{name} is not on this machine and could not be fetched: name a folder or .gguf file, or connect"
+            ) from None
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"{name} is no language model by name, folder or .gguf file: {first}") from None
+
+
+def _not_fetched(error: BaseException | None) -> bool:
+    """Tell whether a model could not be loaded for want of a network; transformers says so in words only."""
+    while error is not None:
+        if isinstance(error, ConnectionError) or "couldn't connect" in str(error).lower():
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def lora_settings(rank: int = 8, alpha: int = 32, dropout: float = 0.05, **more: Any) -> LoraConfig:

@@ -192,8 +192,10 @@ def _legend_columns(names: Sequence[str], width: float) -> int:
     >>> _legend_columns(["linear", "fourier"], 6.4), _legend_columns(["a name of some forty letters, or more"] * 5, 8.6)
     (2, 2)
     """
-    widest = 0.8 + 0.075 * max(map(len, names), default=0)  # a line, the room around it, and letters of this size
-    return max(1, min(5, len(names), int(width / widest)))
+    widths = [0.8 + 0.075 * len(name) for name in names]  # a line, the room around it, and letters of this size
+    if len(names) <= 5 and sum(widths) <= width:
+        return max(1, len(names))  # in a single row every name has its own width
+    return max(1, min(5, len(names), int(width / max(widths))))
 
 
 def save_png(chart: Chart, path: Path) -> None:

@@ -45,13 +45,15 @@ def read_charts(folder: Path, study: Summary) -> list[Chart]:
 
 def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
     """Return the page as text."""
-    repeated = [study for study in studies if about(study.name).repeats]
+    counted = [study for study in studies if not study.quick]
+    repeated = [study for study in counted if about(study.name).repeats]
+    lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
     every = {f"{name}/{chart.name}": chart.as_dict() for name, several in charts.items() for chart in several}
     links = "".join(f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a>' for study in studies)
     sections = "".join(_section(study, charts[study.name]) for study in studies)
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
-<p class="lead">{escape(_lead(repeated, len(studies) - len(repeated)))}</p>
+<p class="lead">{escape(" ".join(words for words in lead if words))}</p>
 {_overview(repeated)}
 </section>
 {sections}
@@ -61,6 +63,17 @@ off and on.
 <noscript>Figures need JavaScript; every number is in the tables.</noscript></footer>"""
     links = f'<a href="#overview">Overview</a>{links}'
     return frame("Fourier head: the paper and our numbers", "Studies", links, main, every)
+
+
+def _quick_looks(studies: Sequence[Summary]) -> str:
+    """Return which studies measured less than they should, nothing where all are whole."""
+    names = [about(study.name).short for study in studies if study.quick]
+    if not names:
+        return ""
+    one = len(names) == 1
+    listed = names[0] if one else f"{', '.join(names[:-1])} and {names[-1]}"
+    what = "is a quick look that measures" if one else "are quick looks that measure"
+    return f"{listed} {what} less than the study: none of {'its' if one else 'their'} numbers is counted here."
 
 
 def _lead(studies: Sequence[Summary], more: int) -> str:
@@ -146,12 +159,15 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
             "paper and the difference.</p>"
         )
     rest = [row for row in study.rows if row not in compared]
+    further = html(rest)
+    if any(number(row.get("published")) is not None for row in rest):
+        further += '<p class="small muted">In grey, below ours: numbers that others than the paper published.</p>'
     if rest and not compared:
-        tables += f"<h3>Numbers</h3>{html(rest)}"
+        tables += f"<h3>Numbers</h3>{further}"
     elif rest:
-        tables += f"<details><summary>{len(rest)} further numbers</summary>{html(rest)}</details>"
+        tables += f"<details><summary>{len(rest)} further numbers</summary>{further}</details>"
     return f"""<section id="{escape(study.name)}">
-<h2>{escape(words.title)}</h2>
+<h2>{escape(words.title)}{" (a quick look)" if study.quick else ""}</h2>
 {f"<p>{escape(words.text)}</p>" if words.text else ""}
 {f'<ul class="notes">{listed}</ul>' if listed else ""}
 {figures}
@@ -182,6 +198,8 @@ def _circumstances(study: Summary) -> str:
     of_cores = number(study.extra.get("core_seconds"))
     if of_cores is not None:  # what was finished before an interruption counts here only
         lasted = f"{_duration(of_cores)} of one core"
+    elif whose := study.extra.get("seconds_of"):
+        lasted += f", {whose} added up,"
     software = ", ".join(f"{name} {version}" for name, version in study.versions.items())
     commit = (
         f" Commit {study.commit[:12]}{'-dirty' if study.commit.endswith('-dirty') else ''}." if study.commit else ""

@@ -26,7 +26,8 @@ function tag(name, has, inner = "") {
   return `<${name}${words.join("")}>${inner}</${name}>`;
 }
 const line = (kind, d, more = {}) => tag("path", {class: kind, d, ...more});
-const grouped = (text) => text.replace(/\d{5,}(?=\.|$)/, (n) => n.replace(/\B(?=(\d{3})+$)/g, ","));
+// Only in front of the point: decimals are not grouped.
+const grouped = (text) => text.replace(/^[-−]?\d{5,}(?=\.|$)/, (n) => n.replace(/\B(?=(\d{3})+$)/g, ","));
 const words = (kind, x, y, anchor, text) => tag("text", {class: kind, x, y, "text-anchor": anchor}, escape(text));
 const r = (v) => +v.toFixed(1);
 function say(value) {

@@ -23,7 +23,11 @@ COLUMNS = (
     "seeds",
     "paper",
 )
-"""The keys every row has, in this order; a study may add others, such as `paper_std`, `gamma` or `bins`."""
+"""The keys every row has, in this order; a study may add others, such as `paper_std`, `gamma` or `bins`.
+
+`paper` is the value of the paper that a study repeats. What others published goes into `published`: it is shown beside
+ours, but says nothing about how well the paper is repeated.
+"""
 
 SUMMARY, CHARTS = "summary.json", "charts.json"
 HEADER = ("command", "date", "commit", "hardware", "versions", "seconds", "rows")
@@ -51,6 +55,11 @@ class Summary:
         return [
             row for row in self.rows if number(row.get("paper")) is not None and number(row.get("ours")) is not None
         ]
+
+    @property
+    def quick(self) -> bool:
+        """Whether this was a quick look; results written before that was marked tell by their command."""
+        return self.extra.get("quick") is True or "--quick" in self.command.split()
 
 
 def number(value: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""Rows of a summary as tables: one line per arm, one column per metric, the paper's number below ours."""
+"""Rows of a summary as tables: one line per arm, one column per metric, the number of others below ours."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MOST_COLUMNS = 6  # data sets that fit side by side; more of them become lines
 LONG = 30  # lines from which on tables are folded, all but the first
 # Told about a measured number rather than naming what was measured.
 ABOUT = {"ours", "std", "seeds", "paper", "metric", "paper_std", "step", "paper_step", "residual", "expected"}
-ABOUT |= {"t", "from", "to", "fitted", "C1", "C2", "points", "paper_fit", "falls", "seconds"}
+ABOUT |= {"published", "t", "from", "to", "fitted", "C1", "C2", "points", "paper_fit", "falls", "seconds"}
 WORDS = {"gamma": "γ", "bins": "m", "periods": "wavelengths", "sine_waves": "sine waves"}
 
 
@@ -178,7 +178,7 @@ def _table(
 
 
 def html(rows: Iterable[Row]) -> str:
-    """Return the rows as HTML tables; a cell has our number and, below it, the paper's."""
+    """Return the rows as HTML tables; a cell has our number and, below it, the paper's or another published one."""
     parts = tables(rows)
     folded = sum(len(part.lines) for part in parts) > LONG and len(parts) > 1
     out = ""
@@ -211,10 +211,11 @@ def _cell(row: Row | None) -> str:
     if row is None:
         return '<td class="none">·</td>'
     ours = escape(number_text(row["ours"], row.get("std")))
-    if number(row.get("paper")) is None:
+    theirs = next((known for key in ("paper", "published") if (known := number(row.get(key))) is not None), None)
+    if theirs is None:
         return f"<td>{ours}</td>"
-    paper = printed(row["paper"], number(row.get("paper_std")))
-    return f'<td>{ours}<span class="theirs">{escape(paper)}{_difference(row)}</span></td>'
+    text = printed(theirs, number(row.get("paper_std")))
+    return f'<td>{ours}<span class="theirs">{escape(text)}{_difference(number(row["ours"]), theirs)}</span></td>'
 
 
 def printed(value: float, spread: float | None) -> str:
@@ -232,10 +233,9 @@ def printed(value: float, spread: float | None) -> str:
     return " ± ".join(parts)
 
 
-def _difference(row: Row) -> str:
-    """Return by how many per cent our number differs from the paper's."""
-    ours, paper = number(row["ours"]), number(row["paper"])
-    if ours is None or not paper:
+def _difference(ours: float | None, theirs: float) -> str:
+    """Return by how many per cent our number differs from theirs."""
+    if ours is None or not theirs:
         return ""
-    share = round(100 * (ours / paper - 1))
+    share = round(100 * (ours / theirs - 1))
     return f" <i>{share:+d} %</i>".replace("-", "−").replace("+0", "0") if abs(share) < 1000 else ""

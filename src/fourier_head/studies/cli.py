@@ -7,21 +7,28 @@ from typing import Annotated
 
 import typer
 
+from fourier_head.errors import UserError
 from fourier_head.studies.atari.command import atari
-from fourier_head.studies.command_line import EngineName, Quick, study_errors, tell
+from fourier_head.studies.command_line import EngineName, Quick, folder_option, study_errors, tell
+from fourier_head.studies.folders import QUICK_RESULTS, study_folder
 from fourier_head.studies.forecasting.command import forecasting
 from fourier_head.studies.numbers.command import numbers
 from fourier_head.studies.synthetic.command import likelihood, synthetic
 from fourier_head.studies.tempo.command import tempo
 from fourier_head.studies.zero_shot.command import zero_shot
 
-app = typer.Typer(help="Repeat the experiments of the paper; each writes results/<study>/.", no_args_is_help=True)
+app = typer.Typer(
+    help="Repeat the experiments of the paper; each writes results/<study>/, with --quick results-quick/<study>/.",
+    no_args_is_help=True,
+)
 app.command()(synthetic)
 app.command()(likelihood)
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="Folder with the results of the studies.")] = Path("results"),
+    results: Annotated[
+        Path, typer.Argument(help="Folder with the results of the studies; quick looks are in results-quick.")
+    ] = Path("results"),
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Page to write.", show_default="report.html in that folder")
     ] = None,
@@ -32,19 +39,22 @@ def report(
     with clear_errors():
         from fourier_head.report.page import write_report
 
+        if not results.exists() and QUICK_RESULTS.is_dir():
+            raise UserError(f"{results} is not there, but quick looks are: fourier-head report {QUICK_RESULTS}.")
         path = write_report(results, output)
         typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB).")
 
 
 @app.command()
 def smoothness(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/smoothness"),
+    output: Annotated[Path | None, folder_option("smoothness")] = None,
     trials: Annotated[int, typer.Option(min=2, help="Signals of each colour of noise.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
     quick: Quick = False,
     engine: EngineName = "local",
 ) -> None:
     """Appendix B: square waves and noise from brown to blue under the smoothness metric."""
+    output = study_folder("smoothness", quick, output)
     with study_errors(output) as (out, progress):
         from fourier_head.studies.smoothness import Settings, run
 
@@ -54,7 +64,7 @@ def smoothness(
 
 @app.command("scaling-law")
 def scaling_law(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/scaling-law"),
+    output: Annotated[Path | None, folder_option("scaling-law")] = None,
     synthetic: Annotated[
         Path, typer.Option(help="Results of the study synthetic, whose heads are fitted where they exist.")
     ] = Path("results/synthetic"),
@@ -62,6 +72,7 @@ def scaling_law(
     engine: EngineName = "local",
 ) -> None:
     """Theorem 3.3: smoothness of truncated densities against the number of frequencies, exponents fitted."""
+    output = study_folder("scaling-law", quick, output)
     with study_errors(output) as (out, progress):
         from fourier_head.studies.scaling_law import Settings, run
 

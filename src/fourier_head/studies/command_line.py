@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from fourier_head.studies.folders import study_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fourier_head.report.summary import Summary
 
-Quick = Annotated[bool, typer.Option("--quick", help="Measure less, for a first look.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Measure less, for a first look, into results-quick/.")]
 EngineName = Annotated[
     str, typer.Option("--engine", help="Where runs go: local, or ray (cluster named by RAY_ADDRESS).")
 ]
@@ -24,6 +26,12 @@ TimeLimit = Annotated[
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
 Summarise = Annotated[bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")]
+
+
+def folder_option(study: str) -> Any:
+    """Return the option that names the folder of a study; its default depends on ``--quick``."""
+    full, quick = (study_folder(study, quick=quick).as_posix() for quick in (False, True))
+    return typer.Option("--output", "-o", help="Folder to write.", show_default=f"{full}; with --quick, {quick}")
 
 
 @contextmanager
@@ -62,4 +70,6 @@ def tell(console: Console, summary: Summary, output: Path) -> None:
         console.print(grid)
     for note in summary.extra.get("notes", ()):
         console.print(f"\n{note}", markup=False)
-    console.print(f"\nWrote {output}/ in {summary.seconds:.1f} s.", markup=False)
+    whose = summary.extra.get("seconds_of")  # earlier calls count there, so that this one took less
+    took = f"; {whose} added up took" if whose else " in"
+    console.print(f"\nWrote {output}/{took} {summary.seconds:.1f} s.", markup=False)

@@ -66,19 +66,22 @@ def summary_rows(
 
 
 def seasonal_naive_rows(naive: Iterable[ScoreRow], published: Iterable[ScoreRow] = ()) -> list[Row]:
-    """Return the scores of seasonal naive on each set, the published ones of verified sets as those of the paper."""
+    """Return the scores of seasonal naive on each set, beside them those that others published for verified sets.
+
+    They are in `published`: `paper` is for the paper that a study repeats, and no one else's.
+    """
     theirs = {one["dataset"]: one for one in published if one["model"] == SEASONAL_NAIVE}
     out = []
     for one in naive:
         for metric in ("mase", "wql"):
-            paper = theirs[one["dataset"]][metric] if one["dataset"] in theirs else None
+            known = theirs[one["dataset"]][metric] if one["dataset"] in theirs else None
             about = {"dataset": one["dataset"], "head": "seasonal_naive", "model": SEASONAL_NAIVE}
-            out.append(row(metric, one[metric], **about, status=one["status"], seeds=1, paper=paper))
+            out.append(row(metric, one[metric], **about, status=one["status"], seeds=1, published=known))
     return out
 
 
 def published_rows(published: Sequence[ScoreRow]) -> list[Row]:
-    """Return published models beside ours: their numbers stand where the paper's do, and nothing is ours.
+    """Return published models beside ours: their numbers are in `published`, and nothing is ours.
 
     Relative scores are over the `verified` sets, against the published seasonal naive, and so compare with ours; those
     over all sets of the table are called `published`. Single sets are there where verified.
@@ -89,9 +92,9 @@ def published_rows(published: Sequence[ScoreRow]) -> list[Row]:
     for one in relative_scores(models, naive):
         dataset = "published" if one["dataset"] == "all" else one["dataset"]
         about = {"head": one["model"], "model": one["model"], "protocol": "published", "sets": one["sets"]}
-        out += [row(metric, None, dataset=dataset, paper=one[metric], **about) for metric in _RELATIVE]
+        out += [row(metric, None, dataset=dataset, **about, published=one[metric]) for metric in _RELATIVE]
     for one in models:
         if one["status"] == "verified":
             about = {"head": one["model"], "model": one["model"], "protocol": "published", "status": "verified"}
-            out += [row(m, None, dataset=one["dataset"], paper=one[m], **about) for m in ("mase", "wql")]
+            out += [row(m, None, dataset=one["dataset"], **about, published=one[m]) for m in ("mase", "wql")]
     return out

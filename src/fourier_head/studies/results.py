@@ -24,6 +24,7 @@ import torch
 from fourier_head._files import write_atomically
 from fourier_head.report.charts import Chart, save_png
 from fourier_head.report.summary import CHARTS, COLUMNS, SUMMARY, Row, Summary, read_summary
+from fourier_head.studies.folders import study_folder
 from fourier_head.version import __version__
 
 __all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "command_line", "read_summary", "row", "write_results"]
@@ -67,7 +68,10 @@ def aggregate(runs: Iterable[Mapping[str, Any]], metrics: Sequence[str], by: Seq
 
 
 def command_line(command: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Return the command that anyone can type: options at their defaults and places to write to are left out.
+    """Return the command that anyone can type: options at their defaults are left out, and where files are.
+
+    The folder to write, `output`, is named where it is not the study's own: results that vary a study must not replace
+    it. One outside of the working directory goes by its last part, as nobody else has what lies above.
 
     >>> command_line("study smoothness", {"quick": True, "seed": 3, "trials": 10}, {"seed": 0, "trials": 10})
     'fourier-head study smoothness --quick --seed 3'
@@ -78,7 +82,16 @@ def command_line(command: str, options: Mapping[str, Any], defaults: Mapping[str
             continue
         flag = "--" + name.replace("_", "-")
         words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
+    output, own = options.get("output"), study_folder(command.removeprefix("study "), bool(options.get("quick")))
+    if output is not None and output.resolve() != own.resolve():
+        words.append(f"-o {shlex.quote(_name_from_here(output))}")
     return " ".join(words)
+
+
+def _name_from_here(folder: Path) -> str:
+    """Return a folder as seen from the working directory, or its last part where it lies elsewhere."""
+    place, here = folder.resolve(), Path.cwd().resolve()
+    return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
 
 
 def hardware(gpu: bool = False) -> str:
@@ -145,6 +158,7 @@ def write_results(
     charts: Sequence[Chart] = (),
     gpu: bool = False,
     keep_runs: bool = False,
+    quick: str | None = None,
     **extra: Any,
 ) -> Summary:
     """Write the folder of a study, `summary.json` last, and drop the finished runs kept for a restart.
@@ -153,11 +167,12 @@ def write_results(
         output: the folder; its name is the study's name.
         rows: what `row` returns.
         command: what `command_line` returns.
-        seconds: how long the study took.
+        seconds: how long the study took; where that is of runs, made now or before, say whose in `seconds_of`.
         runs: single runs, one object each, written to `runs.json` where there are any.
         charts: figures; each becomes a PNG and, interactive, part of the report.
         gpu: whether a graphics card did the work.
         keep_runs: whether runs are missing yet: those finished stay, and the same command goes on from them.
+        quick: for a quick look, what was less than the study asks for; the report does not count its numbers.
         extra: more keys for `summary.json`, such as `notes`, a list of sentences the report prints.
     """
     keys = list(COLUMNS) + list(dict.fromkeys(key for one in rows for key in one if key not in COLUMNS))
@@ -174,7 +189,7 @@ def write_results(
     if charts:
         lines = ",\n".join(to_json(chart.as_dict()).strip() for chart in charts)
         write_atomically(output / CHARTS, f"[\n{lines}\n]\n")
-    header = {
+    header: dict[str, Any] = {
         "command": command,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -182,6 +197,9 @@ def write_results(
         "versions": versions(),
         "seconds": round(seconds, 2),
     }
+    if quick is not None:
+        header["quick"] = True
+        extra["notes"] = [f"A quick look: {quick}.", *extra.get("notes", ())]
     body = ",\n".join("  " + to_json(one).strip() for one in rows)
     top = to_json(header | extra, indent=1).removesuffix("\n}\n")
     write_atomically(output / SUMMARY, f'{top},\n "rows": [\n{body}\n ]\n}}\n')

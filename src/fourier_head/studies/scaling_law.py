@@ -202,6 +202,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=results,
         charts=charts,
         notes=[*notes(measured, negative, alias), told],
+        quick=f"{bins[-1]} bins at most instead of {BINS[-1]}" if settings.quick else None,
     )
 
 

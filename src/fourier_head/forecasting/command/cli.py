@@ -44,6 +44,7 @@ def forecast(
         from rich.console import Console
 
         from fourier_head.forecasting.command.job import Settings, forecast_folder, forecast_one, parse_levels
+        from fourier_head.forecasting.command.page import count_files
 
         if (data is None) != example:
             raise UserError("give one file or folder to forecast, or --example.")
@@ -62,10 +63,13 @@ def forecast(
                 )
                 raise typer.Exit(130) from None
             bad = [row for row in rows if row.get("error")]
-            for row in bad:
-                err.print(f"fourier-head: {row['error']}", markup=False, soft_wrap=True)
+            for row in rows:
+                for said in [row["error"]] if row.get("error") else [f"{row['name']}: {n}" for n in row["notes"]]:
+                    err.print(f"fourier-head: {said}", markup=False, soft_wrap=True)
             if len(bad) < len(rows):
-                out.print(f"Wrote {settings.folder / 'index.html'}: {len(rows) - len(bad)} files.", markup=False)
+                failed = f"; {count_files(len(bad))} failed" if bad else ""
+                done = count_files(len(rows) - len(bad))
+                out.print(f"Wrote {settings.folder / 'index.html'}: {done}{failed}.", markup=False, soft_wrap=True)
             if bad:
                 raise typer.Exit(2)
             return
@@ -74,9 +78,10 @@ def forecast(
         with err.status("forecasting"):
             result = forecast_one(settings)
         for note in result["notes"]:
-            err.print(note, markup=False)
+            err.print(f"fourier-head: {note}", markup=False, soft_wrap=True)
+        steps = "1 step" if horizon == 1 else f"{horizon} steps"
         out.print(
-            f"{result['series']:,} series ({result['frequency']}), {horizon} steps in {result['seconds']:.1f} s.\n"
+            f"{result['series']:,} series ({result['timing']}), {steps} in {result['seconds']:.1f} s.\n"
             f"Wrote {settings.folder / 'index.html'}.",
             markup=False,
             soft_wrap=True,

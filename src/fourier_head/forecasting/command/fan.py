@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,33 +56,41 @@ def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -
     x, lines = soon, quantiles
     if not np.isnan(past[-1]):
         x, lines = np.concatenate([then[-1:], soon]), np.concatenate([np.full((1, len(LEVELS)), past[-1]), quantiles])
-    series = []
+    lonely = bool(np.isnan(past).any()) or count < 4
+    observed = Series("observed", then, past, "ink", dots=lonely and count <= 60, time=timed)
+    median = Series("median", x, lines[:, LEVELS.index(0.5)], "curve-1", time=timed)
+    bands = []
     for share, opacity in BANDS:
         low, high = (LEVELS.index(round((1 + sign * share) / 2, 9)) for sign in (-1, 1))
-        series.append(
-            Series(
-                f"{100 * share:g} %",
-                x,
-                lines[:, high],
-                "curve-1",
-                "band",
-                lower=lines[:, low],
-                time=timed,
-                opacity=opacity,
-            )
-        )
-    series.append(Series("median", x, lines[:, LEVELS.index(0.5)], "curve-1", time=timed))
-    lonely = bool(np.isnan(past).any()) or count < 4
-    series.append(Series("observed", then, past, "ink", dots=lonely and count <= 60, time=timed))
+        look: dict[str, Any] = {"colour": "curve-1", "kind": "band", "opacity": opacity}
+        bands.append(Series(f"{100 * share:g} %", x, lines[:, high], lower=lines[:, low], time=timed, **look))
+    series = [*_key([observed, median, *reversed(bands)]), *bands, median, observed]
     title = name_of(forecasts, number)
     mark = Mark(float(then[-1])) if count > 1 or timed else Mark(0.0)
     return Panel(
         series,
         title=title,
-        x_label="" if timed else "steps ahead",
+        x_label=_years(forecasts, number, count) if timed else "steps ahead",
         y_label="" if label == title else label,
         marks=[mark],
     )
+
+
+def _key(named: Sequence[Series]) -> list[Series]:
+    """Return the same names without values: a legend lists names as they first come, while lines go over bands."""
+    return [replace(one, x=(), y=(), lower=None if one.lower is None else ()) for one in named]
+
+
+def _years(forecasts: Forecasts, number: int, count: int) -> str:
+    """Return the years that a chart of days or hours shows, whose axis names none; nothing for longer spans."""
+    calendar = forecasts.series.calendars[number]
+    if calendar is None or calendar.months:
+        return ""
+    ends = [forecasts.series.past(number, count)[0], forecasts.series.future(number, forecasts.horizon)[-1]]
+    first, last = (int(str(end.astype("datetime64[Y]"))) for end in ends)
+    if last - first > 1:
+        return ""
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 def _seconds(moments: np.ndarray) -> np.ndarray:

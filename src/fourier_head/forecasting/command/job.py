@@ -16,6 +16,7 @@ from fourier_head.compare.data import CSV_SUFFIXES, PARQUET_SUFFIXES, read_frame
 from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
 from fourier_head.errors import UserError
 from fourier_head.forecasting.command.fan import LEVELS
+from fourier_head.forecasting.dates import DateWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +131,10 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
     except ValueError as error:
         raise UserError(f"{name}: {error}") from None
     seconds = time.perf_counter() - begin
-    said = [str(note.message) for note in notes if "hold no value" in str(note.message)]
+    said = [str(note.message) for note in notes if _worth_saying(note)]
+    if not forecasts.series.timed and settings.time is None:
+        season = "" if settings.freq else " and no season is assumed"
+        said.append(f"no dates were found, so steps are numbered{season}; name the column of dates with --time.")
     kinds = Counter("unknown" if c is None else c.freq for c in forecasts.series.calendars)
     summary = {
         "tool": TOOL,
@@ -139,6 +143,7 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
         "series": len(forecasts),
         "horizon": settings.horizon,
         "frequency": ", ".join(kinds) if len(kinds) < 5 else f"{len(kinds)} kinds",
+        "timing": forecasts.series.timing,
         "model": settings.model,
         "seconds": seconds,
         "notes": said,
@@ -147,6 +152,10 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
     with replacing(settings.folder, TOOL, "forecast") as stage:
         _write(stage, forecasts, forecaster, table, settings, summary)
     return summary
+
+
+def _worth_saying(note: warnings.WarningMessage) -> bool:
+    return issubclass(note.category, DateWarning) or "hold no value" in str(note.message)
 
 
 def _table(path: Path | None) -> tuple[pd.DataFrame, str]:

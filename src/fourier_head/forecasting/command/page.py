@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.forecasting.command.fan import first_quantiles, name_of
+from fourier_head.forecasting.inputs import moment
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.report.charts import Chart, Panel
 from fourier_head.report.frame import frame
@@ -32,6 +33,7 @@ def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) ->
     inner = f"""<section id="forecasts">
 <h1>{escape(about["title"])}</h1>
 <p class="lead">{escape(_lead(forecasts))}</p>
+<p class="small muted">{escape(_what_was_read(forecasts))}</p>
 <figure data-chart="fans"><div class="legend"></div><div class="panels"></div>
 <figcaption>What was observed, then in blue the median of what may follow and the intervals that should hold 50, 80 and
 95 % of it. The dashed line is where the data end.{rest}</figcaption></figure>
@@ -64,15 +66,26 @@ def index(title: str, rows: Sequence[dict[str, Any]], command: str) -> str:
             continue
         link = escape(f"{row['folder']}/index.html")
         body += f'<tr><th><a style="color:inherit" href="{link}">{name}</a></th><td>{row["series"]}</td>'
-        body += f"<td>{escape(row['frequency'])}</td><td>{row['seconds']:.1f} s</td></tr>"
+        body += f"<td>{escape(row['timing'])}</td><td>{row['seconds']:.1f} s</td></tr>"
     good = [row for row in rows if not row.get("error")]
-    total = sum(row["series"] for row in good)
+    total, bad = sum(row["series"] for row in good), len(rows) - len(good)
+    failed = f" {count_files(bad).capitalize()} failed; the table says why." if bad else ""
     inner = f"""<section id="files"><h1>{escape(title)}</h1>
-<p class="lead">{total:,} series in {len(good)} file{"s" if len(good) != 1 else ""}.</p>
+<p class="lead">{total:,} series in {count_files(len(good))}.{failed}</p>
 <div class="scroll"><table class="slim">
-<thead><tr><th>File</th><th>Series</th><th>Frequency</th><th>Time</th></tr></thead><tbody>{body}</tbody></table></div>
+<thead><tr><th>File</th><th>Series</th><th>Frequency and span</th><th>Time</th></tr></thead>
+<tbody>{body}</tbody></table></div>
 <pre><code>{escape(command)}</code></pre></section>"""
     return _frame(title, '<a href="#files">Files</a>', inner, {})
+
+
+def count_files(count: int) -> str:
+    """Return a number of files in words.
+
+    >>> count_files(1), count_files(3)
+    ('1 file', '3 files')
+    """
+    return f"{count:,} file{'' if count == 1 else 's'}"
 
 
 def _frame(title: str, links: str, inner: str, charts: dict[str, Any]) -> str:
@@ -88,19 +101,36 @@ def _lead(forecasts: Forecasts) -> str:
     return f"What {steps} of {what} may bring: for every step a whole distribution, not a single number."
 
 
+def _what_was_read(forecasts: Forecasts) -> str:
+    timing = forecasts.series.timing
+    note = "" if forecasts.series.timed else " Steps are numbered."
+    return f"Read as {timing}.{note}" if timing != "no dates" else "No dates were found: steps are numbered."
+
+
+def _dates(forecasts: Forecasts, number: int, steps: Sequence[int]) -> list[str]:
+    """Return when some steps of one series are, nothing where time is not known."""
+    when = forecasts.series.future(number, forecasts.horizon)
+    return ["" if np.isnat(when[step]) else moment(when[step]) for step in steps]
+
+
 def _table(forecasts: Forecasts) -> str:
     count = min(len(forecasts), ROWS)
     quantiles = first_quantiles(forecasts, count, (0.1, 0.5, 0.9))
     steps = [0] if forecasts.horizon == 1 else [0, forecasts.horizon - 1]
-    heads = "".join(f"<th>{'Next step' if step == 0 else f'Step {step + 1}'}</th>" for step in steps)
+    dates = [_dates(forecasts, i, steps) for i in range(count)]
+    # Series of one calendar share their dates, which then name the columns; else each number has its own.
+    shared = all(one == dates[0] and all(one) for one in dates)
+    names = dates[0] if shared else ["Next step" if step == 0 else f"Step {step + 1}" for step in steps]
+    heads = "".join(f"<th>{name}</th>" for name in names)
     body = ""
     for i in range(count):
         known = forecasts.series.values[i]
         known = known[~np.isnan(known)]
         cells = f"<td>{number(float(known[-1])) if len(known) else '–'}</td>"
-        for step in steps:
+        for place, step in enumerate(steps):
             low, middle, high = (number(float(q)) for q in quantiles[i, step])
-            cells += f'<td>{middle}<span class="theirs">{low} to {high}</span></td>'
+            when = "" if shared or not dates[i][place] else f'<span class="theirs">{dates[i][place]}</span>'
+            cells += f'<td>{middle}<span class="theirs">{low} to {high}</span>{when}</td>'
         body += f"<tr><th>{escape(name_of(forecasts, i))}</th>{cells}</tr>"
     left = len(forecasts) - count
     note = f'<p class="small muted">The first {count} of {len(forecasts):,} series.</p>' if left else ""

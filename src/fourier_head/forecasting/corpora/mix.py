@@ -165,7 +165,7 @@ RECIPES: dict[str, dict[str, float]] = {
 }
 """Shares of real windows, real windows made coarser, TSMixup, KernelSynth and structural series.
 
-`chronos` is the mixture of Ansari et al. (2024), `plain` that of the trial in the design notes.
+`chronos` is the mixture of Ansari et al. (2024), `plain` a simpler mixture.
 """
 
 

@@ -20,16 +20,18 @@ from torch import Tensor
 
 from fourier_head import tabular
 from fourier_head._cpu import small_matrices
-from fourier_head._devices import best_device
+from fourier_head._devices import chosen_device
 from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.bins import Bins
 from fourier_head.domains import Interval
-from fourier_head.errors import did_you_mean
+from fourier_head.errors import UserError, did_you_mean
 from fourier_head.frequencies import recommend_head
 from fourier_head.heads import FourierHead, Head
 from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution, quiet
 
 HEADS = ("fourier", "mixture", "hl-gauss", "linear")
+MIXTURES = ("mixture", "gmm")
+"""The second is what ``fourier-head compare`` calls it."""
 MARGIN = 0.1
 """The interval reaches this share of the range of the training targets beyond either end."""
 MOST_FREQUENCIES = 128
@@ -60,7 +62,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
     weights kept are those that predict it best.
 
     Args:
-        head: "fourier", or a head to compare it with: "mixture" (of Gaussians), "hl-gauss" or "linear" (histograms).
+        head: "fourier", or a head to compare it with: "mixture" or "gmm" (of Gaussians), "hl-gauss" or "linear"
+            (histograms).
         num_frequencies: of the Fourier head; "auto" reads them from the data (``recommend_head``), 128 at most.
         packets: wave packets of the Fourier head.
         num_components: Gaussians of the mixture.
@@ -152,7 +155,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
-        device = torch.device(best_device() if self.device == "auto" else self.device)
+        device = torch.device(self._device())
 
         self._center, deviation = X.mean(0), X.std(0)
         self._scale = np.where(deviation > 1e-12 * np.abs(X).max(0), deviation, 1.0)
@@ -225,10 +228,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     def _check(self) -> None:
         """Raise one sentence for a setting that cannot be."""
-        if self.head not in HEADS:
-            raise ValueError(
-                f"head must be one of {', '.join(HEADS)}, got {self.head!r}; {did_you_mean(str(self.head), HEADS)}"
-            )
+        if self.head not in (*HEADS, *MIXTURES):
+            raise ValueError(f"head must name a head, got {self.head!r}; {did_you_mean(str(self.head), HEADS)}")
         if self.loss not in ("both", "likelihood", "crps"):
             raise ValueError(f"loss must be 'both', 'likelihood' or 'crps', got {self.loss!r}.")
         least = {
@@ -257,11 +258,17 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         if not 0 <= self.validation_fraction <= 0.9:
             raise ValueError(f"validation_fraction must lie between 0 and 0.9, got {self.validation_fraction}.")
 
+    def _device(self) -> str:
+        try:
+            return chosen_device(str(self.device), "device")
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
     def _head_maker(self, inputs: np.ndarray, values: Floats) -> Callable[[int], Head]:
         """Return a function that makes the head for features of some size."""
         low, high = self._frame.low, self._frame.high
         domain = Interval(low, high)
-        if self.head == "mixture":
+        if self.head in MIXTURES:
             return lambda size: FlooredMixtureHead(size, self.num_bins, self.num_components, domain=domain)
         if self.head != "fourier":
             kind = HLGaussHead if self.head == "hl-gauss" else LinearHead

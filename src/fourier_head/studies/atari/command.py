@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Quick, Summarise, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Device, Quick, Summarise, TimeLimit, folder_option, study_errors, tell
+from fourier_head.studies.folders import study_folder
 
 
 def atari(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/atari"),
+    output: Annotated[Path | None, folder_option("atari")] = None,
     data: Annotated[
-        Path, typer.Option(help="Folder of recordings (made where missing), checkpoints and finished runs.")
-    ] = Path("scratch/atari"),
+        Path | None,
+        typer.Option(
+            help="Folder of recordings (made where missing), checkpoints and finished runs.",
+            show_default="scratch/atari, or scratch/atari-quick",
+        ),
+    ] = None,
     games: Annotated[str, typer.Option(help="Games separated by commas, or all.")] = "all",
     frequencies: Annotated[str, typer.Option(help="N separated by commas, paper for its grid, or auto.")] = "auto",
     seeds: Annotated[
@@ -30,7 +35,7 @@ def atari(
     transitions: Annotated[int, typer.Option(min=1, help="To record where there is no recording.")] = 500_000,
     steps: Annotated[int, typer.Option(min=1, help="Of the recorded agent's training.")] = 5_000_000,
     ablations: Annotated[bool, typer.Option(help="Train smaller models and on less data, too.")] = True,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     compile: Annotated[bool | None, typer.Option(help="Compile the model.", show_default="on a GPU")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Arms trained at once, each in a process.")] = 1,
     time_limit: TimeLimit = None,
@@ -38,6 +43,9 @@ def atari(
     quick: Quick = False,
 ) -> None:
     """Section 5: Decision Transformers on Atari games, linear and Fourier heads on data we collect."""
+    output = study_folder("atari", quick, output)
+    # A quick look must not leave short recordings where a full run would take them for its own.
+    data = data or Path("scratch/atari-quick" if quick else "scratch/atari")
     given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.atari.plan import Settings

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from fourier_head._devices import chosen_device
 from fourier_head.atari.collection import Collection
 from fourier_head.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
 from fourier_head.errors import UserError
@@ -27,6 +28,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     the command with ``--summarise`` writes the folder then or elsewhere.
     """
     begin = time.monotonic()
+    settings = replace(settings, device=chosen_device(settings.device))
     deadline = None if settings.time_limit is None else begin + settings.time_limit
     store, left = KeptRuns(settings.data), 0
     if not settings.summarise:

@@ -42,6 +42,7 @@ def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: f
         recordings={name: {k: v for k, v in q.items() if k != "over_time"} for name, q in qualities.items()},
         clips=clips,
         unfinished=left,
+        quick="a toy network, short recordings and a few rollouts" if settings.quick else None,
         **trained_on,
     )
 

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Device, Quick, Summarise, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Device, Quick, Summarise, TimeLimit, folder_option, study_errors, tell
+from fourier_head.studies.folders import study_folder
 
 
 def forecasting(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/forecasting"),
+    output: Annotated[Path | None, folder_option("forecasting")] = None,
     arms: Annotated[
         str,
         typer.Option(
@@ -23,6 +24,10 @@ def forecasting(
         Path | None, typer.Option(help="Packed series, or a folder of them.", show_default="artificial series only")
     ] = None,
     evaluation: Annotated[Path | None, typer.Option(help="Folder of evaluation sets.")] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(min=1, help="Values held out of sets that are none of the benchmark.", show_default="none"),
+    ] = None,
     published: Annotated[
         Path | None, typer.Option(help="Table of published scores to stand beside ours.", show_default="none")
     ] = None,
@@ -57,6 +62,7 @@ def forecasting(
     quick: Quick = False,
 ) -> None:
     """Section 6: forecasters after Chronos, linear and Fourier heads at equal budget."""
+    output = study_folder("forecasting", quick, output)
     given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.forecasting.study import Settings, run

@@ -28,11 +28,11 @@ def share_of(store: SeriesStore | None, share: float, seed: int) -> SeriesStore 
     return store.split(1 - share, seed)[0]
 
 
-def read_sets(folder: Path | None, most: int | None = None) -> list[EvaluationSet]:
-    """Return the sets to score on, each cut to ``most`` series where given."""
+def read_sets(folder: Path | None, most: int | None = None, horizon: int | None = None) -> list[EvaluationSet]:
+    """Return the sets to score on, each cut to ``most`` series where given; ``horizon`` is that of one's own sets."""
     if folder is None:
         raise UserError("--evaluation must name the folder of evaluation sets; --quick makes do without.")
-    sets = read_evaluation_sets(folder)
+    sets = read_evaluation_sets(folder, horizon=horizon)
     return [one.head(most) for one in sets] if most is not None else sets
 
 

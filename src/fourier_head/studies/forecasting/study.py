@@ -65,6 +65,7 @@ class Settings:
     device: str = "auto"
     summarise: bool = False
     quick: bool = False
+    horizon: int | None = None
 
     @property
     def command(self) -> str:
@@ -132,7 +133,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     sets = (
         artificial_sets()
         if settings.quick and settings.evaluation is None
-        else read_sets(settings.evaluation, settings.max_series)
+        else read_sets(settings.evaluation, settings.max_series, settings.horizon)
     )
     sets, naive = _scorable(sets, console)
     published = read_published_scores(settings.published) if settings.published else []
@@ -145,7 +146,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
         for arm in arms:
             name = f"{arm.label}, seed {seed}"
             trained = protocol.training(arm, seed, corpus)
-            key = trained | protocol.scoring | {"sets": [[one.name, len(one)] for one in sets]}
+            key = trained | protocol.scoring | {"sets": [_key_of(one) for one in sets]}
             result = keep.get(name, key)
             left = None if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
             if left is not None and device == "cuda":
@@ -167,6 +168,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     if not main:
         return None
     return _write(settings, arms, results, naive, published, missing, begin, console)
+
+
+def _key_of(one: EvaluationSet) -> list[Any]:
+    """Return how a set is known among kept runs; the horizon of one's own set is a matter of choice."""
+    return [one.name, len(one), *([one.horizon] if one.status == "own" else [])]
 
 
 def _scorable(sets: Sequence[EvaluationSet], console: Console | None) -> tuple[list[EvaluationSet], list[ScoreRow]]:
@@ -207,6 +213,7 @@ def _write(
         hardware="; and ".join(sorted({one["hardware"] for one in results})),
         versions=results[0]["versions"],
         notes=notes(results, naive, missing, f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}"),
+        quick="a tiny network with few bins and a short training" if settings.quick else None,
     )
 
 

@@ -27,7 +27,9 @@ def charts(runs: Sequence[Mapping[str, Any]], table: Sequence[Row]) -> list[Char
     """Return all figures that the runs allow."""
     there = contexts(table)
     shown = PAPER_CONTEXT if PAPER_CONTEXT in there else there[0]
-    out = [histograms(runs, table, shown), against_frequencies(table, shown)]
+    out = [histograms(runs, table, shown)]
+    if len({r["frequencies"] for r in find(table, "tvd", "trained", "fourier", shown)}) > 1:
+        out.append(against_frequencies(table, shown))
     if len(there) > 1:
         out.append(against_context(table))
     return out
@@ -91,8 +93,8 @@ def against_frequencies(table: Sequence[Row], context: int) -> Chart:
         for dataset, which in (("trained", "trained on"), ("unseen", "never trained on")):
             fourier = find(table, metric, dataset, "fourier", context)
             kinds = sorted({_kind(r) for r in fourier}, key=lambda kind: (-kind[0], *kind[1:]))
-            count = [r["frequencies"] for r in fourier] or [1]
-            ends = [min(count), max(count)] if len(set(count)) > 1 else [count[0] - 0.5, count[0] + 0.5]
+            count = [r["frequencies"] for r in fourier]
+            ends = [min(count), max(count)]
             series = []
             for kind, colour in zip(kinds, SCALES, strict=False):
                 mine = [r for r in fourier if _kind(r) == kind]

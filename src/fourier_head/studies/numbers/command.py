@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, study_errors, tell
+from fourier_head.errors import require
+from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, folder_option, study_errors, tell
+from fourier_head.studies.folders import study_folder
 
 
 def numbers(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/numbers"),
+    output: Annotated[Path | None, folder_option("numbers")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Language model, by name or folder.", show_default="HuggingFaceTB/SmolLM2-135M-Instruct"),
@@ -49,8 +51,10 @@ def numbers(
     time_limit: TimeLimit = None,
 ) -> None:
     """Section 4.2: a language model asked for Gaussian numbers, as it is, with LoRA, and with a Fourier head."""
+    output = study_folder("numbers", quick, output)
     given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
+        require("transformers", "transformers", "tokenizers", "peft", "accelerate")
         from fourier_head.studies.numbers.data import PROMPT
         from fourier_head.studies.numbers.study import Settings, run
 

@@ -144,7 +144,6 @@ def load(source: str | None, dtype: str, device: str) -> LanguageModel:
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
-    begin = time.monotonic()
     check_prompt(settings.prompt)
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
@@ -202,12 +201,17 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         settings.output,
         table,
         command=settings.command,
-        seconds=time.monotonic() - begin,
+        # Of all runs that stand here, made now or before.
+        seconds=sum(one["seconds"] for one in runs),
+        seconds_of="all runs",
         runs=runs,
         charts=charts(runs, table),
         gpu=language.device.type == "cuda",
         keep_runs=missing > 0,
         notes=notes(table, name, size, recipe, missing),
+        quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
+        if settings.quick
+        else None,
         model=name,
         parameters=size,
         sampling={"temperature": 1.0, "top_p": recipe.top_p, "top_k": None, "answers": recipe.answers},

@@ -7,19 +7,21 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import EngineName, Quick, study_errors, tell
+from fourier_head.studies.command_line import Device, EngineName, Quick, folder_option, study_errors, tell
+from fourier_head.studies.folders import study_folder
 
 
 def synthetic(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/synthetic"),
+    output: Annotated[Path | None, folder_option("synthetic")] = None,
     protocol: Annotated[str, typer.Option(help="released, recommended or both.")] = "both",
     arms: Annotated[str, typer.Option(help="paper: the 276 runs of the paper; all: ours beside them.")] = "all",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one per core")] = None,
     quick: Quick = False,
     engine: EngineName = "local",
 ) -> None:
     """Section 4.1: three known conditional densities, learned with every head and number of frequencies."""
+    output = study_folder("synthetic", quick, output)
     with study_errors(output) as (out, progress):
         from fourier_head.studies.synthetic.study import Settings, run
 
@@ -28,13 +30,14 @@ def synthetic(
 
 
 def likelihood(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/likelihood"),
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    output: Annotated[Path | None, folder_option("likelihood")] = None,
+    device: Device = "cpu",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one per core")] = None,
     quick: Quick = False,
     engine: EngineName = "local",
 ) -> None:
     """Appendix C.3: the synthetic densities again, by maximum likelihood on continuous values."""
+    output = study_folder("likelihood", quick, output)
     with study_errors(output) as (out, progress):
         from fourier_head.studies.synthetic.likelihood import Settings, run
 

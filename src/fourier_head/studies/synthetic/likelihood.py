@@ -2,8 +2,10 @@
 
 Outcomes outside [-1, 1] (about 0.6 % of the Gaussian sets) are moved to the nearest end for training and for the
 perplexity, as `FourierHead.nll` does; the truth is renormalised on [-1, 1] for the KL divergence, which is integrated
-by the midpoint rule on 500 cells. All heads are trained for 200 epochs, twice as long as in the paper: chosen by the
-likelihood of a part of the training rows that was held out for it.
+by the midpoint rule on 500 cells.
+
+All heads are trained for 200 epochs, twice as long as in the released code: chosen by the likelihood of a part of the
+training rows that was held out for it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fourier_head._cpu import small_matrices
+from fourier_head._devices import chosen_device
 from fourier_head.density import FourierDensity
 from fourier_head.layout import Layout
 from fourier_head.metrics import kl_divergence
@@ -151,12 +154,14 @@ class Settings:
 
     @property
     def command(self) -> str:
-        return command_line("study likelihood", {"quick": self.quick, "device": self.device}, {"device": "cpu"})
+        options = {name: getattr(self, name) for name in ("output", "quick", "device")}
+        return command_line("study likelihood", options, vars(Settings()))
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder."""
     begin = time.monotonic()
+    settings = replace(settings, device=chosen_device(settings.device))
     sweep = arms_of.fourier_arms((4, 12) if settings.quick else arms_of.FREQUENCIES)
     seeds = data.SEEDS[:1] if settings.quick else data.SEEDS
     epochs = QUICK_EPOCHS if settings.quick else SCHEDULE.epochs
@@ -166,6 +171,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r for part in done for r in part]
     rows = [with_paper(one, PAPER) for one in aggregate(runs, METRICS, KEYS)]
+    told = (__doc__ or "").replace("`", "").split("\n\n")[1:]  # what is measured, and how long was trained
     return write_results(
         settings.output,
         rows,
@@ -174,7 +180,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=runs,
         charts=[chart(rows)],
         gpu=settings.device != "cpu",
-        notes=[" ".join((__doc__ or "").replace("`", "").split("\n\n")[1].split())],
+        notes=[" ".join(" ".join(told[:1] if settings.quick else told).split())],
+        quick=f"{epochs} epochs, one seed and few frequencies" if settings.quick else None,
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.report.charts import Chart, Panel, Series
 from fourier_head.report.style import look
@@ -57,8 +58,8 @@ class Settings:
 
     @property
     def command(self) -> str:
-        options = {"protocol": self.protocol, "arms": self.arms, "quick": self.quick, "device": self.device}
-        return command_line("study synthetic", options, {"protocol": "both", "arms": "all", "device": "cpu"})
+        options = {name: getattr(self, name) for name in ("output", "protocol", "arms", "quick", "device")}
+        return command_line("study synthetic", options, vars(Settings()))
 
 
 def groups(settings: Settings) -> list[Task]:
@@ -84,6 +85,7 @@ def groups(settings: Settings) -> list[Task]:
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder."""
     begin = time.monotonic()
+    settings = replace(settings, device=chosen_device(settings.device))
     tasks = groups(settings)
     store = RunStore(settings.output)
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
@@ -102,9 +104,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         gpu=settings.device != "cpu",
         # `seconds` is this call's; groups finished before an interruption count here.
         core_seconds=round(sum(core_seconds(part) for part in done)),
-        notes=["A quick look: trained for too short a time to compare with the paper."]
-        if settings.quick
-        else notes(rows),
+        notes=[] if settings.quick else notes(rows),
+        quick="trained for too short a time to compare with the paper" if settings.quick else None,
     )
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from pathlib import Path
 
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError, require
+from fourier_head.studies.folders import study_folder
 from fourier_head.studies.tempo.study import FREQUENCIES, Settings, parse_frequencies, run
 
 
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="python -m fourier_head.studies.tempo", description=__doc__)
-    parser.add_argument("--output", type=Path, default=Settings.output)
+    parser.add_argument("--output", type=Path, help="results/tempo, with --quick results-quick/tempo")
     parser.add_argument("--model", default=Settings.model, help="small, tiny, or an AST by name or path")
     parser.add_argument("--data", type=Path, help="folder of SynTheory's tempos; generated clips without it")
     parser.add_argument("--seeds", type=int, default=Settings.seeds)
@@ -30,12 +30,9 @@ def main() -> int:
     parser.add_argument("--time-limit", type=float, help="seconds")
     parser.add_argument("--quick", action="store_true")
     given = vars(parser.parse_args())
+    given["output"] = study_folder("tempo", given["quick"], given["output"])
     try:
-        try:
-            for name in ("matplotlib", "transformers"):  # better missed now than after the last run
-                importlib.import_module(name)
-        except ImportError as error:
-            raise needs_extra(error, "cli,transformers") from None
+        require("cli,transformers", "matplotlib", "transformers", "safetensors")
         settings = Settings(**given | {"frequencies": parse_frequencies(given["frequencies"])})
         summary = run(settings, echo=True)
     except UserError as error:
@@ -55,7 +52,7 @@ def main() -> int:
                 one["seeds"],
             )
     print("\n".join(summary.extra.get("notes", ())))
-    print(f"Wrote {settings.output}/ in {summary.seconds:.1f} s.")
+    print(f"Wrote {settings.output}/; {summary.extra['seconds_of']} added up took {summary.seconds:.1f} s.")
     return 0
 
 

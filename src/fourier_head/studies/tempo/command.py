@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, study_errors, tell
+from fourier_head.errors import require
+from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, folder_option, study_errors, tell
+from fourier_head.studies.folders import study_folder
 
 
 def tempo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/tempo"),
+    output: Annotated[Path | None, folder_option("tempo")] = None,
     model: Annotated[
         str, typer.Option(help="small or tiny, untrained; or an AST with weights, by name or folder.")
     ] = "small",
@@ -38,8 +40,10 @@ def tempo(
     engine: EngineName = "local",
 ) -> None:
     """Appendix C.1: the tempo of clicks, learned on odd BPMs and tested on even ones, with each head."""
+    output = study_folder("tempo", quick, output)
     given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
+        require("transformers", "transformers", "safetensors")
         from fourier_head.studies.tempo.study import Settings, parse_frequencies, run
 
         settings = Settings(**given | {"frequencies": parse_frequencies(frequencies)})

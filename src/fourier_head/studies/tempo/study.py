@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +67,7 @@ class Settings:
         options: dict[str, Any] = {
             name: getattr(self, name)
             for name in (
+                "output",
                 "model",
                 "seeds",
                 "clips",
@@ -164,7 +164,6 @@ def _prepare_encoder(task: Task, say: Callable[[str], None] | None) -> None:
 
 def run(settings: Settings, console: Console | None = None, echo: bool = False) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for going on."""
-    begin = time.monotonic()
     tasks = tasks_of(settings, echo)
     store = RunStore(settings.output)
     left = [task for task in tasks if store.get(task.label, task.settings) is None]
@@ -182,21 +181,21 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     said = notes(rows, runs, first)
     if stopped:
         said.insert(0, f"Stopped at the time limit: {len(runs)} of {len(tasks)} runs are in these numbers.")
-    if settings.quick:
-        said.insert(0, "A quick look: a tiny network, few clips, one seed and a short training.")
     return write_results(
         settings.output,
         rows,
         command=settings.command,
-        seconds=time.monotonic() - begin,
+        # Of all runs that stand here, made now or before.
+        seconds=sum(r["seconds"] for r in runs),
+        seconds_of="all runs",
         runs=[_without_pictures(r) for r in runs],
         charts=charts(rows, runs),
         gpu=chosen_device(settings.device).startswith("cuda"),
         keep_runs=stopped,
         recipe=tasks[0].settings["recipe"]
         | {k: tasks[0].settings[k] for k in ("model", "per_tempo", "start", "pretrain")},
-        run_seconds=round(sum(r["seconds"] for r in runs)),
         notes=said,
+        quick="a tiny network, few clips, one seed and a short training" if settings.quick else None,
     )
 
 

@@ -62,6 +62,7 @@ def run_variant(
     evaluation: str | None,
     device: str | None = None,
     model: Mapping[str, Any] | None = None,
+    horizon: int | None = None,
 ) -> dict[str, Any]:
     """Train one variant and score it on held-out training series and on the evaluation sets."""
     device = device or best_device()
@@ -76,7 +77,7 @@ def run_variant(
     seconds = time.monotonic() - begin
     predictor = PatchPredictor(network)
     validation = Validation(validation_sets(held))
-    sets = read_evaluation_sets(Path(evaluation)) if evaluation else []
+    sets = read_evaluation_sets(Path(evaluation), horizon=horizon) if evaluation else []
     return {
         "variant": variant,
         "seed": seed,
@@ -89,9 +90,18 @@ def run_variant(
 
 
 def tasks(
-    variants: list[str], seeds: int, steps: int, batch: int, corpus: Path, evaluation: Path | None, **resources: Any
+    variants: list[str],
+    seeds: int,
+    steps: int,
+    batch: int,
+    corpus: Path,
+    evaluation: Path | None,
+    horizon: int | None = None,
+    **resources: Any,
 ) -> list[Task]:
     """Return one task per variant and seed."""
+    # Named only where it is given: runs kept from before there was a horizon stay known.
+    more = {} if horizon is None else {"horizon": horizon}
     return [
         Task(
             run_variant,
@@ -102,6 +112,7 @@ def tasks(
                 "batch": batch,
                 "corpus": str(corpus),
                 "evaluation": str(evaluation) if evaluation else None,
+                **more,
             },
             label=f"{variant}, seed {seed}",
             resources=resources,

@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
-from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, study_errors, tell
+from fourier_head.studies.command_line import Device, EngineName, Quick, TimeLimit, folder_option, study_errors, tell
+from fourier_head.studies.folders import study_folder
 
 
 def zero_shot(
     evaluation: Annotated[Path, typer.Option(help="Folder of evaluation sets, parquet files in the Chronos format.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("results/zero-shot"),
+    output: Annotated[Path | None, folder_option("zero-shot")] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(min=1, help="Values held out of sets that are none of the benchmark.", show_default="none"),
+    ] = None,
     published: Annotated[Path | None, typer.Option(help="CSV of published scores to set beside ours.")] = None,
     model: Annotated[str, typer.Option(help="Forecaster of the package, or a folder.")] = "small",
     t5: Annotated[Path | None, typer.Option(help="Folder of a T5 forecaster, to compare scores and speed.")] = None,
@@ -32,6 +37,7 @@ def zero_shot(
     engine: EngineName = "local",
 ) -> None:
     """Beyond the paper: a forecaster that gives a density per step in one pass, on series it never saw."""
+    output = study_folder("zero-shot", quick, output)
     given = dict(locals())  # the options, by the names that Settings has for them
     with study_errors(output) as (out, progress):
         from fourier_head.studies.zero_shot.study import Settings, run

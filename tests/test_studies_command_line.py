@@ -1,0 +1,84 @@
+"""What the commands of all studies have in common: where they write, which device, and what must be installed."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fourier_head.report.summary import read_summary
+from fourier_head.studies import results
+
+testing = pytest.importorskip("typer.testing")
+from fourier_head.cli import app  # noqa: E402
+
+STUDIES = [
+    "synthetic",
+    "likelihood",
+    "smoothness",
+    "scaling-law",
+    "numbers",
+    "tempo",
+    "atari",
+    "forecasting",
+    "zero-shot",
+]
+
+
+def invoke(*words):
+    return testing.CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_help_says_where_a_quick_look_is_written(study):
+    shown = " ".join(invoke("study", study, "--help").output.split())
+    assert f"results/{study}; with --quick, results-quick/{study}" in shown
+
+
+def test_a_quick_look_leaves_full_results_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "results" / "smoothness" / "summary.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("full")
+    got = invoke("study", "smoothness", "--quick", "--trials", "5")
+    assert got.exit_code == 0, got.output
+    assert "A quick look: 5 trials" in got.output
+    assert "Wrote results-quick/smoothness/" in got.output
+    assert kept.read_text() == "full"
+    summary = read_summary(tmp_path / "results-quick" / "smoothness")
+    assert summary.quick
+    assert summary.command == "fourier-head study smoothness --trials 5 --quick"
+
+
+def test_a_report_without_results_points_to_quick_looks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "is no folder of results" in invoke("report").output
+    (tmp_path / "results-quick").mkdir()
+    got = invoke("report")
+    assert got.exit_code == 2
+    assert "fourier-head report results-quick" in got.output
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a graphics card")
+@pytest.mark.parametrize("study", ["synthetic", "likelihood", "atari"])
+def test_a_device_that_is_not_there_gets_one_sentence(study, tmp_path):
+    got = invoke("study", study, "--quick", "--device", "cuda", "-o", str(tmp_path / "out"))
+    assert got.exit_code == 2
+    assert got.output.startswith("fourier-head: --device cuda needs a graphics card")
+    assert len(got.output.splitlines()) == 1
+
+
+WITHOUT = "import sys; sys.modules[{!r}] = None; from fourier_head.cli import main; main()"
+
+
+@pytest.mark.parametrize(
+    ("study", "missing"), [("tempo", "safetensors"), ("tempo", "transformers"), ("numbers", "tokenizers")]
+)
+def test_a_missing_extra_is_named_before_any_work(study, missing, tmp_path):
+    command = [sys.executable, "-c", WITHOUT.format(missing), "study", study, "--quick", "-o", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        f'fourier-head: this command needs {missing}: install it with pip install "fourier-head[transformers]".\n'
+    )
