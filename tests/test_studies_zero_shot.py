@@ -42,12 +42,23 @@ def corpus(tmp_path):
     return SeriesStore.from_series(waves(30, 120), period=12).save(tmp_path / "corpus.safetensors")
 
 
-def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus, monkeypatch):
+@pytest.fixture
+def train_small(tmp_path, monkeypatch):
+    """Save a small forecaster as "mine"; return the training of variants, as small."""
     torch.manual_seed(0)
     save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
     monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
     real = ablation.run_variant
-    monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
+
+    def train(**given):
+        return real(**given, model=SHAPE)
+
+    monkeypatch.setattr(ablation, "run_variant", train)
+    return train
+
+
+@pytest.mark.usefixtures("train_small")
+def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus):
     (tmp_path / "scores.csv").write_text("dataset,model,MASE,WQL\nmonash_m1_yearly,seasonal-naive,2.0,0.5\n")
     settings = Settings(
         tmp_path / "zero-shot",
@@ -77,12 +88,8 @@ def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus, 
     assert "/" not in content["command"].replace("fourier-head study", "").replace(str(tmp_path / "mine"), "")
 
 
-def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus, monkeypatch):
-    torch.manual_seed(0)
-    save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
-    monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
-    real = ablation.run_variant
-    monkeypatch.setattr(ablation, "run_variant", lambda **given: real(**given, model=SHAPE))
+@pytest.mark.usefixtures("train_small")
+def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus):
     for path in sets.iterdir():
         path.rename(path.with_name(f"own-{path.name}"))
     settings = Settings(
@@ -106,11 +113,7 @@ def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus, monk
     assert summary.extra["notes"][0] == "A quick look: the first 50 series of each set."
 
 
-def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, monkeypatch):
-    torch.manual_seed(0)
-    save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
-    monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
-    real = ablation.run_variant
+def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, train_small, monkeypatch):
     settings = Settings(
         tmp_path / "zero-shot", sets, model=str(tmp_path / "mine"), corpus=corpus, steps=2, batch=4, device="cpu"
     )
@@ -118,7 +121,7 @@ def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, monke
 
     def variant(**given):
         trained.append(given["variant"])
-        result = real(**given, model=SHAPE)
+        result = train_small(**given)
         monkeypatch.setattr(engine.time, "time", lambda: math.inf)  # time is up after the first
         return result
 

@@ -84,7 +84,7 @@ class FourierDensity(ScalarDensity):
         # As given: the kernels read 16-bit coefficients as they are, and make none of them float32.
         self._given = coefficients.expand(*batch_shape, *coefficients.shape[own:])
         self.floor, self.blur = floor, blur
-        self._kept: dict[str, tuple[int, Tensor]] = {}
+        self._kept: tuple[int, Tensor] | None = None  # the spectrum, and of which version of the coefficients
         # torch cannot check the parameters of an empty batch.
         super().__init__(batch_shape, validate_args=validate_args if coefficients.numel() else False)
 
@@ -118,7 +118,7 @@ class FourierDensity(ScalarDensity):
     @property
     def coefficients(self) -> Tensor:
         """The coefficients as given, (..., 2, N+1) or (..., 1, L); those of a 16-bit type in float32."""
-        return self._once("coefficients", lambda: widened(self._given))
+        return widened(self._given)
 
     @property
     def num_frequencies(self) -> int:
@@ -129,25 +129,18 @@ class FourierDensity(ScalarDensity):
     @property
     def spectrum(self) -> Tensor:
         """The coefficients q_k of the density, k = 1.., floor and blur included; computed once but for gradients."""
-
-        def compute() -> Tensor:
-            q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
-            return closed_form.low_pass(q, self.blur) if self.blur else q
-
-        return self._once("spectrum", compute)
-
-    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
-        """Compute something again only if coefficients have changed since, or gradients are to flow back to them.
-
-        What was made without gradients must not serve where they are wanted, and a graph serves one backward pass.
-        """
         given = self._given
         if given.requires_grad and torch.is_grad_enabled():
-            return compute()
+            # What was made without gradients must not serve where they are wanted, and a graph serves one pass back.
+            return self._compute_spectrum()
         version = 0 if torch.compiler.is_compiling() or given.is_inference() else given._version
-        if name not in self._kept or self._kept[name][0] != version:
-            self._kept[name] = version, compute()
-        return self._kept[name][1]
+        if self._kept is None or self._kept[0] != version:
+            self._kept = version, self._compute_spectrum()
+        return self._kept[1]
+
+    def _compute_spectrum(self) -> Tensor:
+        q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
+        return closed_form.low_pass(q, self.blur) if self.blur else q
 
     def __repr__(self) -> str:
         return (
@@ -168,10 +161,6 @@ class FourierDensity(ScalarDensity):
         wide = self._given.dtype in (torch.float32, torch.float64)
         return self._given if wide else self._given.new_empty(0, dtype=torch.float32)
 
-    def _cast(self, value: Tensor | float) -> Tensor:
-        like = self._like
-        return torch.as_tensor(value, dtype=like.dtype, device=like.device)
-
     # --- density, distribution, quantiles
 
     def _log_prob_of_unit(self, z: Tensor) -> Tensor:
@@ -180,13 +169,11 @@ class FourierDensity(ScalarDensity):
             return self._at_points(closed_form.density, self.spectrum, z).clamp_min(smallest).log()
         return self._at_points(lambda a, v: series.log_density(a, v, self.floor, self.squares), self.coefficients, z)
 
-    def _value(self, value: Tensor | float) -> Tensor:
+    def _cast_value(self, value: Tensor | float) -> Tensor:
         """Values keep the digits they have until the domain is subtracted from them."""
-        precise = isinstance(value, Tensor) and value.dtype == torch.float64
-        value = value.to(self._like.device) if precise else self._cast(value)  # type: ignore[union-attr]
-        if self._validate_args and bool(value.isnan().any()):
-            raise ValueError("value must be a number, got NaN.")
-        return value
+        if isinstance(value, Tensor) and value.dtype == torch.float64:
+            return value.to(self._like.device)
+        return self._cast(value)
 
     def _to_unit(self, value: Tensor) -> Tensor:
         return self.domain.to_unit(value).to(self._like.dtype)
@@ -205,7 +192,7 @@ class FourierDensity(ScalarDensity):
     def _for_kernels(self, *others: Tensor) -> Tensor | None:
         """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
         single = not self.squares or self._given.shape[-3] == 1
-        fresh = "spectrum" not in self._kept and not self.blur
+        fresh = self._kept is None and not self.blur
         if single and fresh and kernels.wanted(self.impl, self._given, *others):
             return self._given.squeeze(-3) if self.squares else self._given
         return None
@@ -306,7 +293,7 @@ class FourierDensity(ScalarDensity):
     def _grid(self, parts: int = 1) -> tuple[Tensor, Tensor]:
         """Return centres (points, *batch) fine enough for this density, as many in each part, and the log-mass."""
         points = max(2048, 1 << (16 * self._given.shape[-1] - 1).bit_length())
-        points = parts * max(4, -(-points // parts)) if parts > 1 else points
+        points = parts * max(4, -(-points // parts))
         if self.blur:
             log_mass = closed_form.log_bin_mass(self.spectrum, points)
         else:
@@ -362,8 +349,9 @@ class FourierDensity(ScalarDensity):
             z = self._to_unit(value)
             return self._at_points(closed_form.circular_crps, self.spectrum, z) * (self.domain.period / 2)
         if isinstance(self.domain, Interval):
-            beyond = (value - self.domain.from_unit(self.domain.to_unit(value))).abs().to(self._like.dtype)
-            score = self._at_points(closed_form.crps, self.spectrum, self._to_unit(value))
+            z = self.domain.to_unit(value)
+            beyond = (value - self.domain.from_unit(z)).abs().to(self._like.dtype)
+            score = self._at_points(closed_form.crps, self.spectrum, z.to(self._like.dtype))
             return score * self.domain.half_width + beyond
         shape = torch.broadcast_shapes(value.shape, self.batch_shape)
         if isinstance(self.domain, BinnedInterval):
@@ -384,8 +372,8 @@ class FourierDensity(ScalarDensity):
         stretch = torch.exp(-domain.log_slope(domain.from_unit((corner[1:] + corner[:-1]) / 2)))
         pieces = stretch * (beyond[:-1] - beyond[1:])
         rest = torch.cat([pieces.flip(0).cumsum(0).flip(0), torch.zeros_like(pieces[:1])])  # from each corner upwards
-        inside = domain.from_unit(domain.to_unit(value))
         z = domain.to_unit(value)
+        inside = domain.from_unit(z)
         piece = torch.searchsorted(corners, z.contiguous(), right=True)
         piece = piece.clamp(1, len(corners) - 1)
         batch = value.shape[value.dim() - len(self.batch_shape) :]

@@ -58,8 +58,8 @@ class _Inside:
     """What every domain does the same way."""
 
     def nearest(self: Domain, value: Tensor) -> Tensor:
-        outside = ~self.contains(value) & ~value.isnan()
-        return torch.where(outside, self.from_unit(self.to_unit(value)), value)
+        # NaN is in no domain, and stays NaN on its way there and back.
+        return torch.where(self.contains(value), value, self.from_unit(self.to_unit(value)))
 
 
 class Interval(_Inside):

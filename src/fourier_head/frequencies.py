@@ -118,6 +118,10 @@ def fit_scaling_law(N: ArrayLike, smoothness: Numeric, *, offset: float = 0.0) -
     return ScalingLaw(C1, scaled * unit**exponent, (exponent + 1) / 2, math.sqrt(squares / x.size), offset)
 
 
+MARGINAL = "; this is the marginal of the values: pass features or conditional_scale for a conditional density"
+"""Ends the reason where only values were given; a command, which has no such arguments, leaves it out."""
+
+
 @dataclass(frozen=True, eq=False)
 class Suggestion:
     """A proposed number of frequencies, the reason for it, and the spectrum it was read from.
@@ -213,8 +217,7 @@ def suggest_frequencies(
         return _from_features(z, features, cap, why, max_rows, seed)
     power = np.abs(_characteristic(z, cap)) ** 2
     unbiased = (z.size * power - 1) / (z.size - 1)
-    marginal = "; this is the marginal of the values: pass features or conditional_scale for a conditional density"
-    return _least_risk(unbiased, z.size, 2, cap, why, marginal)
+    return _least_risk(unbiased, z.size, 2, cap, why, MARGINAL)
 
 
 def _scaled(raw: Floats, domain: tuple[float, float] | Interval | None) -> tuple[Floats, float]:

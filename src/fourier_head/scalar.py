@@ -36,11 +36,18 @@ class ScalarDensity(Distribution):
     def _icdf(self, level: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} must define _icdf")
 
+    def _cast(self, numbers: Tensor | float | Sequence[float]) -> Tensor:
+        """Return numbers in the type of the results."""
+        return torch.as_tensor(numbers, dtype=self._like.dtype, device=self._like.device)
+
     def _value(self, value: Tensor | float) -> Tensor:
-        value = torch.as_tensor(value, dtype=self._like.dtype, device=self._like.device)
+        value = self._cast_value(value)
         if self._validate_args and bool(value.isnan().any()):
             raise ValueError("value must be a number, got NaN.")
         return value
+
+    def _cast_value(self, value: Tensor | float) -> Tensor:
+        return self._cast(value)
 
     def prob(self, value: Tensor | float) -> Tensor:
         """Return the density at ``value``."""
@@ -48,7 +55,7 @@ class ScalarDensity(Distribution):
 
     def icdf(self, value: Tensor | float) -> Tensor:
         """Return the quantiles of levels that broadcast with the batch; differentiable."""
-        level = torch.as_tensor(value, dtype=self._like.dtype, device=self._like.device)
+        level = self._cast(value)
         if self._validate_args and not bool(((level >= 0) & (level <= 1)).all()):
             raise ValueError("levels must lie in [0, 1], got some outside.")
         return self._icdf(level)
@@ -59,7 +66,7 @@ class ScalarDensity(Distribution):
             wrong = [level for level in torch.as_tensor(levels).flatten().tolist() if level < 0 or level > 1]
             if wrong:
                 raise ValueError(f"levels must lie in [0, 1], got {wrong[0]:g}.")
-        return torch.as_tensor(levels, dtype=self._like.dtype, device=self._like.device)
+        return self._cast(levels)
 
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return quantiles at any levels, shape (*levels.shape, *batch_shape); they never cross."""

@@ -98,24 +98,21 @@ def compare(
 
 def choose_frequencies(settings: Settings, data: Prepared) -> tuple[int, str]:
     """Return the number of frequencies and the reason: as asked, or from the spectrum of the data."""
-    from fourier_head.frequencies import suggest_frequencies
+    from fourier_head.frequencies import MARGINAL, suggest_frequencies
 
     if settings.frequencies is not None:
         return settings.frequencies, "As asked."
     if settings.bins < 3:
         return 1, "Two bins leave no room for more."
     part = data.train
-    alone = not part.x.std(0).any()
     suggestion = suggest_frequencies(
         part.value,
-        features=None if alone else part.x,
+        features=part.x if part.x.std(0).any() else None,
         domain=(data.bins.low, data.bins.high),
         num_bins=settings.bins,
         seed=settings.seed,
     )
-    # What follows about arguments of that function is no help to someone at a command line.
-    reason = suggestion.reason.partition("; this is the marginal")[0] if alone else suggestion.reason
-    return suggestion.num_frequencies, reason.rstrip(".") + "."
+    return suggestion.num_frequencies, suggestion.reason.replace(MARGINAL, "")
 
 
 def frequency_notes(settings: Settings, frequencies: int) -> list[str]:
