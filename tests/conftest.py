@@ -32,8 +32,9 @@ _crashed: set[str] = set()
 def pytest_handlecrashitem(crashitem, report, sched):
     """Run a test whose process ended under it once more, in a new one; a second time it fails.
 
-    Libraries with threads of their own were seen to hang once in thousands of runs, in tests that only compute. One
-    such moment should cost minutes and be told ("1 rerun", and above it where every thread stood), not fail all.
+    Libraries with threads of their own may crash or hang once in many runs (gloo did, until tests ended its processes
+    their own way: ``tests/two_processes.py``). One such moment should cost minutes and be told ("1 rerun", and above it
+    where every thread stood), not fail all.
     """
     if crashitem not in _crashed:
         _crashed.add(crashitem)

@@ -1,7 +1,6 @@
 """The head survives the ways people ship and train models: compile, export, ONNX, meta device, vmap, DDP."""
 
 import copy
-import socket
 
 import pytest
 import torch
@@ -9,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fourier_head import FourierHead
+from tests.two_processes import spawn
 
 OPTIONS = [
     {},
@@ -191,7 +191,7 @@ class Model(nn.Module):
         return self.head.loss(torch.tanh(self.body(x)), target)
 
 
-def _ddp_worker(rank, port, queue):
+def _ddp_worker(rank, port, path):
     torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     torch.manual_seed(0)
     model = nn.parallel.DistributedDataParallel(Model())
@@ -202,22 +202,12 @@ def _ddp_worker(rank, port, queue):
     model(x[share], target[share]).backward()
     optimizer.step()
     if rank == 0:
-        queue.put({k: v.detach().numpy() for k, v in model.module.named_parameters()})
-    torch.distributed.destroy_process_group()
+        torch.save({k: v.detach() for k, v in model.module.named_parameters()}, path)
 
 
-def test_two_process_ddp_step_equals_one_process():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    workers = [context.Process(target=_ddp_worker, args=(rank, port, queue)) for rank in range(2)]
-    for worker in workers:
-        worker.start()
-    result = queue.get(timeout=120)
-    for worker in workers:
-        worker.join(timeout=60)
+def test_two_process_ddp_step_equals_one_process(tmp_path):
+    spawn(_ddp_worker, str(tmp_path / "weights.pt"))
+    result = torch.load(tmp_path / "weights.pt")
     torch.manual_seed(0)
     model = Model()
     data = torch.Generator().manual_seed(1)
@@ -226,7 +216,7 @@ def test_two_process_ddp_step_equals_one_process():
     model(x, target).backward()
     optimizer.step()
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(torch.from_numpy(result[name]), parameter.detach(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(result[name], parameter.detach(), rtol=1e-4, atol=1e-6)
 
 
 def test_logits_work_in_any_cross_entropy_and_sampler():

@@ -1,13 +1,11 @@
 """The head in parallel training, on two CPU processes: DDP and FSDP2 give the gradients of the whole batch."""
 
-import socket
-
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from fourier_head import FourierHead
+from tests.two_processes import spawn
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 OPTIONS = {"in_features": 6, "num_bins": 12, "num_frequencies": 4, "init_scale": 1.0, "gamma": 1e-3}
@@ -64,20 +62,13 @@ def sharded(rank, size):
     return [p.grad.full_tensor() for p in model.parameters()]
 
 
-def worker(rank, size, port):
-    dist.init_process_group("gloo", init_method=f"tcp://localhost:{port}", rank=rank, world_size=size)
-    try:
-        torch.set_num_threads(1)
-        for train in (replicated, sharded):
-            for found, wanted in zip(train(rank, size), expected(), strict=True):
-                torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
-    finally:
-        dist.destroy_process_group()
+def worker(rank, port, size):
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    for train in (replicated, sharded):
+        for found, wanted in zip(train(rank, size), expected(), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_gradients_are_those_of_the_whole_batch():
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
     # Both ways in one go: starting the processes is what takes time.
-    mp.spawn(worker, args=(2, port), nprocs=2)
+    spawn(worker, 2)

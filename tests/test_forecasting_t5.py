@@ -32,6 +32,7 @@ from fourier_head.forecasting.t5.model import shift
 from fourier_head.forecasting.t5.weights import config_from_transformers, from_transformers, to_transformers
 from fourier_head.forecasting.tokenizer import EOS, ChronosTokenizer
 from fourier_head.training.loop import Training, TrainingSettings
+from tests.two_processes import spawn
 
 IDS = 66
 TINY = T5Config(
@@ -426,26 +427,19 @@ def test_captured_steps_have_the_losses_of_others(tmp_path, head, compile):
     assert losses[0][-1] < losses[0][0]
 
 
-def _process(rank: int, folder: str, port: int) -> None:
+def _process(rank: int, port: int, folder: str) -> None:
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
     }  # fmt: skip
-    torch.set_num_threads(1)
     run = train(Path(folder), 4)
     torch.save([p.detach() for p in run.module.parameters()], f"{folder}/weights-{rank}.pt")
     assert run.accelerator.num_processes == 2
-    torch.distributed.destroy_process_group()
 
 
 def test_two_processes_train_one_model(tmp_path):
     pytest.importorskip("accelerate")
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    torch.multiprocessing.spawn(_process, (str(tmp_path), port), nprocs=2)
+    spawn(_process, str(tmp_path))
     one, other = (torch.load(tmp_path / f"weights-{rank}.pt") for rank in (0, 1))
     start = [p.detach() for p in T5Objective(*tiny(seed=0)).parameters()]
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))

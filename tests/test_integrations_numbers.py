@@ -18,6 +18,7 @@ from fourier_head.density import FourierDensity
 from fourier_head.integrations.gguf import load_gguf
 from fourier_head.integrations.language_models import load_model, lora_settings, nucleus, tiny_model
 from fourier_head.integrations.numbers import NumberLM
+from tests.two_processes import launch
 
 PROMPTS = ["mean 0.55:", "the mean is -0.55 and the rest is silence:", "1"]
 
@@ -329,13 +330,11 @@ if os.environ.get("RANK", "0") == "0":
 def test_two_processes_train_as_one(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
+    alone, together = tmp_path / "one.json", tmp_path / "two.json"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    results = []
-    for name, words in (("one", []), ("two", launch)):
-        path = tmp_path / f"{name}.json"
-        subprocess.run([sys.executable, *words, str(program), str(path)], check=True, env=environment, timeout=300)
-        results.append(json.loads(path.read_text()))
+    subprocess.run([sys.executable, str(program), str(alone)], check=True, env=environment, timeout=300)
+    launch(str(program), str(together), timeout=300)
+    results = [json.loads(path.read_text()) for path in (alone, together)]
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-4)
     np.testing.assert_allclose(results[0][1], results[1][1], atol=2e-3)
 

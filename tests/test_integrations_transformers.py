@@ -14,6 +14,7 @@ from fourier_head import Bins, Circle, FourierHead, HLGaussHead, Interval, Linea
 transformers = pytest.importorskip("transformers")
 
 from fourier_head.integrations.transformers import find_head, replace_head  # noqa: E402
+from tests.two_processes import spawn  # noqa: E402
 
 BINS, VOCABULARY, WIDTH = 30, 40, 16
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -487,8 +488,8 @@ def test_missing_dependency_names_the_extra(monkeypatch):
 # --- two processes
 
 
-def _gradient_of_share(rank, store, folder):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+def _gradient_of_share(rank, port, folder):
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     torch.set_num_threads(1)
     case = CASES["gpt2"]
     model = torch.nn.parallel.DistributedDataParallel(case.model().train())
@@ -498,13 +499,11 @@ def _gradient_of_share(rank, store, folder):
     loss = 2 * model(**share, num_items_in_batch=items).loss
     loss.backward()
     torch.save({name: weight.grad for name, weight in model.module.named_parameters()}, f"{folder}/{rank}.pt")
-    torch.distributed.destroy_process_group()
 
 
 def test_two_processes(tmp_path):
     """Gradients of two halves of a batch, averaged by DDP, are those of the batch."""
-    # Not forked: threads of libraries that earlier tests loaded may hold locks that a fork would never see released.
-    torch.multiprocessing.spawn(_gradient_of_share, (str(tmp_path / "store"), str(tmp_path)), nprocs=2)
+    spawn(_gradient_of_share, str(tmp_path))
     case = CASES["gpt2"]
     model = case.model().train()
     model(**case.batch()).loss.backward()

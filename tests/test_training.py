@@ -1,7 +1,6 @@
 """Budgeted training: it ends where it should, and a run that was stopped goes on as if it had not been."""
 
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from fourier_head.forecasting.validation import Validation, group_of, validation
 from fourier_head.training import graphs
 from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
 from fourier_head.training.loop import Training, TrainingSettings, rate
+from tests.two_processes import launch
 
 TINY = PatchConfig(context=32, horizon=16, patch=8, width=16, layers=1, heads=2, frequencies=3, dropout=0.1)
 
@@ -320,15 +320,25 @@ def test_the_command_trains_stops_and_goes_on(tmp_path, capsys) -> None:
 
 
 def test_two_processes_train_one_model(tmp_path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29631"]
-    command += ["-m", "fourier_head.forecasting.patch.train", "--size", "tiny", "--batch", "8", "--device", "cpu"]
-    command += ["--output", str(tmp_path), "--steps", "12"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
+    words = ["--size", "tiny", "--batch", "8", "--device", "cpu", "--output", str(tmp_path), "--steps", "12"]
+    launch("-m", "fourier_head.forecasting.patch.train", *words)
     states = torch.load(tmp_path / "checkpoint" / "data.pt", weights_only=True)
     assert len(states) == 2
     assert not torch.equal(states[0]["stream"]["generator"], states[1]["stream"]["generator"])
+
+
+def test_a_process_takes_leave_of_its_group_before_python_ends(tmp_path) -> None:
+    program = """
+import atexit
+import torch.distributed as dist
+from fourier_head.training.processes import leave_at_exit
+atexit.register(lambda: print("a group is left" if dist.is_initialized() else "gone"))
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+leave_at_exit()
+leave_at_exit()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "gone\n"), done.stderr
 
 
 def test_validation_sets_come_from_held_out_series_only() -> None:

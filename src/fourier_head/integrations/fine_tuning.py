@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fourier_head.training.processes import leave_at_exit
+
 Progress = Callable[[float, str], None]
 """What the loop calls with the fraction done and a few words."""
 
@@ -127,6 +129,7 @@ def _processes(model: nn.Module) -> tuple[int, int, nn.Module, Callable[[Tensor]
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=next(model.parameters()).device.type == "cpu")
+    leave_at_exit()
     wrapped = accelerator.prepare_model(model)
     return accelerator.process_index, accelerator.num_processes, wrapped, accelerator.backward
 

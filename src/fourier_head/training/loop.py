@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from fourier_head.errors import UserError, needs_extra
 from fourier_head.training.graphs import CapturedPass
 from fourier_head.training.log import TrainingLog
+from fourier_head.training.processes import leave_at_exit
 
 STATE, DATA = "state.json", "data.pt"
 CHECK_EVERY = 10
@@ -162,6 +163,7 @@ class Training:
             raise needs_extra(error, "forecasting") from None
         # Precision is ours to set: accelerate allows one for all that a process ever trains.
         self.accelerator = Accelerator(cpu=device == "cpu")
+        leave_at_exit()
         self.settings = settings
         if settings.batch % self.accelerator.num_processes:
             raise UserError(
