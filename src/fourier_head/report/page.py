@@ -79,7 +79,9 @@ def _quick_looks(studies: Sequence[Summary]) -> str:
 def _lead(studies: Sequence[Summary], more: int) -> str:
     """Return the first paragraph, on studies of the paper; there are so many more."""
     compared = [row for study in studies for row in study.compared]
-    words = f"{len(studies)} stud{'y' if len(studies) == 1 else 'ies'} of the paper, each repeated by one command"
+    words = f"{len(studies)} studies of the paper, each repeated by one command"
+    if len(studies) == 1:
+        words = "One study of the paper, repeated by one command"
     if more:
         words += f"; {more} more var{'ies' if more == 1 else 'y'} one of them or go{'es' if more == 1 else ''} beyond"
     if not compared:

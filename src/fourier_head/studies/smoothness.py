@@ -139,6 +139,17 @@ def measure_noise(colour: str, trials: int, samples: int, seed: int) -> dict[str
     return {name: [float(f"{value:.5g}") for value in values.tolist()] for name, values in measures.items()}
 
 
+def waves_to_nyquist(periods: float) -> int:
+    """Return how many odd harmonics of so many wavelengths in the window the samples can tell apart."""
+    return int((SAMPLES / 2 / periods + 1) / 2)
+
+
+def reach(curve: Sequence[float]) -> str:
+    """Say how far the waves of a curve at one wavelength go."""
+    whole = len(curve) == waves_to_nyquist(1.0)
+    return "up to the Nyquist frequency" if whole else f"up to {len(curve)} sine waves"
+
+
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder."""
     begin = time.monotonic()
@@ -146,7 +157,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     periods = PERIODS[:2] if settings.quick else PERIODS
     tasks = []
     for number in periods:
-        count = int((SAMPLES / 2 / number + 1) / 2)
+        count = waves_to_nyquist(number)
         chosen = {"count": count // 3 if settings.quick else count, "samples": SAMPLES, "periods": number}
         tasks.append(Task(measure_square_waves, chosen, f"square waves, {number:g} in the window"))
     for i, colour in enumerate(NOISES):
@@ -223,7 +234,7 @@ def notes(waves: dict[float, dict[str, list[float]]], noise: dict[str, dict[str,
     signs = ", ".join("up" if step > 0 else "down" for step in steps)
     varying = ", ".join(f"{c} {m['spectral_entropy_varying']:.2f}" for c, m in means.items())
     return [
-        f"L2 {rising} up to the Nyquist frequency. L1 first falls at this sine wave, by wavelengths in the window: "
+        f"L2 {rising} {reach(waves[1.0]['l2'])}. L1 first falls at this sine wave, by wavelengths in the window: "
         f"{breaks}. The paper reports more than 80 at 2048 samples without naming the wavelength.",
         f"Spectral entropy from brown to blue goes {signs}: not monotone, as the paper says. Its printed values come "
         f"out in nats (the formula has bits), on {NOISE_SAMPLES} samples, with the constant term kept. A categorical "
@@ -269,7 +280,7 @@ def waves_chart(curves: dict[str, list[float]]) -> Chart:
         "smoothness-of-square-waves",
         "Smoothness against the number of sine waves",
         panels,
-        f"One wavelength on {SAMPLES} samples, up to the Nyquist frequency. The metric should rise with every wave: L2 "
+        f"One wavelength on {SAMPLES} samples, {reach(curves['l2'])}. The metric should rise with every wave: L2 "
         "does, L1 does not.",
         columns=2,
     )

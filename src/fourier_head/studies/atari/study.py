@@ -28,7 +28,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     the command with ``--summarise`` writes the folder then or elsewhere.
     """
     begin = time.monotonic()
-    settings = replace(settings, device=chosen_device(settings.device))
+    if not settings.summarise:  # which may write here what ran on a GPU elsewhere
+        settings = replace(settings, device=chosen_device(settings.device))
     deadline = None if settings.time_limit is None else begin + settings.time_limit
     store, left = KeptRuns(settings.data), 0
     if not settings.summarise:

@@ -202,11 +202,13 @@ def _write(
     if not results:
         return None
     table = rows(results, arms, naive, published)
+    # Of all arms that stand here, made now or before.
+    spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)
     return write_results(
         settings.output,
         table,
         command=settings.command,
-        seconds=sum(one["training_seconds"] for one in results) + time.monotonic() - begin,
+        seconds=max(spent, time.monotonic() - begin),
         runs=[{key: value for key, value in one.items() if key != "picture"} for one in results],
         charts=charts(results, arms, naive, published),
         # Where and with what the arms were trained, which need not be here and now.

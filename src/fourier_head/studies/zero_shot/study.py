@@ -113,7 +113,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         "evaluation": "EVALUATION",
         "horizon": settings.horizon,
         "published": "PUBLISHED" if settings.published else None,
-        "model": settings.model,
+        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
         "t5": "T5" if settings.t5 else None,
         "corpus": "CORPUS" if settings.corpus else None,
         "variants": ",".join(settings.variants) if settings.variants else None,
