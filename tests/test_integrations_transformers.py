@@ -322,17 +322,77 @@ def test_models_that_pool_after_the_head():
     same(cut.logits, seen.logits[1:2])
 
 
-def test_models_that_add_to_their_logits():
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 32}
-    bart = transformers.BartConfig(d_model=WIDTH, vocab_size=VOCABULARY, **sizes, **heads, pad_token_id=1)
-    bert = transformers.BertConfig(**SMALL, vocab_size=VOCABULARY)
-    for model in (transformers.BartForConditionalGeneration(bart), transformers.BertForMaskedLM(bert)):
-        batch = CASES["t5"].batch()
-        seen = replace_head(model, BINS, 5).eval()(**batch)
-        same(seen.loss, cross_entropy(seen, batch, causal=False))
-        model.train()(**batch).loss.backward()
+BERT = {**SMALL, **DROPLESS, "vocab_size": VOCABULARY}
+T5 = CASES["t5"].settings
+BART = {
+    "d_model": WIDTH, "vocab_size": VOCABULARY, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16,
+    "decoder_ffn_dim": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 32,
+    "dropout": 0.0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
+}  # fmt: skip
+CLIP = {"vision_config": {**SMALL, "image_size": 8, "patch_size": 4}, "text_config": BERT}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "settings"),
+    [
+        ("BertForMaskedLM", "BertConfig", BERT),  # adds a bias to its logits
+        ("RobertaForMaskedLM", "RobertaConfig", BERT),
+        ("BartForConditionalGeneration", "BartConfig", BART),  # so does it, and a part of it ties embeddings
+        ("MarianMTModel", "MarianConfig", BART),  # an object, not its class, says which weights are tied
+        ("BartForCausalLM", "BartConfig", BART | {"is_decoder": True, "is_encoder_decoder": False}),  # does not shift
+        ("XLNetLMHeadModel", "XLNetConfig", {"vocab_size": VOCABULARY, "d_model": WIDTH, "n_layer": 1, "n_head": 2}),
+        ("BartForSequenceClassification", "BartConfig", BART),  # an encoder-decoder that writes nothing
+        ("T5ForSequenceClassification", "T5Config", T5 | {"eos_token_id": 2}),
+        ("CLIPForImageClassification", "CLIPConfig", CLIP),  # has no body of the name that its class gives
+    ],
+)
+def test_further_models(kind, config, settings, tmp_path):
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(getattr(transformers, config)(**copy.deepcopy(settings)))
+    replace_head(model, BINS, 5).eval()
+    batch = CASES["vit" if "Image" in kind else "bert" if "Classification" in kind else "t5"].batch()
+    if "input_ids" in batch:
+        batch["input_ids"].masked_fill_(batch["input_ids"] == 2, 3)[:, -1] = 2  # they look for the end of the text
+    seen = model(**batch)
+    assert seen.logits.shape == (*batch["labels"].shape, BINS)
+    same(seen.loss, cross_entropy(seen, batch, causal=False))
+    model.tie_weights()
+    model.save_pretrained(tmp_path)
+    loaded, told = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not told["missing_keys"]
+    same(logits(loaded, batch), seen.logits)
+    model.train()(**batch).loss.backward()
+    if kind in ("BertForMaskedLM", "BartForConditionalGeneration"):
         assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
+    if "LM" in kind or "Generation" in kind:
+        model.resize_token_embeddings(VOCABULARY + 3)
+        same(logits(model, batch), seen.logits)
+
+
+def test_a_model_inside_a_model_forgets_that_its_head_was_tied(tmp_path):
+    reads, writes = (transformers.BertConfig(**BERT) for _ in range(2))
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(reads, writes)
+    config.decoder_start_token_id, config.pad_token_id = 1, 0
+    model, batch = replace_head(transformers.EncoderDecoderModel(config=config), BINS, 5), CASES["t5"].batch()
+    model.tie_weights()
+    model.save_pretrained(tmp_path)
+    same(logits(transformers.EncoderDecoderModel.from_pretrained(tmp_path), batch), logits(model, batch))
+
+
+def test_experts_stay_in_use():
+    """A mixture of experts that returns its router's loss adds a share of it to its own."""
+    config = transformers.MixtralConfig(**LLAMA, num_local_experts=2, output_router_logits=True)
+    model, batch = replace_head(transformers.MixtralForCausalLM(config), BINS, 5).eval(), CASES["llama"].batch()
+    seen = model(**batch)
+    assert seen.aux_loss > 0
+    same(seen.loss, cross_entropy(seen, batch, causal=True) + config.router_aux_loss_coef * seen.aux_loss)
+
+
+def test_models_that_return_float32_whatever_their_weights_are():
+    config = transformers.MambaConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=1, state_size=4)
+    model, batch = replace_head(transformers.MambaForCausalLM(config).bfloat16(), BINS, 5), CASES["llama"].batch()
+    model.train()(**batch).loss.backward()
+    assert model.density(input_ids=batch["input_ids"]).mean.isfinite().all()
 
 
 @pytest.mark.parametrize("head", [LinearHead, HLGaussHead, MixtureHead, RegressionHead])

@@ -128,14 +128,16 @@ def _find_head(model: Any) -> str:
         return model._head_path
     output = model.get_output_embeddings()
     labels = getattr(model.config, "num_labels", None)
-    body = f"{model.base_model_prefix}."
+    # A model without a body of that name has parts of its own beside its head.
+    body = f"{model.base_model_prefix}." if model.base_model is not model else None
     last = None
     for path, module in model.named_modules():
         if output is not None and module is output:
             return path
-        if isinstance(module, nn.Linear) and module.out_features == labels and not path.startswith(body):
+        outside = "." not in path if body is None else not path.startswith(body)
+        if isinstance(module, nn.Linear) and module.out_features == labels and outside:
             last = path
-    if last is None or model.base_model is model:
+    if last is None:
         raise ValueError(
             f"{type(model).__name__} has no recognisable head: expected output embeddings or a linear layer onto "
             f"config.num_labels={labels} classes; use a class that has one (...ForCausalLM, ...ForImageClassification) "

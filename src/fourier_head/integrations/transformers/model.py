@@ -17,7 +17,15 @@ from transformers import PreTrainedModel
 from fourier_head.heads import Head
 from fourier_head.integrations.transformers.head import build, passing_features, restore
 
-PLANS = ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan", "all_tied_weights_keys")
+PLANS = ("_tied_weights_keys", "_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan", "all_tied_weights_keys")
+
+DECODERS = "Bart BigBirdPegasus Blenderbot BlenderbotSmall CpmAnt MBart Marian Mvp PLBart Pegasus TrOCR Whisper"
+UNSHIFTED = {f"{name}ForCausalLM" for name in DECODERS.split()} | {
+    "FlaubertWithLMHeadModel",
+    "XLMWithLMHeadModel",
+    "XLNetLMHeadModel",
+}
+"""Models that write tokens but, unlike all others, are given the label of each position, not of the one before it."""
 
 
 class ModelWithHead:
@@ -44,6 +52,7 @@ class ModelWithHead:
                 raise type(error)(f"the labels do not fit the head: {error}") from error
             if items is not None:
                 loss = loss / (items.to(loss.device) if isinstance(items, Tensor) else items)
+            loss = self._with_routing(loss, output)
         if loss is None or not self.training or self.config.fourier_head["training_logits"]:
             logits = head(features)
         values = {field.name: getattr(output, field.name) for field in fields(output)}
@@ -71,6 +80,9 @@ class ModelWithHead:
     def get_output_embeddings(self) -> None:
         """Return nothing: there is no matrix with one row per token that could be tied or resized."""
 
+    def _resize_final_logits_bias(self, new_num_tokens: int) -> None:
+        """Leave the bias alone that some models add to their logits: those are features here, not tokens."""
+
     def _features(self, inputs: dict[str, Any]) -> Any:
         """Run the model and return its output with the features of the head in place of logits."""
         with passing_features():
@@ -81,6 +93,9 @@ class ModelWithHead:
                 f"{type(self).__name__} does not return what its head {self._head_path!r} computes as logits, "
                 "so its head cannot be replaced"
             )
+        if not torch.is_autocast_enabled(output.logits.device.type):
+            # Some models return their logits, and so these features, in float32 whatever their weights are.
+            output.logits = output.logits.to(self._head().proj.weight.dtype)
         return output
 
     def _align(self, labels: Tensor | None, shifted: Tensor | None, features: Tensor) -> Tensor:
@@ -88,15 +103,22 @@ class ModelWithHead:
         if shifted is None:
             assert labels is not None
             causal = self.can_generate() and not self.config.is_encoder_decoder  # type: ignore[attr-defined]
+            causal = causal and type(self).__name__ not in UNSHIFTED
             # Tokens before position t predict the token at t; nothing follows the last one.
             shifted = F.pad(labels, (0, 1), value=-100)[..., 1:] if causal else labels
         shifted = shifted.to(features.device)
         rows = features.shape[:-1]
         return shifted.reshape(rows) if shifted.numel() == rows.numel() else shifted
 
+    def _with_routing(self, loss: Tensor, output: Any) -> Tensor:
+        """Add what a mixture of experts that shows its router adds to its loss, so that all experts stay in use."""
+        share = getattr(self.config.get_text_config(), "router_aux_loss_coef", None)
+        balance = getattr(output, "aux_loss", None)
+        return loss + share * balance.to(loss.device) if share and isinstance(balance, Tensor) else loss
+
     def _give_decoder_inputs(self, inputs: dict[str, Any], labels: Tensor | None) -> None:
-        """Make the decoder's input from labels, as encoder-decoders do when they are given them."""
-        if labels is None or not self.config.is_encoder_decoder:
+        """Make the decoder's input from labels, as encoder-decoders that write do when they are given them."""
+        if labels is None or not self.config.is_encoder_decoder or not self.can_generate():  # type: ignore[attr-defined]
             return
         if inputs.get("decoder_input_ids") is None and inputs.get("decoder_inputs_embeds") is None:
             if hasattr(self, "prepare_decoder_input_ids_from_labels"):
@@ -165,7 +187,7 @@ def _with_head(base: type, path: str) -> type:
     body.update(forward=forward, _base=base, _head_path=path)
     if hasattr(base, "generate"):
         body["generate"] = functools.wraps(base.generate)(_generate)
-    for plan in ("_tied_weights_keys", *PLANS):
+    for plan in PLANS:
         body.update(_without_head(plan, getattr(base, plan, None), path))
     return type(base.__name__, (ModelWithHead, base), body)
 
@@ -212,6 +234,7 @@ def install(model: Any) -> None:
     # What some models add to their logits would be added to features.
     if getattr(parent, "bias", None) is not None and parent.bias.shape[0] == old.out_features:
         parent.bias = None
+        parent._is_hf_initialized = True  # the rule of such a parent sets its bias
     if isinstance(getattr(model, "final_logits_bias", None), Tensor):
         model.final_logits_bias = model.final_logits_bias.new_zeros(1, 1)
     text = model.config.get_text_config(decoder=True)
@@ -220,9 +243,15 @@ def install(model: Any) -> None:
 
     base = type(model)._base if isinstance(model, ModelWithHead) else type(model)
     model.__class__ = _with_head(base, path)
-    for plan in PLANS:
-        vars(model).update(_without_head(plan, vars(model).get(plan), path))
-    if not model._tied_weights_keys and getattr(model.config, "tie_word_embeddings", False):
+    for name, part in model.named_modules():
+        # A model inside a model, such as the decoder of an encoder-decoder, has plans of its own.
+        if isinstance(part, PreTrainedModel) and path.startswith(f"{name}." if name else ""):
+            for plan in PLANS:
+                inner = path[len(name) + 1 :] if name else path
+                vars(part).update(_without_head(plan, getattr(part, plan, None), inner))
+    # Encoder and decoder may go on sharing embeddings, which is for a part of the model to say.
+    ties = any(getattr(part, "_tied_weights_keys", None) for part in model.modules())
+    if not ties and getattr(model.config, "tie_word_embeddings", False):
         model.config.tie_word_embeddings = False
     if hook is not None:
         from accelerate.hooks import AlignDevicesHook, add_hook_to_module
