@@ -1,6 +1,7 @@
 """Emulators, the agent, and recordings: what is collected can be killed, continued, read and played again."""
 
 import gzip
+import shutil
 
 import numpy as np
 import pytest
@@ -175,6 +176,36 @@ def test_other_options_on_the_same_folder_are_refused(recorded):
         Collection(tiny(recorded, seed=5)).run()
 
 
+def test_any_seed_makes_a_recording_that_plays_again(tmp_path):
+    settings = tiny(tmp_path / "first", seed=-(10**7), transitions=12, steps=12, environments=2, shard=12)
+    assert Collection(settings).run()
+    assert records.rebuild(tmp_path / "first" / records.RECIPE, tmp_path / "again", threads=1) == 12
+    first, second = (records.load_recording(tmp_path / name) for name in ("first", "again"))
+    assert np.array_equal(first.frames, second.frames)
+
+
+def test_seeds_that_the_emulator_would_not_keep_are_refused():
+    for seeds in ([0, -1], [2**31]):
+        with pytest.raises(ValueError, match="seeds must lie in 0"):
+            Environments(GAMES["seaquest"], seeds)
+
+
+def test_however_short_the_limit_something_is_kept(tmp_path):
+    stopped = Collection(tiny(tmp_path, limit=1e-9))
+    assert not stopped.run()
+    assert stopped.recorded == 2
+    assert len(records.load_recording(tmp_path)) == 2
+
+
+def test_a_recording_made_elsewhere_is_not_collected_over(recorded, tmp_path):
+    folder = tmp_path / "travelled"
+    shutil.copytree(recorded, folder)
+    shutil.rmtree(folder / "agent")
+    with pytest.raises(UserError, match="made elsewhere"):
+        Collection(tiny(folder)).run()
+    assert len(records.shard_paths(folder)) == 3
+
+
 def test_a_finished_collection_is_left_alone(recorded):
     before = {path: path.stat().st_mtime_ns for path in records.shard_paths(recorded)}
     assert Collection(tiny(recorded)).run()
@@ -198,6 +229,21 @@ def test_a_recipe_that_does_not_play_as_recorded_is_refused(recorded, tmp_path):
     records.save_arrays(tmp_path / "wrong.npz", arrays)
     with pytest.raises(UserError, match="does not play as recorded"):
         records.rebuild(tmp_path / "wrong.npz", tmp_path / "again")
+
+
+def test_a_recipe_is_not_played_into_another_recording(recorded, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    shard = records.load_shard(records.shard_path(recorded, 0))
+    shard.actions = 17 - shard.actions
+    records.save_shard(records.shard_path(other, 0), shard)
+    with pytest.raises(UserError, match="another recording"):
+        records.rebuild(recorded / records.RECIPE, other, threads=1)
+    assert [path.name for path in other.iterdir()] == ["shard-00000.npz"]
+    records.shard_path(other, 0).unlink()
+    shutil.copy(records.shard_path(recorded, 2), records.shard_path(other, 3))  # one more than the recipe has
+    with pytest.raises(UserError, match="another recording"):
+        records.rebuild(recorded / records.RECIPE, other, threads=1)
 
 
 def test_damaged_files_get_a_sentence(recorded, tmp_path):
@@ -298,3 +344,12 @@ def test_files_that_are_not_of_that_format_get_a_sentence(tmp_path):
         np.save(file, np.full(5, 18))
     with pytest.raises(UserError, match="outside 0 to 17"):
         read_dopamine(tmp_path, "seaquest")
+    write_dopamine(tmp_path, 0, 5, rng)
+    path = tmp_path / "$store$_observation_ckpt.0.gz"
+    content = bytearray(path.read_bytes())
+    content[1000:1100] = bytes(100)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="no gzipped array"):
+        read_dopamine(tmp_path, "seaquest")
+    with pytest.raises(UserError, match="no game is called pong"):
+        read_dopamine(tmp_path, "pong")

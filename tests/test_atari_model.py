@@ -1,5 +1,6 @@
 """The Decision Transformer: what it sees and must not see, its training, and play that sees what training saw."""
 
+import dataclasses
 import time
 
 import numpy as np
@@ -15,7 +16,7 @@ from fourier_head.atari.games import ACTIONS
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
 from fourier_head.atari.rollouts import OutOfTime, _drawn, _Parties, _Reader, play
-from fourier_head.atari.training import ArmSettings, train_arm
+from fourier_head.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from fourier_head.atari.trajectories import IGNORED, Trajectories
 from fourier_head.atari.vision import FrameEncoder
 from fourier_head.errors import UserError
@@ -110,6 +111,23 @@ def test_steps_after_the_end_of_an_episode_do_not_count(recording):
     window = data.window(torch.tensor([3]))
     assert (window.target == IGNORED).sum() == 8
     assert int(window.timestep) == 0
+
+
+def test_held_out_distributions_are_of_steps_that_were_played(recording):
+    model = small(settings=dataclasses.replace(SMALL, context=20)).eval()
+    torch.nn.init.normal_(model.of_place)
+    # Episodes have 12 steps: in the longer contexts eight more follow, which must change nothing.
+    whole, longer = (heldout_scores(model, Trajectories(recording, context), 8) for context in (12, 20))
+    assert longer["smoothness"] == pytest.approx(whole["smoothness"], rel=1e-4)
+    assert longer["examples"][0]["pmf"] == pytest.approx(whole["examples"][0]["pmf"], abs=1e-4)
+
+
+def test_an_epoch_has_a_context_per_transition_and_hardly_more():
+    for count in range(1, 1200):
+        steps, every = epoch_steps(count, 1)
+        assert count <= steps < count + 10
+        assert steps % every == 0
+        assert steps // every <= 10
 
 
 def test_play_reads_the_contexts_that_training_reads(recording):

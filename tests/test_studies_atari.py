@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -147,9 +148,7 @@ def test_notes_say_who_won_and_how_the_data_differ(runs):
 def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     store = KeptRuns(settings.data)
     for run in runs:
-        arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
-        result = {k: v for k, v in run.items() if k not in arm and k != "label"}
-        store.put(run["label"], arm, result)
+        keep(store, settings, run)
     # A run of another length must not be averaged in.
     other = {k: v for k, v in runs[0].items() if k in vars(settings.base) or k in ("game", "recording")}
     store.put("other", other | {"epochs": 7}, {"parameters": 1})
@@ -174,13 +173,48 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     assert len(store.every()) == len(runs) + 1  # writing results forgets nothing
 
 
+def keep(store, settings, run):
+    arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
+    store.put(run["label"], arm, {k: v for k, v in run.items() if k not in arm and k != "label"})
+
+
+def test_arms_as_long_as_ablations_are_not_averaged_with_longer_ones(settings, runs):
+    chosen = dataclasses.replace(settings, samples=1000)
+    main = next(run for run in runs if run["width"] == 128)
+    ablation = next(run for run in runs if run["width"] < 128)
+    fitting = [main | {"samples": 1000}, main | {"samples": None}, ablation | {"samples": 500}]
+    others = [main | {"samples": 500}, ablation | {"samples": 1000}, ablation | {"samples": None}]
+    assert study.matching(chosen, fitting + others) == fitting
+
+
+def test_runs_on_an_older_recording_are_left_out(settings, runs):
+    store = KeptRuns(settings.data)
+    for age, mark in enumerate(("new", "old")):
+        for run in runs[:2]:
+            before = set(store.folder.glob("*"))
+            keep(store, settings, run | {"recording": mark})
+            (made,) = set(store.folder.glob("*")) - before
+            os.utime(made, (1e9 - age, 1e9 - age))
+    keep(store, settings, runs[0] | {"game": "gravitar"})
+    assert [(run["game"], run["recording"]) for run in store.every()].count(("seaquest", "new")) == 2
+    assert len(store.every()) == 3
+
+
+def test_notes_name_the_return_asked_for_and_episodes_that_were_cut(settings, runs):
+    asked = [run | {"target": "paper", "target_return": 1150} for run in runs]
+    asked[0]["evaluations"][0]["cut"] = 2
+    text = " ".join(notes(all_rows(asked, {}), asked, 0, (), {"seaquest": {"settings": {"sticky": 0.25}}}))
+    assert "that of the released code (Seaquest 1150)" in text
+    assert "2 episodes were cut at 4500 steps" in text
+    assert "no sticky actions" not in text
+
+
 def test_runs_of_the_papers_length_get_rows_of_their_own(settings, runs):
     shorter = dataclasses.replace(settings, samples=1000)
     store = KeptRuns(settings.data)
     own = [run | {"samples": 1000, "arms_at_once": 4} for run in runs if run["width"] == 128 and run["share"] == 1]
     for run in [*own, runs[0] | {"hardware": "a GPU"}]:
-        arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
-        store.put(run["label"], arm, {k: v for k, v in run.items() if k not in arm and k != "label"})
+        keep(store, settings, run)
     summary = study.run(shorter)
     assert summary is not None
     linear = [r for r in summary.rows if r["head"] == "linear" and r["metric"] == "normalised_return"]

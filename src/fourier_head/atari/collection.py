@@ -15,9 +15,18 @@ import torch
 
 from fourier_head._files import write_atomically
 from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
-from fourier_head.atari.environment import MOST, FrameStack
+from fourier_head.atari.environment import MOST, SEEDS, FrameStack
 from fourier_head.atari.games import find_game
-from fourier_head.atari.recording import About, Shard, save_shard, shard_path, shard_paths, write_about, write_recipe
+from fourier_head.atari.recording import (
+    RECIPE,
+    About,
+    Shard,
+    save_shard,
+    shard_path,
+    shard_paths,
+    write_about,
+    write_recipe,
+)
 from fourier_head.errors import UserError
 from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
 
@@ -123,7 +132,7 @@ class Collection:
     def _loop(self, about: About, report: Progress | None, writer: ThreadPoolExecutor) -> None:
         settings, device, learner = self.settings, self.device, self.learner
         count, log = settings.environments, settings.recorded
-        seeds = settings.seed * 1_000_003 + self.shards * 1009 + np.arange(count)
+        seeds = (settings.seed * 1_000_003 + self.shards * 1009 + np.arange(count)) % SEEDS
         environments = about.environments(seeds.tolist())
         frame = environments.reset()
         stack = FrameStack(torch.from_numpy(frame).to(device))
@@ -165,7 +174,9 @@ class Collection:
                 returns[i] = lengths[i] = 0
             now = time.monotonic()
             self.seconds = before + now - begin
-            if filled == length or self.recorded + filled * log >= settings.transitions:
+            late = settings.limit is not None and now - begin > settings.limit
+            # When time is up a short shard is kept, or a limit shorter than a shard would never get anywhere.
+            if late or filled == length or self.recorded + filled * log >= settings.transitions:
                 if pending is not None:
                     pending.result()
                 shard = Shard(
@@ -188,7 +199,7 @@ class Collection:
                 recent = [score for _, score, _ in self.episodes[-100:]]
                 score = f"{np.mean(recent):.1f}" if recent else "-"
                 report(self.recorded / settings.transitions, f"{rate:.0f} steps/s, return {score}")
-            if settings.limit is not None and now - begin > settings.limit:
+            if late:
                 break
         if pending is not None:
             pending.result()
@@ -256,6 +267,9 @@ class Collection:
             self.episodes = [(int(s), float(r), int(n)) for s, r, n in state["episodes"]]
             # Other dice than at the beginning, or the same exploration would be repeated.
             self.generator.manual_seed(self.settings.seed + 7919 * self.shards)
+        elif (self.settings.output / RECIPE).exists() or len(shard_paths(self.settings.output)) > 1:
+            # A collection that was killed before its first checkpoint leaves one shard and no recipe.
+            raise UserError(f"{self.settings.output} holds a recording made elsewhere; choose another folder.")
         for path in shard_paths(self.settings.output)[self.shards :]:
             path.unlink()  # written, but its checkpoint was not
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.atari.environment import SIDE
-from fourier_head.atari.games import EMULATOR_ACTIONS, FROM_EMULATOR
+from fourier_head.atari.games import EMULATOR_ACTIONS, FROM_EMULATOR, find_game
 from fourier_head.atari.recording import About, Recording
 from fourier_head.errors import UserError
 
@@ -46,7 +47,7 @@ def read_array(path: Path, rows: slice) -> np.ndarray:
             return np.frombuffer(content, dtype).reshape(-1, *shape[1:])
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; a checkpoint has the files of {', '.join(NAMES)}.") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is no gzipped array of numpy: {error}.") from None
 
 
@@ -69,6 +70,7 @@ def read_dopamine(
         transitions: how many in all, None for every one.
         numbers: checkpoints to read, all by default.
     """
+    name = find_game(game).name  # before anything large is read
     numbers = checkpoints(folder) if numbers is None else list(numbers)
     if not numbers:
         raise UserError(f"{folder} holds no $store$_observation_ckpt.N.gz of a DQN replay set.")
@@ -90,7 +92,7 @@ def read_dopamine(
     actions = np.asarray(FROM_EMULATOR, dtype=np.uint8)[np.concatenate(parts["action"]).astype(np.int64)]
     moments = [number * 1_000_000 + np.arange(length) for number, length in zip(numbers, lengths_of, strict=True)]
     return Recording(
-        About(game, source="DQN replay"),
+        About(name, source="DQN replay"),
         np.concatenate(parts["observation"]),
         actions,
         np.rint(np.concatenate(parts["reward"])).astype(np.int32),

@@ -14,6 +14,8 @@ from fourier_head.errors import UserError
 
 SIDE = 84
 STACK = 4
+SEEDS = 2**31
+"""Seeds lie in 0 to this; the emulator refuses larger ones and takes a negative one for none at all."""
 MOST = 128
 """Environments in one vector. With 256 DoubleDunk was seen to hang inside ale-py 0.12.1; with 128 it never did."""
 
@@ -62,6 +64,8 @@ class Environments:
             ) from None
         if not 1 <= len(seeds) <= MOST:
             raise ValueError(f"seeds must be 1 to {MOST} numbers, one per environment, got {len(seeds)}")
+        if not 0 <= min(seeds) <= max(seeds) < SEEDS:
+            raise ValueError(f"seeds must lie in 0 to {SEEDS - 1}, got {min(seeds)} to {max(seeds)}")
         self.game, self.seeds = game, np.asarray(seeds, dtype=np.int64)
         self._vector: Any = AtariVectorEnv(
             game.name,

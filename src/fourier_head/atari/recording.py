@@ -245,7 +245,8 @@ def rebuild(recipe: Path, folder: Path, report: Callable[[float, str], None] | N
     """Play a recipe again and write its shards, frames included; return the number of transitions.
 
     Rewards and ends must come out as recorded, or the emulator is not the one that made the recipe. Shards that are
-    already there are played, to get past them, but not written again; the recipe itself is put beside them.
+    already there are played, to get past them, but not written again; the recipe itself is put beside them. A folder
+    with shards of another recording is left alone.
     """
     arrays = load_arrays(recipe)
     try:
@@ -256,6 +257,7 @@ def rebuild(recipe: Path, folder: Path, report: Callable[[float, str], None] | N
             raise ValueError("it has no shards")
     except (KeyError, ValueError, TypeError) as error:
         raise UserError(f"{recipe} is no recipe of a recording: {error}.") from None
+    _check_own(folder, [head[0] for head in heads])
     write_about(folder, about)
     environments: Environments | None = None
     frame = np.empty(0)
@@ -290,6 +292,14 @@ def rebuild(recipe: Path, folder: Path, report: Callable[[float, str], None] | N
     if recipe.resolve() != (folder / RECIPE).resolve():
         write_atomically(folder / RECIPE, recipe.read_bytes())
     return total
+
+
+def _check_own(folder: Path, actions: list[np.ndarray]) -> None:
+    """Refuse a folder whose shards are not some of those with the given actions."""
+    expected = {shard_path(folder, number): own for number, own in enumerate(actions)}
+    for path in shard_paths(folder):
+        if path not in expected or not np.array_equal(load_shard(path, frames=False).actions, expected[path]):
+            raise UserError(f"{folder} holds another recording ({path.name}); choose another folder.")
 
 
 def _text(text: str) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.atari.environment import FrameStack, Step
+from fourier_head.atari.environment import SEEDS, FrameStack, Step
 from fourier_head.atari.model import DecisionTransformer
 from fourier_head.atari.recording import About
 from fourier_head.training.graphs import Recorded
@@ -168,7 +168,7 @@ def play(
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    seeds = 500_000_003 + 10_007 * seed + np.arange(episodes)
+    seeds = (500_000_003 + 10_007 * seed + np.arange(episodes)) % SEEDS
     environments = _Parties(about, seeds, threads)
     generator = torch.Generator(device).manual_seed(seed)
     begin = time.monotonic()

@@ -88,6 +88,17 @@ def target_return(settings: ArmSettings, recording: Recording, data: Trajectorie
         raise UserError(f"target must be data, paper or a number, got {settings.target}.") from None
 
 
+def epoch_steps(contexts: int, batch: int) -> tuple[int, int]:
+    """Return the steps of an epoch and of a line of its log; rollouts follow a line, so the last one is made whole.
+
+    >>> epoch_steps(500_000, 512)
+    (980, 98)
+    """
+    steps = math.ceil(contexts / batch)
+    every = math.ceil(steps / LINES)
+    return every * math.ceil(steps / every), every
+
+
 def heldout_scores(
     model: DecisionTransformer, data: Trajectories, count: int, bfloat16: bool = False
 ) -> dict[str, Any]:
@@ -103,8 +114,11 @@ def heldout_scores(
             kept = part[4] >= 0
             target = part[4].clamp_min(0)
             losses.append(-pmf.gather(-1, target[..., None]).squeeze(-1).clamp_min(1e-12).log()[kept])
-            measured.append(smoothness(pmf[:, -1].float().cpu()))
-            shown.append(torch.cat([pmf[:, -1].cpu(), part[1][:, -1:].cpu().float()], -1))
+            # With all the past there is; after the end of a short episode comes nothing that was ever played.
+            each, last = torch.arange(len(kept), device=kept.device), kept.sum(-1) - 1
+            latest = pmf[each, last].float().cpu()
+            measured.append(smoothness(latest))
+            shown.append(torch.cat([latest, part[1][each, last].cpu().float()[:, None]], -1))
     model.train(was_training)
     every = torch.cat(shown)
     few = every[:: max(1, len(every) // 12)][:12]
@@ -190,9 +204,7 @@ def train_arm(
     )
     head = action_head(settings.head, settings.width, settings.frequencies, settings.gamma)
     model = DecisionTransformer(sizes, head, compile=compile)
-    steps = max(1, math.ceil((settings.samples or len(data)) / settings.batch))
-    every = max(1, steps // LINES)
-    steps = every * math.ceil(steps / every)
+    steps, every = epoch_steps(settings.samples or len(data), settings.batch)
     training = Training(
         model,
         lambda process: Contexts(data, settings.batch, settings.seed, process),

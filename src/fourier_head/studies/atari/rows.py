@@ -113,14 +113,15 @@ def notes(
     full = full_size(runs)
     main = [one for one in rows if one.get("layers") is not None and is_main(one, full)]
     sizes = ", ".join(sorted({f"{run['transitions']}" for run in runs if is_main(run, full)}))
+    sticky = any(quality.get("settings", {}).get("sticky") for quality in (qualities or {}).values())
     told = [
         "The public DQN replay set behind the paper's data is closed. The data here were made with the emulator of "
         "ale-py by a PQN agent (parallel Q-learning) that started from nothing, a few of its environments recorded "
-        f"from first to last step ({sizes} training transitions). Another agent, a shorter training and no sticky "
-        "actions make other data: compare arms with each other, not their level with the paper's.",
+        f"from first to last step ({sizes} training transitions). Another agent"
+        f"{' and' if sticky else ','} a shorter training{'' if sticky else ' and no sticky actions'} make other data: "
+        "compare arms with each other, not their level with the paper's.",
         "Returns to go are in the game's own score, standardised, not clipped rewards; the return to condition on is "
-        "that which one in twenty recorded episodes reaches. Actions are in the circular order for every arm, in "
-        "training and in play alike.",
+        f"{target_words(runs)}. Actions are in the circular order for every arm, in training and in play alike.",
         recordings_note(qualities or {}),
         training_note([run for run in runs if is_main(run, full)]),
     ]
@@ -144,6 +145,14 @@ def notes(
     if left:
         told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
     return [one for one in told if one]
+
+
+def target_words(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Say which return the arms were told to reach, and what that is on each game."""
+    kinds = {"data": "that which one in twenty recorded episodes reaches", "paper": "that of the released code"}
+    asked = kinds.get(runs[0]["target"], "a chosen number")
+    numbers = {find_game(run["game"]).title: run["target_return"] for run in runs}
+    return f"{asked} ({', '.join(f'{title} {number:g}' for title, number in numbers.items())})"
 
 
 def recordings_note(qualities: Mapping[str, Mapping[str, Any]]) -> str:
@@ -182,9 +191,12 @@ def training_note(runs: Sequence[Mapping[str, Any]]) -> str:
     played = ", ".join(str(number) for number in sorted({run["episodes"] for run in runs}))
     shared = max(run.get("arms_at_once", 1) for run in runs)
     crowd = f" Up to {shared} arms shared the machine; their rates are those of one among them." if shared > 1 else ""
+    short = sum(epoch["cut"] for run in runs for epoch in run["evaluations"])
+    most = max(run["max_steps"] for run in runs)
+    cut = f" {short} episodes were cut at {most} steps and count with their score so far." if short else ""
     return (
         f"Arms of full size were trained for {'; others for '.join(said)}. "
-        f"After each epoch they played {played} episodes.{crowd}"
+        f"After each epoch they played {played} episodes.{cut}{crowd}"
     )
 
 

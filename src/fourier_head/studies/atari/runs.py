@@ -31,15 +31,21 @@ class KeptRuns(RunStore):
         return result if result == UNFINISHED else super().put(label, settings, result)
 
     def every(self) -> list[dict[str, Any]]:
-        """Return settings and results of all kept runs in one flat object each, in the order of their labels."""
-        found = []
+        """Return settings and results of kept runs in one flat object each, in the order of their labels.
+
+        Where a game was recorded anew, those on the recording of its newest run: arms on other data do not compare.
+        """
+        found, ages = [], []
         for path in sorted(self.folder.glob("*.json")):
             try:
                 content = json.loads(path.read_text(encoding="utf-8"))
-                found.append({"label": content["label"], **content["settings"], **content["result"]})
+                run = {"label": content["label"], **content["settings"], **content["result"]}
+                ages.append((path.stat().st_mtime_ns, run["game"], run["recording"]))
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # of a process that was killed while it wrote, or something else's
-        return found
+            found.append(run)
+        newest = {game: recording for _, game, recording in sorted(ages)}
+        return [run for run in found if run["recording"] == newest[run["game"]]]
 
 
 def fingerprint(recording: Recording) -> str:
