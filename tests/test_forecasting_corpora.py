@@ -222,9 +222,16 @@ def test_readers_say_what_is_wrong(tmp_path, monkeypatch):
     def offline(*_, **__):
         raise ConnectionError("no route")
 
-    monkeypatch.setattr(hub.HfApi, "list_repo_files", offline)
-    with pytest.raises(UserError, match="needs the internet"):
-        read_hub(["m4_daily"])
+    class TransportError(Exception):
+        """As that of httpx, beneath newer versions of the hub's library: of no type that Python has."""
+
+    def unreachable(*_, **__):
+        raise TransportError("no route")
+
+    for cause in (offline, unreachable):
+        monkeypatch.setattr(hub.HfApi, "list_repo_files", cause)
+        with pytest.raises(UserError, match="needs the internet"):
+            read_hub(["m4_daily"])
     monkeypatch.setattr(hub.HfApi, "list_repo_files", lambda *_, **__: ["m4_daily/train-00000-of-00001.parquet"])
     with pytest.raises(UserError, match="no data set 'm4_dayly': did you mean m4_daily"):
         read_hub(["m4_dayly"])
@@ -232,6 +239,10 @@ def test_readers_say_what_is_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "hf_hub_download", lambda *_, **__: str(tmp_path / "case.parquet"))
     (tmp_path / "broken.parquet").unlink()
     assert len(read_hub(["m4_daily"])) == 1
+    write(tmp_path / "case.parquet", power_mw=[[1.0, 2.0]])
+    words = ["--hub", "m4_daily", "--target", "power_mw", "--freq", "h", "--output", str(tmp_path / "hub.safetensors")]
+    assert main(words) == 0
+    assert SeriesStore.load(tmp_path / "hub.safetensors").period.tolist() == [24]
 
 
 def test_packing_from_the_command_line(tmp_path, capsys):

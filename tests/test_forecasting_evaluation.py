@@ -240,6 +240,12 @@ def test_sets_are_read_with_what_the_benchmark_knows_of_them(tmp_path):
     assert read_evaluation_sets(tmp_path, ["hospital"])[0].name == "hospital"
 
 
+def test_infinite_values_of_a_set_are_missing(tmp_path):
+    write_set(tmp_path / "mine.parquet", freq=["D"], target=[[0.0, math.inf, 2.0, 3.0, 4.0, -math.inf]])
+    (naive,) = evaluate_seasonal_naive(read_evaluation_sets(tmp_path, horizon=2))
+    assert (naive["mase"], naive["wql"]) == (1.0, 0.25)  # the scale is that of the only step between two values
+
+
 def test_bad_folders_and_files_get_one_sentence(tmp_path):
     with pytest.raises(UserError, match="must be a folder of parquet files"):
         read_evaluation_sets(tmp_path / "nowhere")
@@ -250,6 +256,9 @@ def test_bad_folders_and_files_get_one_sentence(tmp_path):
         read_evaluation_sets(tmp_path, horizon=1)
     with pytest.raises(UserError, match="did you mean mine"):
         read_evaluation_sets(tmp_path, ["mime"])
+    write_set(tmp_path / "mine.parquet", freq=["h", None], target=[[1.0, 2.0], [1.0, 2.0]])
+    with pytest.raises(UserError, match="one frequency, got None, h"):
+        read_evaluation_sets(tmp_path, horizon=1)
     write_set(tmp_path / "mine.parquet", freq=["h"], target=["text"])
     with pytest.raises(UserError, match="list of numbers in every target"):
         read_evaluation_sets(tmp_path, horizon=1)

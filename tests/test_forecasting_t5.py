@@ -32,6 +32,7 @@ from fourier_head.forecasting.t5.model import shift
 from fourier_head.forecasting.t5.weights import config_from_transformers, from_transformers, to_transformers
 from fourier_head.forecasting.tokenizer import EOS, ChronosTokenizer
 from fourier_head.training.loop import Training, TrainingSettings
+from fourier_head.training.processes import agreed
 from tests.two_processes import spawn
 
 IDS = 66
@@ -248,6 +249,8 @@ def test_top_k_and_temperature_narrow_what_is_drawn():
     assert len(np.unique(few)) <= 3
     cold = T5Predictor(model, tokenizer, paths=500, temperature=1e-6).samples(context, 1)
     assert len(np.unique(cold)) == 1
+    with pytest.raises(ValueError, match="top_k must be at least 1"):
+        T5Predictor(model, tokenizer, top_k=0)
 
 
 def test_long_horizons_roll_on_with_the_median():
@@ -435,6 +438,7 @@ def _process(rank: int, port: int, folder: str) -> None:
     run = train(Path(folder), 4)
     torch.save([p.detach() for p in run.module.parameters()], f"{folder}/weights-{rank}.pt")
     assert run.accelerator.num_processes == 2
+    assert agreed(("mine", rank), "cpu") == ("mine", 0)
 
 
 def test_two_processes_train_one_model(tmp_path):

@@ -267,7 +267,7 @@ def test_studies_that_vary_one_of_the_paper_are_shown_but_not_counted(tmp_path):
         write_results(tmp_path / name, lines, command="c", seconds=1) for name in ("forecasting", "forecasting-chronos")
     ]
     page = build(studies, {study.name: [] for study in studies})
-    assert "1 study of the paper, each repeated by one command; 1 more varies one of them or goes beyond." in page
+    assert "One study of the paper, repeated by one command; 1 more varies one of them or goes beyond." in page
     assert "1 numbers have a value in the paper" in page
     assert page.count('class="ratio"') == 1
     assert '<section id="forecasting-chronos">' in page
@@ -286,10 +286,20 @@ def test_quick_looks_are_named_first_and_not_counted(tmp_path):
     page = build([whole, marked, older], {"synthetic": [], "likelihood": [], "numbers": []})
     (lead,) = re.findall(r'class="lead">([^<]*)<', page)
     assert lead.startswith("Likelihood and Numbers are quick looks that measure less than the study: none of their")
-    assert "1 study of the paper" in lead
+    assert "One study of the paper" in lead
     assert "1 numbers have a value in the paper" in lead
     assert page.count('class="dot') == 1
     assert "Continuous likelihood (a quick look)</h2>" in page
+
+
+def test_a_short_logarithmic_axis_has_few_plain_labels():
+    panel = Panel([Series("line", [64, 128, 256, 550], [1, 2, 3, 4])], "p", x_log=True)
+    figure = draw(Chart("c", "c", [panel]))
+    figure.canvas.draw()
+    axis = figure.axes[0].xaxis
+    low, high = figure.axes[0].get_xlim()
+    labels = [text.get_text() for text in axis.get_ticklabels(which="both") if low < text.get_position()[0] < high]
+    assert [one for one in labels if one] == ["100", "200", "500"]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the report in")

@@ -5,7 +5,7 @@ import pytest
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE
 from fourier_head.report.charts import Chart, save_png
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, relative_chart
-from fourier_head.studies.forecast_scores import published_rows, seasonal_naive_rows, summary_rows
+from fourier_head.studies.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
 
 SETS = {"m1_yearly": "verified", "tourism_monthly": "verified", "m5_partial": "partial", "mine": "own"}
 
@@ -55,6 +55,19 @@ def test_rows_hold_means_over_seeds_relative_scores_and_what_stands_beside_them(
         "partial",
     )
     assert not [one for one in rows if one["model"] == "linear" and one["metric"].startswith("coverage")]
+
+
+def test_published_means_are_over_the_sets_that_were_scored_whole():
+    both = [*PUBLISHED, *(one | {"dataset": "tourism_monthly", "mase": 9.0} for one in PUBLISHED[:3])]
+    assert comparable(both, NAIVE) == both
+    cut = [one | {"status": "partial"} if one["dataset"] == "tourism_monthly" else one for one in NAIVE]
+    rows = published_rows(comparable(both, cut))
+    mini = only(rows, model="chronos-t5-mini", dataset="verified", metric="relative_mase")
+    assert (mini["sets"], mini["published"]) == (1, pytest.approx(0.9))
+    assert only(rows, model="chronos-t5-mini", dataset="published", metric="relative_mase")["sets"] == 3
+    naive = seasonal_naive_rows(cut, comparable(both, cut))
+    assert only(naive, dataset="m1_yearly", metric="mase")["published"] == 2.0
+    assert only(naive, dataset="tourism_monthly", metric="mase")["published"] is None
 
 
 def test_seeds_scored_on_different_sets_are_refused():

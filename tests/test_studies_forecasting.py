@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
+from fourier_head.cli import app
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
-from fourier_head.studies.forecasting import runs
+from fourier_head.studies.forecasting import charts, runs, study, tables
 from fourier_head.studies.forecasting.arms import GROUPS, PAPER, parse_arm, parse_arms
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets, share_of
 from fourier_head.studies.forecasting.runs import Protocol, run_arm
 from fourier_head.studies.forecasting.study import Settings, run
+from fourier_head.studies.results import RunStore
+
+SCORE = {"model": "linear", "dataset": "a", "status": "own", "mase": 2.0, "wql": 0.5}
 
 # --- arms
 
@@ -60,6 +67,14 @@ def test_a_share_of_the_data_keeps_every_set():
     assert len(few) == 10
     assert share_of(store, 1.0, 0) is store
     assert share_of(None, 0.5, 0) is None
+
+
+def test_a_corpus_that_does_not_do_gets_one_sentence(tmp_path):
+    with pytest.raises(UserError, match=r"--corpus has no share of 0\.1: every data set has one series only"):
+        share_of(SeriesStore.from_series([np.arange(50.0)]), 0.1, 0)
+    short, protocol = SeriesStore.from_series([np.arange(20.0)] * 3), Settings(quick=True).protocol
+    with pytest.raises(UserError, match="does not do for --recipe standard: no series is long enough"):
+        run_arm(parse_arm("linear"), protocol, short, artificial_sets(2), 0, tmp_path, device="cpu")
 
 
 def test_missing_files_get_one_sentence(tmp_path):
@@ -112,7 +127,7 @@ def test_a_quick_study_trains_scores_writes_and_is_not_repeated(settings):
         assert (settings.output / f"{name}.png").stat().st_size > 1000
     assert summary.command == "fourier-head study forecasting --seconds 1.0 --quick -o forecasting"
 
-    again = run(replace(settings, summarise=True))
+    again = run(replace(settings, summarise=True, device="cuda"))  # which may be elsewhere
     assert again is not None
     assert [row["ours"] for row in again.rows] == [row["ours"] for row in summary.rows]
 
@@ -153,15 +168,18 @@ def test_weights_depend_on_the_budget_alone_that_counts():
 
 def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
     protocol, sets = replace(Settings(quick=True).protocol, seconds=1.0, batch=4), artificial_sets(3)
-    first = run_arm(parse_arm("linear"), protocol, None, sets, 0, tmp_path, device="cpu")
+    store = SeriesStore.from_series([np.arange(100.0) % 12 + i for i in range(4)], period=12)
+    arm = parse_arm("linear@data=0.01")
+    first = run_arm(arm, protocol, store, sets, 0, tmp_path, device="cpu")
     monkeypatch.setattr(runs, "train_arm", None)
     same, plain = (
-        run_arm(parse_arm("linear"), replace(protocol, sampling=how), None, sets, 0, tmp_path, device="cpu")
+        run_arm(arm, replace(protocol, sampling=how), store, sets, 0, tmp_path, device="cpu")
         for how in ("trimmed", "plain")
     )
     assert first is not None
     assert same is not None
     assert plain is not None
+    assert charts._shares([first], {arm.label: arm}) == {arm.label: 0.25}  # every set keeps a series
     for one in (same, plain):
         assert {key: one[key] for key in ("steps", "curve", "loss")} == {
             key: first[key] for key in ("steps", "curve", "loss")
@@ -170,10 +188,58 @@ def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
     assert [row["mase"] for row in plain["scores"]] != [row["mase"] for row in first["scores"]]
 
 
+def test_arms_that_are_named_are_those_of_a_quick_look(settings):
+    with pytest.raises(UserError, match="no arm ''"):
+        run(replace(settings, arms=""))
+    said = io.StringIO()
+    run(replace(settings, arms="paper", summarise=True), Console(file=said, width=200))
+    missing, _, further = said.getvalue().partition(" ")
+    assert int(missing) >= 4  # of five, where an earlier test may have made one
+    assert further == "runs are not finished; the same command without --summarise goes on from there.\n"
+
+
+def test_processes_begin_an_arm_together_or_not_at_all(settings, monkeypatch):
+    monkeypatch.setattr(study, "agreed", lambda _, device: (False, 0.0))  # the first process has no time left
+    assert run(replace(settings, arms="fourier-3")) is None
+    monkeypatch.setattr(study, "agreed", lambda _, device: (True, 7.0))
+    limits = []
+    monkeypatch.setattr(study, "run_arm", lambda *_, limit, **__: limits.append(limit))
+    assert run(replace(settings, arms="fourier-3", limit=1.0)) is None
+    assert limits == [7.0]
+
+
+def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():
+    results = [{"model": "linear", "scores": [SCORE], "smoothness": 0.1, "samples_per_second": v} for v in (9.0, None)]
+    means = tables._means(results, [SCORE])
+    assert means["linear"] == {
+        "relative_mase": 1,
+        "relative_wql": 1,
+        "sets": 1,
+        "smoothness": 0.1,
+        "samples_per_second": 9,
+    }
+
+
+def test_an_interrupt_says_what_the_folder_of_checkpoints_keeps(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(study, "run", interrupt)
+    RunStore(tmp_path).put("linear", {}, {})
+    stopped = CliRunner().invoke(app, ["study", "forecasting", "--quick", "--checkpoints", str(tmp_path)])
+    assert stopped.exit_code == 130
+    assert "1 finished runs are kept" in stopped.stderr
+
+
 def test_a_run_without_time_for_an_arm_says_so_and_keeps_the_others(settings):
     run(replace(settings, arms="linear"))  # which an earlier test may have done
-    summary = run(replace(settings, arms="linear,fourier-4", limit=1.0))
+    said = io.StringIO()
+    # Written into the folder of the runs, which stay.
+    mixed = replace(settings, arms="linear,fourier-4", limit=1.0, output=settings.checkpoints)
+    summary = run(mixed, Console(file=said, width=200))
     assert summary is not None
+    assert "1 runs are not finished; --limit must be above 65 to leave time for training, got 1." in said.getvalue()
+    assert list(RunStore(settings.checkpoints).folder.glob("linear-*"))
     models = {row.get("model") for row in summary.rows if row["metric"] == "relative_mase"}
     assert models <= {"linear"}
     assert any("1 runs are not finished" in note for note in summary.extra["notes"])

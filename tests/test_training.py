@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.recipe import Recipe, hold_out, prepare, train
 from fourier_head.forecasting.patch.train import main
 from fourier_head.forecasting.validation import Validation, group_of, validation_sets
-from fourier_head.training import graphs
+from fourier_head.training import graphs, loop
 from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
 from fourier_head.training.loop import Training, TrainingSettings, rate
 from tests.two_processes import launch
@@ -265,6 +266,20 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path) -> None:
     other = PatchConfig(**{**TINY.__dict__, "width": 24})
     with pytest.raises(UserError, match="checkpoint of another model"):
         prepare(Recipe(other), store(), settings(tmp_path, steps=2), "cpu")[1].run()
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path) -> None:
+    prepare(Recipe(TINY), store(), settings(tmp_path, steps=1), "cpu")[1].run()
+    with pytest.raises(UserError, match=r"number of processes it began with: the state is of batches of 8"):
+        prepare(Recipe(TINY), store(), settings(tmp_path, steps=2, batch=4), "cpu")[1].run()
+
+
+def test_time_is_counted_to_the_last_step(tmp_path, monkeypatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    _, run = prepare(Recipe(TINY), store(), settings(tmp_path, steps=5, log_every=1), "cpu")
+    assert run.run()
+    assert run.spent > 5  # looks at the clock: every line of the log is one
 
 
 @pytest.mark.parametrize("more", [{"steps": None}, {"seconds": 3.0}, {"batch": 0}, {"learning_rate": -1.0}])

@@ -168,8 +168,9 @@ def _read_set(path: Path, horizon: int | None) -> EvaluationSet:
     freqs = set(columns["freq"].to_pylist())
     freq = freqs.pop() if len(freqs) == 1 else None
     if freqs and freq is None:
-        raise UserError(f"{path} must hold series of one frequency, got {', '.join(map(str, sorted(freqs)))}.")
+        raise UserError(f"{path} must hold series of one frequency, got {', '.join(sorted(map(str, freqs)))}.")
     starts = [str(start or "") for start in table["start"].to_pylist()] if "start" in table.column_names else []
+    values = np.where(np.isfinite(values), values, np.float32(np.nan))  # infinite ones count as missing, as in training
     series = [values[a:b] for a, b in itertools.pairwise(offsets)]
     if known is not None:
         horizon = known.horizon

@@ -250,6 +250,14 @@ def _draw_panel(cell: Axes, panel: Panel) -> None:
         cell.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     if panel.x_log:
         cell.set_xscale("log")
+        low, high = cell.get_xlim()
+        if high < 50 * low:
+            from matplotlib.ticker import LogLocator, NullFormatter
+
+            # Over so little, labels of powers of ten would be joined by others that run into each other.
+            cell.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            cell.xaxis.set_major_formatter("{x:g}")
+            cell.xaxis.set_minor_formatter(NullFormatter())
     if panel.y_log:
         cell.set_yscale("log")
     if panel.y_range is not None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow, relative_scores
+from fourier_head.forecasting.evaluation_sets import BENCHMARK
 from fourier_head.report.summary import Row
 from fourier_head.studies.results import aggregate, row
 
-__all__ = ["CALIBRATION", "published_rows", "seasonal_naive_rows", "summary_rows"]
+__all__ = ["CALIBRATION", "comparable", "published_rows", "seasonal_naive_rows", "summary_rows"]
 
 CALIBRATION = ("coverage_50", "coverage_80", "coverage_95", "interval_error")
 _RELATIVE = ("relative_mase", "relative_wql")
@@ -63,6 +64,21 @@ def summary_rows(
             one["seasonal_naive"] = base[one["dataset"]][one["metric"]]
             one["relative"] = one["ours"] / one["seasonal_naive"]
     return out
+
+
+def comparable(published: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list[ScoreRow]:
+    """Return published scores, `verified` only on the sets that were scored whole here.
+
+    A set that is cut short or not there is like those we never had: means that stand side by side must be over the same
+    sets.
+    """
+    whole = {one["dataset"] for one in naive if one["status"] == "verified"}
+    return [
+        one
+        if one["status"] != "verified" or one["dataset"] in whole
+        else one | {"dataset": BENCHMARK[one["dataset"]].published, "status": "published"}
+        for one in published
+    ]
 
 
 def seasonal_naive_rows(naive: Iterable[ScoreRow], published: Iterable[ScoreRow] = ()) -> list[Row]:

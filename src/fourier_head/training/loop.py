@@ -247,6 +247,7 @@ class Training:
                 if elapsed - (saved - begin) >= settings.checkpoint_every:
                     self.save()
                     saved = begin + elapsed
+        self.spent = before + self._agree(time.monotonic() - begin)  # a budget of steps may end between two looks
 
     def _rehearse(self) -> None:
         """Run forward and backward some times without a step, capture them, and put data and random numbers back."""
@@ -391,7 +392,13 @@ class Training:
         states = torch.load(self.folder / DATA, map_location="cpu", weights_only=True)
         if self.accelerator.process_index < len(states):  # more processes than before: new ones start their own data
             own = states[self.accelerator.process_index]
-            self.stream.load_state_dict(own["stream"])
+            try:
+                self.stream.load_state_dict(own["stream"])
+            except ValueError as error:
+                raise UserError(
+                    f"{self.folder} must be continued with the data, batch and number of processes it began with: "
+                    f"{error}"
+                ) from None
             torch.set_rng_state(own["cpu"])
             if "cuda" in own and self.accelerator.device.type == "cuda":
                 torch.cuda.set_rng_state(own["cuda"], self.accelerator.device)

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import atexit
+import os
 import time
 from functools import cache
+from typing import TypeVar
 
 import torch
 
-__all__ = ["leave_at_exit"]
+__all__ = ["agreed", "leave_at_exit"]
+
+Value = TypeVar("Value")
 
 LAST_MESSAGE = 0.3
 """Seconds for the threads that carry messages to finish; they need microseconds, and a share of a busy processor."""
+
+
+def agreed(value: Value, device: str) -> Value:
+    """Return the first process's value in all of them: what each does next, such as to train, takes all.
+
+    >>> agreed(3, "cpu")
+    3
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+        return value
+    from accelerate import PartialState
+    from accelerate.utils import broadcast_object_list
+
+    PartialState(cpu=device == "cpu")
+    leave_at_exit()
+    return broadcast_object_list([value])[0]
 
 
 @cache

@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise UserError("name at least one file or folder, or a data set with --hub.")
         stores = [read_store(options.paths, target=options.target, freq=options.freq)] if options.paths else []
         if options.hub:
-            stores.append(read_hub(options.hub))
+            stores.append(read_hub(options.hub, target=options.target, freq=options.freq))
         store = join(stores)
         if options.speed:
             speed(store)

@@ -63,8 +63,9 @@ def read_hub(names: Sequence[str], repository: str = CHRONOS_HUB, **options: Any
             files = [f for f in listed if f.startswith(f"{name}/") and f.endswith(".parquet")]
             kept = [hf_hub_download(repository, f, repo_type="dataset") for f in files]
             folders.append(Path(kept[0]).parent)
-    except (OSError, ValueError, RuntimeError) as error:
-        # Not being online reaches us as several types, all of them one of these.
+    except UserError:
+        raise
+    except Exception as error:  # not being online has a type of its own in every library beneath the hub's
         raise UserError(
             f"data sets of {repository} could not be downloaded ({type(error).__name__}): "
             "this needs the internet, or files on disk named to read_store."

@@ -67,6 +67,8 @@ class T5Predictor:
             raise ValueError(f"paths must be at least 1, got {paths}")
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {top_k}")
         if not 0 <= tails < 0.5:
             raise ValueError(f"tails must be at least 0 and less than 0.5, got {tails}")
         self.model, self.tokenizer, self.paths = model, tokenizer, paths

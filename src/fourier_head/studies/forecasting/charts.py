@@ -47,7 +47,7 @@ def charts(
     counted = {name: arm for name, arm in done.items() if name in main and name == f"fourier-{arm.head.frequencies}"}
     if len(counted) > 1:
         out.append(frequency_chart(counted, means))
-    for kind, x in (("sizes", _parameters(results)), ("data", {name: arm.data for name, arm in done.items()})):
+    for kind, x in (("sizes", _parameters(results)), ("data", _shares(results, done))):
         varied = [name for name, arm in done.items() if (arm.size if kind == "sizes" else arm.data != 1.0)]
         if varied:
             out.append(curve_chart(kind, [*two, *varied], x, means, budget_of(results)))
@@ -68,6 +68,11 @@ def _means(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, di
 
 def _parameters(results: Sequence[Result]) -> dict[str, float]:
     return {one["model"]: one["parameters"] / 1e6 for one in results}
+
+
+def _shares(results: Sequence[Result], done: Mapping[str, Arm]) -> dict[str, float]:
+    """Return the share of all series that each arm trained on, which is more than it names where sets are small."""
+    return {one["model"]: one.get("share", done[one["model"]].data) for one in results}
 
 
 def distribution_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart:

@@ -14,14 +14,18 @@ from fourier_head.studies.folders import study_folder
 def forecasting(
     output: Annotated[Path | None, folder_option("forecasting")] = None,
     arms: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Groups (paper, ablations, ours, sizes, data) and arms such as linear, fourier-550, fourier-64-free, "
-            "fourier-550@size=tiny, linear@data=0.1; separated by commas."
+            "fourier-550@size=tiny, linear@data=0.1; separated by commas.",
+            show_default="paper; with --quick, linear,fourier-16",
         ),
-    ] = "paper",
+    ] = None,
     corpus: Annotated[
-        Path | None, typer.Option(help="Packed series, or a folder of them.", show_default="artificial series only")
+        Path | None,
+        typer.Option(
+            help="Packed series, or a folder of parquet and arrow files.", show_default="artificial series only"
+        ),
     ] = None,
     evaluation: Annotated[Path | None, typer.Option(help="Folder of evaluation sets.")] = None,
     horizon: Annotated[
@@ -64,7 +68,7 @@ def forecasting(
     """Section 6: forecasters after Chronos, linear and Fourier heads at equal budget."""
     output = study_folder("forecasting", quick, output)
     given = dict(locals())  # the options, by the names that Settings has for them
-    with study_errors(output) as (out, progress):
+    with study_errors(checkpoints) as (out, progress):  # finished arms are kept there
         from fourier_head.studies.forecasting.study import Settings, run
 
         settings = Settings(**given)

@@ -22,10 +22,13 @@ def read_corpus(path: Path | None) -> SeriesStore | None:
 
 
 def share_of(store: SeriesStore | None, share: float, seed: int) -> SeriesStore | None:
-    """Return about a share of the series of every set."""
+    """Return about a share of the series of every set, but one at least of each."""
     if store is None or share == 1.0:
         return store
-    return store.split(1 - share, seed)[0]
+    try:
+        return store.split(1 - share, seed)[0]
+    except ValueError as error:
+        raise UserError(f"--corpus has no share of {share:g}: {error}") from None
 
 
 def read_sets(folder: Path | None, most: int | None = None, horizon: int | None = None) -> list[EvaluationSet]:

@@ -14,6 +14,7 @@ import torch
 
 from fourier_head._devices import fast_training
 from fourier_head._files import write_atomically
+from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import evaluate
@@ -122,7 +123,10 @@ def train_arm(
     def stream(rank: int) -> BatchStream:
         place = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if gpu else "cpu"
         shares: Any = protocol.recipe if chosen is not None else {"kernels": 0.5, "structural": 0.5}
-        corpus = standard_corpus(chosen, protocol.context - 1, protocol.horizon, shares=shares, device=place)
+        try:
+            corpus = standard_corpus(chosen, protocol.context - 1, protocol.horizon, shares=shares, device=place)
+        except ValueError as error:  # series too short to be made coarser, for one
+            raise UserError(f"--corpus does not do for --recipe {protocol.recipe}: {error}") from None
         return BatchStream(corpus, protocol.batch // int(os.environ.get("WORLD_SIZE", 1)), seed, rank=rank)
 
     settings = TrainingSettings(
@@ -198,7 +202,10 @@ def run_arm(
         )
         if done and main:
             save_forecaster(folder / MODEL, model, tokenizer, arm.head, shard=16)
-            write_atomically(folder / TRAINED, json.dumps(facts(training, model, protocol, device)))
+            kept = facts(training, model, protocol, device)
+            if store is not None:  # small sets give a larger share than the arm's, as each keeps a series
+                kept["share"] = len(share_of(store, arm.data, seed) or ()) / len(store)
+            write_atomically(folder / TRAINED, json.dumps(kept))
         training.accelerator.wait_for_everyone()
         if not done:
             return None

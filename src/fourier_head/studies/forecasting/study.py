@@ -24,19 +24,22 @@ from fourier_head.forecasting.evaluation_sets import EvaluationSet
 from fourier_head.forecasting.published import read_published_scores
 from fourier_head.forecasting.t5 import SIZES
 from fourier_head.report.summary import Summary
+from fourier_head.studies.forecast_scores import comparable
 from fourier_head.studies.forecasting.arms import Arm, parse_arms
 from fourier_head.studies.forecasting.charts import charts
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets
 from fourier_head.studies.forecasting.runs import SAMPLING, Protocol, run_arm
 from fourier_head.studies.forecasting.tables import notes, rows
 from fourier_head.studies.results import RunStore, command_line, write_results
+from fourier_head.training.processes import agreed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SCORING, COMPILING = 45.0, 60.0
 """Seconds of this run's limit kept for scoring an arm and, on a GPU, for compiling the first."""
-QUICK_ARMS = "linear,fourier-16"
+ARMS, QUICK_ARMS = "paper", "linear,fourier-16"
+"""What is trained unless arms are named."""
 LEAST = 20.0
 """Seconds of training below which starting an arm is not worth it."""
 
@@ -46,7 +49,7 @@ class Settings:
     """What the command line sets."""
 
     output: Path = Path("results/forecasting")
-    arms: str = "paper"
+    arms: str | None = None
     corpus: Path | None = None
     evaluation: Path | None = None
     published: Path | None = None
@@ -127,8 +130,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     """
     begin = time.monotonic()
     main = int(os.environ.get("RANK", 0)) == 0
-    arms = parse_arms(QUICK_ARMS if settings.quick and settings.arms == Settings().arms else settings.arms)
-    protocol, device = settings.protocol, settings.place
+    usual = QUICK_ARMS if settings.quick else ARMS
+    arms = parse_arms(usual if settings.arms is None else settings.arms)
+    protocol = settings.protocol
+    # A summary may be written here of what was trained on a GPU elsewhere.
+    device = "cpu" if settings.summarise else settings.place
     store = read_corpus(settings.corpus)
     sets = (
         artificial_sets()
@@ -136,7 +142,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
         else read_sets(settings.evaluation, settings.max_series, settings.horizon)
     )
     sets, naive = _scorable(sets, console)
-    published = read_published_scores(settings.published) if settings.published else []
+    published = comparable(read_published_scores(settings.published), naive) if settings.published else []
     corpus = "artificial" if store is None else f"{len(store)} series, {store.values.numel()} values"
     keep = RunStore(settings.checkpoints)
     results: list[dict[str, Any]] = []
@@ -151,7 +157,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             left = None if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
             if left is not None and device == "cuda":
                 left -= COMPILING / (1 if fresh else 4)
-            if result is None and not settings.summarise and (left is None or left > LEAST):
+            begins = result is None and not settings.summarise and (left is None or left > LEAST)
+            begins, left = agreed((begins, left), device)
+            if begins:
                 folder = settings.checkpoints / keep.path(name, trained).stem
                 teller = _Teller(console if main else None, name, protocol.seconds)
                 result = run_arm(
@@ -198,7 +206,7 @@ def _write(
     console: Console | None,
 ) -> Summary | None:
     if missing and console is not None:
-        console.print(f"{missing} runs are not finished; the same command goes on from there.", markup=False)
+        console.print(f"{missing} runs are not finished; {_how_to_go_on(settings)}.", markup=False)
     if not results:
         return None
     table = rows(results, arms, naive, published)
@@ -210,6 +218,7 @@ def _write(
         command=settings.command,
         seconds=max(spent, time.monotonic() - begin),
         runs=[{key: value for key, value in one.items() if key != "picture"} for one in results],
+        keep_runs=True,  # they are in the folder of checkpoints, which may be this one, for other arms to join
         charts=charts(results, arms, naive, published),
         # Where and with what the arms were trained, which need not be here and now.
         hardware="; and ".join(sorted({one["hardware"] for one in results})),
@@ -217,6 +226,15 @@ def _write(
         notes=notes(results, naive, missing, f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}"),
         quick="a tiny network with few bins and a short training" if settings.quick else None,
     )
+
+
+def _how_to_go_on(settings: Settings) -> str:
+    if settings.summarise:
+        return "the same command without --summarise goes on from there"
+    least = SCORING + LEAST + (COMPILING if settings.place == "cuda" else 0.0)
+    if settings.limit is not None and settings.limit <= least:
+        return f"--limit must be above {least:.0f} to leave time for training, got {settings.limit:g}"
+    return "the same command goes on from there"
 
 
 class _Teller:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
@@ -48,9 +49,10 @@ def notes(results: Sequence[Result], naive: Sequence[ScoreRow], missing: int, sa
     first = results[0]
     timed = budget_of(results) == "seconds"
     spent = f"{first['training_seconds']:.0f} seconds" if timed else f"{first['steps']} steps"
+    less = ", but for those with less data" if any("@data=" in one["model"] for one in results) else ""
     out = [
         f"Every arm trained for {spent} on {first['device']}{', compiling left out,' if timed else ''} and "
-        "saw the same windows in the same order. The paper's models trained for 48 hours on 8 GPUs.",
+        f"saw the same windows in the same order{less}. The paper's models trained for 48 hours on 8 GPUs.",
         f"Scores are those of {sampling}.",
     ]
     linear = means.get("linear")
@@ -87,7 +89,7 @@ def _means(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, di
         kept |= {key: one[key] for key in ("smoothness", "samples_per_second") if one[key] is not None}
         groups.setdefault(one["model"], []).append(kept)
     return {
-        name: {key: sum(one[key] for one in members) / len(members) for key in members[0]}
+        name: {key: fmean(one[key] for one in members if key in one) for key in members[0]}
         for name, members in groups.items()
     }
 

@@ -20,7 +20,7 @@ from fourier_head.heads import FourierHead
 from fourier_head.report.summary import Summary
 from fourier_head.studies.engine import Engine, deadline_after, run_tasks
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, relative_chart
-from fourier_head.studies.forecast_scores import published_rows, seasonal_naive_rows, summary_rows
+from fourier_head.studies.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
 from fourier_head.studies.results import RunStore, command_line, row, write_results
 from fourier_head.studies.zero_shot import ablation, speed
 
@@ -77,7 +77,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     if settings.quick:
         sets = [one.head(QUICK_SERIES) for one in sets]
     naive = evaluate_seasonal_naive(sets)
-    published = read_published_scores(settings.published) if settings.published else []
+    published = comparable(read_published_scores(settings.published), naive) if settings.published else []
     forecasters = _forecasters(settings, device)
     name = next(iter(forecasters))
     about: dict[str, dict[str, Any]] = {name: _about(forecasters[name].model)}
