@@ -189,6 +189,16 @@ def test_predictions_are_quantiles_or_distributions_and_survive_a_checkpoint(tmp
         (lambda: DensityModule(body(), HEADS["linear"](), "bins")._pair((torch.ones(2, 1), torch.ones(2))), "bin ids"),
         (lambda: DensityModule(body(), HEADS["linear"]())._pair(torch.ones(2, 1)), "must hold a target"),
         (lambda: DensityModule(body(), HEADS["linear"]()).features((1, 2, 3)), "got 3 things"),
+        (
+            lambda: DensityModule(body(), HEADS["linear"](), "bins")._watch(
+                (torch.ones(1, 1), torch.tensor([99])), "val"
+            ),
+            "bin ids from 0 to .* got 99",
+        ),
+        (
+            lambda: CRPS().update(HEADS["linear"]().density(torch.ones(3, 16)), torch.ones(3, 1)),
+            r"value must have the shape \(3,\) of the distributions, got \(3, 1\)",
+        ),
     ],
 )
 def test_bad_input_gets_a_sentence(act, sentence):

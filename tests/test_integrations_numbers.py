@@ -45,7 +45,17 @@ def gpt2():
     return NumberLM(GPT2LMHeadModel(config), tokenizer)
 
 
-@pytest.mark.parametrize("make", [fresh, gpt2])
+def opt():
+    """A model whose last hidden state is narrower than the ones before it."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    _, tokenizer = tiny_model()
+    sizes = {"hidden_size": 32, "word_embed_proj_dim": 16, "ffn_dim": 32, "num_hidden_layers": 1}
+    config = OPTConfig(vocab_size=len(tokenizer), num_attention_heads=2, max_position_embeddings=64, **sizes)
+    return NumberLM(OPTForCausalLM(config).eval(), tokenizer)
+
+
+@pytest.mark.parametrize("make", [fresh, gpt2, opt])
 def test_padding_on_either_side_changes_nothing(make):
     lm = make().eval()
     right = lm.encode(PROMPTS)
@@ -151,9 +161,26 @@ def test_adapter_and_head_travel_in_one_folder(folder, tmp_path):
     # the adapter goes on training, and a base that has moved can be named
     assert len(again.fine_tune(PROMPTS, [-1.0, 0.5, 1.5], epochs=1)) == 1
     moved = folder.rename(tmp_path / "moved")
+    NumberLM.from_pretrained(saved, base=moved).save_pretrained(tmp_path / "again")
     torch.testing.assert_close(
-        NumberLM.from_pretrained(saved, base=moved).predict(PROMPTS).coefficients, expected.coefficients
+        NumberLM.from_pretrained(tmp_path / "again").predict(PROMPTS).coefficients, expected.coefficients
     )
+
+
+def test_a_folder_holds_what_was_saved_last(folder, tmp_path):
+    lm = NumberLM.from_pretrained(folder)
+    lm.save_pretrained(tmp_path / "saved")
+    lm.fine_tune(PROMPTS, [-1.0, 0.5, 1.0], epochs=2, lr=1e-2)
+    for _ in range(2):  # an adapter over a whole model, then a whole model over an adapter
+        lm.save_pretrained(tmp_path / "saved")
+        again = NumberLM.from_pretrained(tmp_path / "saved")
+        torch.testing.assert_close(again.predict(PROMPTS).coefficients, lm.predict(PROMPTS).coefficients)
+        lm.merge_lora()
+
+
+def test_columns_of_a_data_frame_are_read_by_their_place():
+    frame = pytest.importorskip("pandas").DataFrame({"prompt": ["out", *PROMPTS], "value": [9.0, -0.5, 0.1, 0.9]})[1:]
+    assert len(fresh().fine_tune(frame["prompt"], frame["value"], epochs=1)) == 1
 
 
 def test_a_merged_or_fully_trained_model_is_saved_whole(folder, tmp_path):

@@ -296,6 +296,7 @@ def test_uci_benchmark_scores_the_test_rows():
         ({"max_epochs": 2.5}, "max_epochs must be 'auto' or a whole number"),
         ({"num_bins": 1}, "num_bins must be a whole number of at least 2, got 1"),
         ({"hidden_sizes": ()}, "hidden_sizes"),
+        ({"hidden_sizes": 64}, "hidden_sizes must be a list of whole numbers above 0, got 64"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"validation_fraction": 1.0}, "validation_fraction must lie between 0 and 0.9"),
     ],
@@ -329,6 +330,8 @@ def test_bad_values_get_a_sentence():
     x, y = spread_out(30)
     with pytest.raises(ValueError, match="Input X contains NaN"):
         quick().fit(np.where(x > 0, np.nan, x), y)
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        quick().fit(x, np.where(y > 0, "much", "little"))
     with pytest.raises(ValueError, match=r"(?i)sample.weight.* at least one"):
         quick().fit(x, y, sample_weight=np.zeros(30))
     model = quick(max_epochs=1).fit(x, y)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fourier_head.errors import needs_extra
 from fourier_head.heads import Head
 from fourier_head.integrations.torchmetrics import CRPS, CalibrationError, NegativeLogLikelihood, Smoothness
+from fourier_head.reductions import check_target
 from fourier_head.training.loop import rate
 
 try:
@@ -162,6 +163,7 @@ class DensityModule(LightningModule):
         x, target = self._pair(batch)
         found: MetricCollection = getattr(self, f"{stage}_metrics")
         if self.objective == "bins":
+            target = check_target(target, self.head.out_features, -100)
             kept = target != -100
             if bool(kept.any()):
                 ids, log_probs = target[kept], self.head(x)[kept]

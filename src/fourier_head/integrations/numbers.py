@@ -74,7 +74,10 @@ class NumberLM(nn.Module):
         weight = next(self.backbone.parameters())
         # One token per prompt: compiling fused kernels would take longer than they could save.
         options = {"impl": "reference"} | head_options
-        width = getattr(self.config.get_text_config(), "hidden_size", None) or self.config.n_embd
+        text = self.config.get_text_config()
+        # The first is OPT's: one of its sizes projects the last hidden state down.
+        names = ("word_embed_proj_dim", "hidden_size", "n_embd")
+        width = next(size for size in (getattr(text, name, None) for name in names) if size)
         self.head: FourierHead = FourierHead(
             width, num_bins, num_frequencies, domain=Interval(low, high), device=weight.device, **options
         )
@@ -132,13 +135,14 @@ class NumberLM(nn.Module):
         from transformers import AutoTokenizer
 
         content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        whole = (folder / BACKBONE).is_dir()
+        # A folder may hold what an earlier save left there; before this was written down, only one kind could be.
+        whole = content.get("whole", (folder / BACKBONE).is_dir())
         origin = str(folder / BACKBONE) if whole else str(base or content["base"])
         model, _ = load_model(origin, dtype, model_options, causal=not whole, tokenizer=False)
         if device is not None:
             model = model.to(device)
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
-        out = cls(model, tokenizer, base=content["base"], **content["settings"])
+        out = cls(model, tokenizer, base=content["base"] if base is None else str(base), **content["settings"])
         if whole:
             out.head.load_state_dict(load_file(folder / HEAD))
         else:
@@ -162,7 +166,7 @@ class NumberLM(nn.Module):
             self.backbone.save_pretrained(str(folder / BACKBONE))
             save_file({k: v.contiguous() for k, v in self.head.state_dict().items()}, folder / HEAD)
         self.tokenizer.save_pretrained(str(folder))
-        content = {"base": self.name_or_path, "settings": self.settings}
+        content = {"base": self.name_or_path, "whole": not self._adapter, "settings": self.settings}
         (folder / SETTINGS).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     # --- reading prompts
@@ -197,7 +201,8 @@ class NumberLM(nn.Module):
         return batch
 
     def _checked(self, values: Sequence[float] | Tensor, count: int) -> Tensor:
-        tensor = torch.as_tensor(values, dtype=torch.float64)
+        # A column of a data frame is indexed by its labels, a list of it by places.
+        tensor = torch.as_tensor(values if isinstance(values, Tensor) else list(values), dtype=torch.float64)
         if tensor.shape != (count,):
             raise ValueError(f"values must be one number for each of {count} prompts, got shape {tuple(tensor.shape)}")
         outside = tensor[(tensor < self.bins.low) | (tensor > self.bins.high)]

@@ -125,7 +125,13 @@ class CalibrationError(Metric):
 
 def _seen(density: Any, value: Tensor) -> tuple[Tensor, Tensor]:
     """Return values with one of them in place of each missing one, and which were there."""
-    value = value.expand(torch.broadcast_shapes(value.shape, density.batch_shape))
+    shape = torch.broadcast_shapes(value.shape, density.batch_shape)
+    if shape not in (value.shape, density.batch_shape):
+        # A column beside a row of distributions would be a table of all pairs.
+        raise ValueError(
+            f"value must have the shape {tuple(density.batch_shape)} of the distributions, got {tuple(value.shape)}"
+        )
+    value = value.expand(shape)
     seen = ~torch.isnan(value)
     some = value[seen][:1] if bool(seen.any()) else torch.zeros_like(value)
     return torch.where(seen, value, some), seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
 
@@ -148,6 +148,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         """Learn from rows X (n, features), targets y (n,) and, if given, the weight of each row."""
         self._check()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        y = y.astype(np.float64)  # text that is no number ends here
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
             raise ValueError("sample_weight must be positive for at least one row, got zero for all of them.")
@@ -248,8 +249,9 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             if not isinstance(value, numbers.Integral) or value < smallest:
                 words = "'auto' or " if automatic else ""
                 raise ValueError(f"{name} must be {words}a whole number of at least {smallest}, got {value!r}.")
-        if not self.hidden_sizes or not all(isinstance(w, numbers.Integral) and w > 0 for w in self.hidden_sizes):
-            raise ValueError(f"hidden_sizes must be one or more whole numbers above 0, got {self.hidden_sizes!r}.")
+        sizes = list(self.hidden_sizes) if isinstance(self.hidden_sizes, Iterable) else []
+        if not sizes or not all(isinstance(w, numbers.Integral) and w > 0 for w in sizes):
+            raise ValueError(f"hidden_sizes must be a list of whole numbers above 0, got {self.hidden_sizes!r}.")
         if not self.learning_rate > 0 or self.weight_decay < 0:
             raise ValueError(
                 f"learning_rate must be positive and weight_decay not negative, got {self.learning_rate} and "
