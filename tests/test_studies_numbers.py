@@ -162,11 +162,11 @@ def test_quick_study_writes_its_folder(small):
     assert not (small.output / ".partial").exists()
 
 
-def fake(chosen, language, recipe, seconds=0.0):
+def fake(chosen, language, recipe, seconds=0.0, say=lambda g: g.mean):
     time.sleep(seconds)
     gaussians = [*TRAINED, *UNSEEN]
     scores = [
-        {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score([g.mean] * 4, g)
+        {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score([say(g)] * 4, g)
         for g in gaussians
     ]
     names = ("head", "frequencies", "packets", "init_scale", "gamma", "head_first", "in_context", "seed")
@@ -190,6 +190,19 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small, monk
     assert (small.output / "in-context.png").exists()
     with pytest.raises(UserError, match="over before the first run"):
         run(Settings(**vars(settings) | {"time_limit": 0.0, "seeds": 2, "in_context": "3"}))
+
+
+def test_a_model_that_never_says_a_number_has_results_too(small, monkeypatch):
+    monkeypatch.setattr(study, "_run_one", lambda *given: fake(*given, say=lambda g: None))
+    found = {(r["dataset"], r["head"], r["metric"]): r["ours"] for r in run(small).rows}
+    assert found["trained", "base", "invalid"] == found["trained", "base", "tvd"] == 1
+
+
+def test_blanks_between_layers_leave_none_of_them_out(small, monkeypatch):
+    seen = []
+    monkeypatch.setattr(study, "_run_one", lambda *given: seen.append(given[2].layers) or fake(*given))
+    run(Settings(**vars(small) | {"lora_layers": "q_proj, v_proj"}))
+    assert set(seen) == {("q_proj", "v_proj")}
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_syntheory_is_read_from_the_hub_layout(tmp_path):
     ]
     hub = tmp_path / "hub" / "tempos"
     hub.mkdir(parents=True)
-    parquet.write_table(pa.table({"audio": audio, "bpm": [120, 121]}), hub / "train-00000-of-00001.parquet")
+    parquet.write_table(pa.table({"audio": audio, "bpm": [120.0, 121.0]}), hub / "train-00000-of-00001.parquet")
     sound, bpm = syntheory.read_tempos(tmp_path / "hub")
     assert bpm.tolist() == [120, 121]
     assert torch.equal(sound, syntheory.read_tempos(tmp_path)[0])
@@ -175,13 +175,18 @@ def test_a_folder_that_is_not_syntheory_is_refused(tmp_path):
     (tmp_path / "info.csv").write_text("tempo\n5\n")
     with pytest.raises(UserError, match="is missing"):
         syntheory.read_tempos(tmp_path)
-    (tmp_path / "info.csv").write_text("bpm,offset_file_path\n60,../outside.wav\n")
-    with pytest.raises(UserError, match="no file of that folder"):
-        syntheory.read_tempos(tmp_path)
+    for row in ("60,../outside.wav", "60"):
+        (tmp_path / "info.csv").write_text(f"bpm,offset_file_path\n{row}\n")
+        with pytest.raises(UserError, match="no file of that folder"):
+            syntheory.read_tempos(tmp_path)
     (tmp_path / "a.wav").write_bytes(b"RIFF but not really")
     (tmp_path / "info.csv").write_text("bpm,offset_file_path\n60,a.wav\n")
     with pytest.raises(UserError, match=r"a\.wav must be a WAV file"):
         syntheory.read_tempos(tmp_path)
+    for tempo in ("60.5", "slow"):
+        (tmp_path / "info.csv").write_text(f"bpm,offset_file_path\n{tempo},a.wav\n")
+        with pytest.raises(UserError, match=f"bpm must be a whole number, got {tempo}"):
+            syntheory.read_tempos(tmp_path)
 
 
 def test_bins_and_splits_are_the_papers():

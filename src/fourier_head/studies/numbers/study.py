@@ -147,7 +147,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     check_prompt(settings.prompt)
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
-    layers = None if settings.lora_layers is None else tuple(settings.lora_layers.split(","))
+    # A blank after a comma must not leave a layer out: PEFT is content with those that it finds.
+    layers = None if settings.lora_layers is None else tuple(map(str.strip, settings.lora_layers.split(",")))
     recipe = Recipe(
         settings.epochs,
         settings.learning_rate,

@@ -48,10 +48,9 @@ def rows(runs: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _answers(runs: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many answers a prompt got; Fourier arms have no invalid ones."""
-    return max(
-        round(sum(s["histogram"]) / (1 - s["invalid"])) for run in runs for s in run["scores"] if s["invalid"] < 1
-    )
+    """Return how many answers a prompt got, the paper's number where not one of them was a number."""
+    valid = [s for run in runs for s in run["scores"] if s["invalid"] < 1]
+    return max((round(sum(s["histogram"]) / (1 - s["invalid"])) for s in valid), default=Recipe.answers)
 
 
 def _exact(gaussians: Sequence[Gaussian], answers: int, seed: int) -> dict[str, float]:

@@ -70,7 +70,7 @@ def _from_table(folder: Path) -> Iterator[tuple[str, bytes, int]]:
         for row in rows:
             if row.get("is_silent") == "True":
                 continue
-            path = (home / row["offset_file_path"]).resolve()
+            path = (home / (row["offset_file_path"] or "")).resolve()  # a row may end early
             if not path.is_relative_to(home) or not path.is_file():
                 raise UserError(f"{folder / INFO} names {row['offset_file_path']}, which is no file of that folder.")
             yield path.name, path.read_bytes(), _whole(row["bpm"], path.name)
@@ -96,9 +96,12 @@ def _from_parquet(parts: list[Path]) -> Iterator[tuple[str, bytes, int]]:
 
 def _whole(value: object, name: str) -> int:
     try:
-        return int(str(value))
+        number = float(str(value))  # tables with gaps write whole numbers as 120.0
     except ValueError:
-        raise UserError(f"{name}: bpm must be a whole number, got {value}.") from None
+        number = float("nan")
+    if not number.is_integer():
+        raise UserError(f"{name}: bpm must be a whole number, got {value}.")
+    return int(number)
 
 
 def read_wave(content: bytes, name: str = "the clip") -> tuple[Tensor, int]:
