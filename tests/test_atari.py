@@ -316,7 +316,10 @@ def write_dopamine(folder, number, count, rng):
 def test_the_dqn_replay_format_is_read_and_its_actions_translated(tmp_path):
     rng = np.random.default_rng(0)
     written = {number: write_dopamine(tmp_path, number, 20, rng) for number in (3, 11)}
-    found = read_dopamine(tmp_path, "seaquest", transitions=30)
+    found = read_dopamine(tmp_path, "Seaquest", transitions=30)
+    assert found.about.game == "seaquest"
+    with pytest.raises(ValueError, match="transitions must be at least 1"):
+        read_dopamine(tmp_path, "seaquest", transitions=-5)
     assert len(found) == 30
     assert found.streams.tolist() == [0, 15, 30]
     assert np.array_equal(found.frames[15:], written[11]["observation"][:15])

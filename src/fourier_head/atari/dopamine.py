@@ -70,7 +70,9 @@ def read_dopamine(
         transitions: how many in all, None for every one.
         numbers: checkpoints to read, all by default.
     """
-    name = find_game(game).name  # before anything large is read
+    about = About(find_game(game).name, source="DQN replay")  # before anything large is read
+    if transitions is not None and transitions < 1:
+        raise ValueError(f"transitions must be at least 1, got {transitions}")
     numbers = checkpoints(folder) if numbers is None else list(numbers)
     if not numbers:
         raise UserError(f"{folder} holds no $store$_observation_ckpt.N.gz of a DQN replay set.")
@@ -92,7 +94,7 @@ def read_dopamine(
     actions = np.asarray(FROM_EMULATOR, dtype=np.uint8)[np.concatenate(parts["action"]).astype(np.int64)]
     moments = [number * 1_000_000 + np.arange(length) for number, length in zip(numbers, lengths_of, strict=True)]
     return Recording(
-        About(name, source="DQN replay"),
+        about,
         np.concatenate(parts["observation"]),
         actions,
         np.rint(np.concatenate(parts["reward"])).astype(np.int32),
