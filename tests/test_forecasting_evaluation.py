@@ -324,6 +324,11 @@ def test_bad_tables_of_published_scores_get_one_sentence(tmp_path):
     table.write_text("dataset,model,MASE,WQL\nm5,x,1.0,much\n")
     with pytest.raises(UserError, match="got 'much' for x on m5"):
         read_published_scores(table)
+    table.write_text("dataset,model,MASE,WQL\nm5,x,1.0\n")
+    with pytest.raises(UserError, match="got '' for x on m5"):
+        read_published_scores(table)
+    table.write_text(",x,x,y,y\nset,MASE,WQL,MASE,WQL\nm5,1.0,0.5,1.0,\n")
+    assert [row["model"] for row in read_published_scores(table)] == ["x"]  # y has one of two scores
 
 
 def test_the_registry_names_every_set_once():

@@ -84,6 +84,8 @@ def test_missing_files_get_one_sentence(tmp_path):
         read_sets(None)
     with pytest.raises(UserError, match="--size must be one of"):
         run(Settings(size="huge", quick=True))
+    with pytest.raises(UserError, match="--learning-rate must be positive, got -1"):
+        run(Settings(learning_rate=-1.0, quick=True))
     with pytest.raises(UserError, match="--device must be"):
         run(Settings(device="tpu", quick=True))
 
@@ -235,10 +237,11 @@ def test_a_run_without_time_for_an_arm_says_so_and_keeps_the_others(settings):
     run(replace(settings, arms="linear"))  # which an earlier test may have done
     said = io.StringIO()
     # Written into the folder of the runs, which stay.
-    mixed = replace(settings, arms="linear,fourier-4", limit=1.0, output=settings.checkpoints)
+    mixed = replace(settings, arms="linear,fourier-4", limit=1.0, output=settings.checkpoints, max_series=50)
     summary = run(mixed, Console(file=said, width=200))
     assert summary is not None
     assert "1 runs are not finished; --limit must be above 65 to leave time for training, got 1." in said.getvalue()
+    assert any(note.endswith("on at most 50 series of each set.") for note in summary.extra["notes"])
     assert list(RunStore(settings.checkpoints).folder.glob("linear-*"))
     models = {row.get("model") for row in summary.rows if row["metric"] == "relative_mase"}
     assert models <= {"linear"}

@@ -41,7 +41,8 @@ def read_published_scores(path: str | Path) -> list[ScoreRow]:
             row[metric.lower()] = float(text)
         except ValueError:
             raise UserError(f"{path} must hold numbers, got {text!r} for {model} on {dataset}.") from None
-    return sorted(rows.values(), key=lambda row: (row["model"], row["dataset"]))
+    whole = [row for row in rows.values() if "mase" in row and "wql" in row]  # a cell may be empty
+    return sorted(whole, key=lambda row: (row["model"], row["dataset"]))
 
 
 def _long(lines: list[list[str]]) -> list[tuple[str, str, str, str]]:
@@ -49,7 +50,7 @@ def _long(lines: list[list[str]]) -> list[tuple[str, str, str, str]]:
     if not {"model", "MASE", "WQL"} <= set(columns):
         return []
     records = [dict(zip(columns, line, strict=False)) for line in lines[1:]]
-    return [(one["dataset"], one["model"], key, one[key]) for one in records for key in ("MASE", "WQL")]
+    return [(one["dataset"], one["model"], key, one.get(key, "")) for one in records for key in ("MASE", "WQL")]
 
 
 def _wide(lines: list[list[str]]) -> list[tuple[str, str, str, str]]:

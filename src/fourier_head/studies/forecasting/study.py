@@ -93,6 +93,8 @@ class Settings:
             raise UserError(f"--size must be one of {', '.join(SIZES)}, got {self.size}.")
         if self.embedding not in ("smooth", "noise"):
             raise UserError(f"--embedding must be smooth or noise, got {self.embedding}.")
+        if not 0 < self.learning_rate < math.inf:
+            raise UserError(f"--learning-rate must be positive, got {self.learning_rate:g}.")
         if self.recipe not in RECIPES:
             raise UserError(f"--recipe must be one of {', '.join(RECIPES)}, got {self.recipe}.")
         if self.sampling not in SAMPLING:
@@ -210,6 +212,7 @@ def _write(
     if not results:
         return None
     table = rows(results, arms, naive, published)
+    few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
     # Of all arms that stand here, made now or before.
     spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)
     return write_results(
@@ -223,7 +226,7 @@ def _write(
         # Where and with what the arms were trained, which need not be here and now.
         hardware="; and ".join(sorted({one["hardware"] for one in results})),
         versions=results[0]["versions"],
-        notes=notes(results, naive, missing, f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}"),
+        notes=notes(results, naive, missing, f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}"),
         quick="a tiny network with few bins and a short training" if settings.quick else None,
     )
 
