@@ -15,7 +15,7 @@ from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from fourier_head.atari.games import ACTIONS
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
-from fourier_head.atari.rollouts import OutOfTime, _drawn, _Parties, _Reader, play
+from fourier_head.atari.rollouts import OutOfTime, Played, _drawn, _Parties, _Reader, play
 from fourier_head.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from fourier_head.atari.trajectories import IGNORED, Trajectories
 from fourier_head.atari.vision import FrameEncoder
@@ -23,6 +23,7 @@ from fourier_head.errors import UserError
 from fourier_head.studies.atari.clip import replay
 from fourier_head.training import graphs
 from fourier_head.training.graphs import Recorded
+from fourier_head.training.loop import Training
 
 SMALL = ModelSettings(layers=2, heads=2, width=16, context=4, dropout=0.0, timesteps=50)
 
@@ -233,6 +234,28 @@ def test_an_arm_stopped_while_it_plays_plays_that_epoch_in_the_next_call(recordi
     for one, other in zip(continued["evaluations"], whole["evaluations"], strict=True):
         assert one["heldout_loss"] == pytest.approx(other["heldout_loss"], rel=1e-4)
         assert one["returns"] == other["returns"]
+
+
+def test_time_to_catch_up_on_an_epoch_is_not_spent_twice(recording, tmp_path, monkeypatch):
+    late, limits, real, clock = [0.0], [], Training.run, time.monotonic
+
+    def play(*words, **options):
+        late[0] += 1000
+        if len(limits) == 1:  # the first call stops here, the second one catches up
+            raise OutOfTime
+        return Played(np.zeros(2), np.ones(2, dtype=int), 0, np.arange(2), np.zeros((1, 2), dtype=int), 2, 1.0)
+
+    def run(self, report):
+        limits.append(self.settings.limit)
+        return real(self, report)
+
+    monkeypatch.setattr("fourier_head.atari.training.play", play)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + late[0])
+    monkeypatch.setattr(Training, "run", run)
+    assert train_arm(recording, arm(), tmp_path, threads=1, deadline=time.monotonic() + 3000) is None
+    limits.append(None)
+    train_arm(recording, arm(), tmp_path, threads=1, deadline=time.monotonic() + 3000)
+    assert limits == [pytest.approx(3000, abs=200), None, pytest.approx(2000, abs=200)]
 
 
 def test_targets_are_of_the_data_of_the_paper_or_a_number(recording, tmp_path):

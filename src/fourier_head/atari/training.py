@@ -7,7 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +212,6 @@ def train_arm(
             folder,
             batch=settings.batch,
             steps=steps * settings.epochs,
-            limit=None if deadline is None else max(0.01, deadline - time.monotonic()),
             learning_rate=settings.learning_rate,
             schedule="cosine",
             betas=(0.9, 0.95),
@@ -258,6 +257,8 @@ def train_arm(
         if unplayed and str(unplayed) not in evaluations and training.accelerator.is_main_process:
             model.load_state_dict(load_tensors(training.folder, "weights"))
             evaluate(unplayed)
+        if deadline is not None:  # only now: catching up on an epoch takes a while
+            training.settings = replace(training.settings, limit=max(0.01, deadline - time.monotonic()))
         finished = training.run(line)
     except OutOfTime:
         finished = False
