@@ -222,6 +222,15 @@ def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():
     }
 
 
+def test_the_linear_head_is_a_line_among_the_frequencies():
+    arms = {name: parse_arm(name) for name in ("fourier-64", "fourier-550")}
+    means = {name: dict.fromkeys(("mase", "wql", "smoothness"), 0.1 * i) for i, name in enumerate([*arms, "linear"], 1)}
+    for panel in charts.frequency_chart(arms, means).panels:
+        fourier, linear = panel.series
+        assert (list(fourier.x), list(fourier.y)) == ([64, 550], [0.1, 0.2])
+        assert (list(linear.x), list(linear.y)) == ([64, 550], pytest.approx([0.3, 0.3]))
+
+
 def test_an_interrupt_says_what_the_folder_of_checkpoints_keeps(tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt

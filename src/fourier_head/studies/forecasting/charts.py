@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
-from fourier_head.report.charts import Chart, Mark, Panel, Series, nth_dash
+from fourier_head.report.charts import Chart, Panel, Series, nth_dash
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, pens, relative_chart
 from fourier_head.studies.forecasting.arms import Arm
 from fourier_head.studies.forecasting.tables import budget_of
@@ -116,9 +116,10 @@ def frequency_chart(counted: Mapping[str, Arm], means: Mapping[str, Mapping[str,
     x = [counted[name].head.frequencies for name in names]
     panels = []
     for key, title in (("mase", "Relative MASE"), ("wql", "Relative WQL"), ("smoothness", "Smoothness")):
-        marks = [Mark(means["linear"][key], "linear", "y")] if "linear" in means else []
         series = [Series("Fourier", x, [means[name][key] for name in names], "fourier", dots=True)]
-        panels.append(Panel(series, title, "frequencies", x_log=True, y_log=key == "smoothness", marks=marks))
+        if "linear" in means:  # a line of its own and no mark, since axes reach as far as lines do
+            series.append(Series("Linear", [x[0], x[-1]], [means["linear"][key]] * 2, "linear", dash=nth_dash(1)))
+        panels.append(Panel(series, title, "frequencies", x_log=True, y_log=key == "smoothness"))
     caption = "Means over all sets relative to seasonal naive, and of next-token distributions; lower is better."
     return Chart("frequencies", "Scores against the number of frequencies", panels, caption)
 
