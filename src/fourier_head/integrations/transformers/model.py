@@ -93,9 +93,10 @@ class ModelWithHead:
                 f"{type(self).__name__} does not return what its head {self._head_path!r} computes as logits, "
                 "so its head cannot be replaced"
             )
-        if not torch.is_autocast_enabled(output.logits.device.type):
+        dtype = self._head().proj.weight.dtype
+        if output.logits.dtype == torch.float32 and dtype in (torch.bfloat16, torch.float16):
             # Some models return their logits, and so these features, in float32 whatever their weights are.
-            output.logits = output.logits.to(self._head().proj.weight.dtype)
+            output.logits = output.logits.to(dtype)
         return output
 
     def _align(self, labels: Tensor | None, shifted: Tensor | None, features: Tensor) -> Tensor:
