@@ -195,6 +195,14 @@ def test_a_merged_or_fully_trained_model_is_saved_whole(folder, tmp_path):
     lm.save_pretrained(tmp_path / "whole")
     again = NumberLM.from_pretrained(tmp_path / "whole")
     torch.testing.assert_close(again.predict(PROMPTS).coefficients, lm.predict(PROMPTS).coefficients)
+    # the next adapter belongs to these weights, not to those that were there first
+    for one in (lm, again):
+        one.fine_tune(PROMPTS, [-1.0, 0.5, 1.0], epochs=1, lr=1e-2)
+    with pytest.raises(ValueError, match="an adapter is saved with the name of its model"):
+        lm.save_pretrained(tmp_path / "next")
+    again.save_pretrained(tmp_path / "next")
+    expected = again.predict(PROMPTS).coefficients
+    torch.testing.assert_close(NumberLM.from_pretrained(tmp_path / "next").predict(PROMPTS).coefficients, expected)
 
 
 @pytest.mark.parametrize("objective", ["cross_entropy", "nll"])
@@ -216,6 +224,7 @@ def test_trainer_trains_it(tmp_path, objective, adapter):
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
+        gradient_checkpointing=adapter,
     )
     model = lm.add_lora() if adapter else lm
     before = lm.head.proj.weight.detach().clone()

@@ -142,7 +142,7 @@ class NumberLM(nn.Module):
         if device is not None:
             model = model.to(device)
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
-        out = cls(model, tokenizer, base=content["base"] if base is None else str(base), **content["settings"])
+        out = cls(model, tokenizer, base=origin, **content["settings"])
         if whole:
             out.head.load_state_dict(load_file(folder / HEAD))
         else:
@@ -267,9 +267,9 @@ class NumberLM(nn.Module):
             return self.head.nll(x, values.to(x), reduction=reduction)
         return self.head.loss(x, self.bins.encode(values).to(x.device), reduction=reduction)
 
-    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
-        """Recompute activations of the language model in the backward pass."""
-        self.backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs)
+    def gradient_checkpointing_enable(self, *args: Any, **options: Any) -> None:
+        """Recompute activations of the language model in the backward pass; arguments are those of its own method."""
+        self.backbone.gradient_checkpointing_enable(*args, **options)
 
     # --- answers
 
@@ -338,6 +338,8 @@ class NumberLM(nn.Module):
 
     def merge_lora(self) -> None:
         """Add the adapter to the weights of the language model and keep the trained head."""
+        if self._adapter:
+            self.name_or_path = None  # these weights are nowhere else
         self._drop_adapter("merge_and_unload")
 
     def remove_lora(self) -> None:
@@ -384,6 +386,8 @@ class NumberLM(nn.Module):
                 self.add_lora(None if lora is True else lora)
         elif lora is False and self._adapter:
             raise ValueError("lora=False trains all weights, but there is an adapter: merge_lora() first")
+        if lora is False:
+            self.name_or_path = None  # an adapter that comes later does not belong to the model this was
         more: dict[str, Any] = {"lr": lr, "batch_size": batch_size, "seed": seed} | options
         if head_first:
             x = self.features(prompts, batch_size)
