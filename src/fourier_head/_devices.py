@@ -28,6 +28,10 @@ def chosen_device(name: str, argument: str = "--device") -> str:
         raise UserError(f"{argument} must be cpu, cuda or auto, got {name}.") from None
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{argument} {name} needs a graphics card that torch can use; there is none.")
+    try:
+        torch.empty(0, device=name)  # cuda:9 where there are eight, mps where torch knows no such chip
+    except (RuntimeError, NotImplementedError, AssertionError, ImportError):
+        raise UserError(f"{argument} {name} is no device that torch can use here.") from None
     return name
 
 
