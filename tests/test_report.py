@@ -53,6 +53,7 @@ CHART = Chart(
         Panel([Series("bars", ["a", "b"], [1, 2], kind="bars", error=[0.5, None])], "Names", y_range=(0, 3)),
         Panel([Series("flat", [1, 1], [5, 5])], "No extent"),
         Panel([Series("empty", [], [])], "Nothing"),
+        Panel([Series("line", [1, 2], [0.31, 0.42])], "Within a decade", y_log=True, marks=[Mark(0.44, "above", "y")]),
     ],
 )
 
@@ -205,11 +206,15 @@ def test_page_in_a_browser(folder, tmp_path, flags):
     assert "data-errors" not in root
     assert console == []
     assert requests == []
-    assert dom.count('role="img"') == 3 + 5  # panels of the derived chart and of the one written
+    assert dom.count('role="img"') == 3 + 6  # panels of the derived chart and of the one written
     assert dom.count("<circle") > 60
     drawn = dom[: dom.index('<script type="application/json"')]
     assert "NaN" not in drawn
     assert "Infinity" not in drawn
+    panel = re.search(r'<svg[^>]*aria-label="Within a decade.*?</svg>', drawn, re.S)[0]
+    assert len(re.findall(r'class="tick"[^>]*>0\.\d+<', panel)) >= 3  # though no power of ten is near
+    (above,) = re.findall(r'class="mark" d="M[\d.]+ (-?[\d.]+)', panel)
+    assert 0 < float(above) < 170  # a line beyond the curves is drawn, not cut off
     assert len(re.findall(r'aria-pressed="true"', dom)) == 5 + 6
 
 

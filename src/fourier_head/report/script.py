@@ -63,7 +63,9 @@ function logTicks(low, high, wanted) {
       ticks.push([place, last - first > 4 ? "10" + raised(e) : say(Number((lead * 10 ** e).toPrecision(3)))]);
     }
   }
-  return ticks;
+  if (ticks.length > 1) return ticks;
+  // Less than between two of these: steps of equal size are as good there.
+  return linearTicks(10 ** low, 10 ** high, wanted).filter(([v]) => v > 0).map(([v, text]) => [Math.log10(v), text]);
 }
 // Seconds since 1970 at the starts of minutes, hours, days, months or years.
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -115,6 +117,10 @@ function panelSvg(panel, hidden, width, flat) {
     if (s.kind === "bars" || s.kind === "area") ys.push(ty(panel.y_log ? y : 0));
   });
   if (!ys.length) { xs = [0, 1]; ys = [0, 1]; }
+  for (const mark of panel.marks) {
+    if (mark.axis === "y") { if (fit(mark.value, panel.y_log)) ys.push(ty(mark.value)); }
+    else if (!names && fit(mark.value, panel.x_log)) xs.push(tx(mark.value));
+  }
   let [x0, x1] = names ? [-0.6, names.length - 0.4] : [Math.min(...xs), Math.max(...xs)];
   let [y0, y1] = panel.y_range ? panel.y_range.map(ty) : [Math.min(...ys), Math.max(...ys)];
   if (x1 - x0 < 1e-12) { x0 -= 0.5; x1 += 0.5; }
