@@ -154,6 +154,8 @@ def test_charts_come_from_rows_where_a_study_wrote_none():
 def test_charts_are_drawn_as_png(tmp_path):
     figure = draw(CHART)
     assert [axes.get_title() for axes in figure.axes[: len(CHART.panels)]] == [panel.title for panel in CHART.panels]
+    figure.canvas.draw()
+    assert "0.36" in [label.get_text() for label in figure.axes[len(CHART.panels) - 1].get_yticklabels()]
     save_png(CHART, tmp_path / "a.png")
     save_png(CHART, tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -12,6 +12,7 @@ from fourier_head.report.style import ink, look, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Values = Any
@@ -250,22 +251,31 @@ def _draw_panel(cell: Axes, panel: Panel) -> None:
         cell.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     if panel.x_log:
         cell.set_xscale("log")
-        low, high = cell.get_xlim()
-        if high < 50 * low:
-            from matplotlib.ticker import LogLocator, NullFormatter
-
-            # Over so little, labels of powers of ten would be joined by others that run into each other.
-            cell.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            cell.xaxis.set_major_formatter("{x:g}")
-            cell.xaxis.set_minor_formatter(NullFormatter())
+        _number_short_log_axis(cell.xaxis, *cell.get_xlim())
     if panel.y_log:
         cell.set_yscale("log")
     if panel.y_range is not None:
         cell.set_ylim(*panel.y_range)
+    if panel.y_log:
+        _number_short_log_axis(cell.yaxis, *cell.get_ylim())
     cell.set_title(panel.title, color=ink("ink"))
     cell.set_xlabel(panel.x_label)
     cell.set_ylabel(panel.y_label)
     cell.grid(axis="y")
+
+
+def _number_short_log_axis(axis: Axis, low: float, high: float) -> None:
+    """Write plain numbers where labels of powers of ten would be joined by others that run into each other."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+    if high >= 50 * low:
+        return
+    wide = high > 5 * low
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if wide else MaxNLocator(5))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+    if not wide:
+        axis.set_minor_locator(NullLocator())
 
 
 def _draw_series(cell: Axes, one: Series, bars: list[Series]) -> None:
