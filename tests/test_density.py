@@ -324,3 +324,18 @@ def test_divergences_broadcast_and_see_every_bin():
     one = kl_divergence(FourierDensity(_coefficients(2, 4)), FourierDensity(_coefficients(2, 4, batch=(5,))[3]))
     torch.testing.assert_close(many[3], one)
     assert kl_divergence(p, Normal(torch.zeros(4), 4.0)).shape == (4,)
+
+
+def test_the_last_quantile_of_a_circle_is_one_turn_on():
+    d = FourierDensity(_coefficients(2, 5), Circle(24.0, low=-5.0))
+    median = d.icdf(torch.tensor(0.5, dtype=torch.float64))
+    found = d.quantile([0.0, 0.5, 1.0])
+    torch.testing.assert_close(found, torch.stack([torch.full_like(median, -5), median, torch.full_like(median, 19)]))
+
+
+def test_divergences_on_the_line_see_the_tails():
+    p, q = FourierDensity(_coefficients(2, 5), Line(0.5, 2.0)), Normal(torch.tensor(0.3, dtype=torch.float64), 0.2)
+    x = torch.linspace(-40, 40, 100_001, dtype=torch.float64)
+    expected = torch.trapezoid(p.prob(x) * (p.log_prob(x) - q.log_prob(x)), x)
+    torch.testing.assert_close(kl_divergence(p, q), expected, rtol=1e-6, atol=1e-6)
+    assert kl_divergence(p, Uniform(-5.0, 5.0)) == math.inf

@@ -193,6 +193,40 @@ def test_a_cpu_takes_the_reference_and_says_why(monkeypatch):
         FourierHead(8, 18, 5, impl="fast")
 
 
+class _Adapted(torch.nn.Module):
+    """A layer beside another whose weight it shows, as adapters do."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.extra = base, torch.nn.Linear(base.in_features, base.out_features)
+        self.weight, self.bias = base.weight, base.bias
+
+    def forward(self, x):
+        return self.base(x) + self.extra(x)
+
+
+def _hooked(layer):
+    layer.register_forward_hook(lambda module, given, found: found + torch.arange(found.shape[-1]))
+    return layer
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("change", [_Adapted, _hooked, torch.nn.utils.weight_norm], ids=["adapter", "hook", "norm"])
+def test_losses_see_all_that_the_projection_does(change):
+    head = FourierHead(8, 18, 5, init_scale=1.0)
+    head.proj = change(head.proj)
+    x, target = torch.randn(9, 8), torch.randint(18, (9,))
+    for _ in range(2):  # a layer that remembers its last weight has none for a second pass back
+        loss = head.loss(x, target)
+        torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(head(x), target))
+        value = torch.rand(9)
+        nll = head.nll(x, value)
+        torch.testing.assert_close(nll, -head.density(x).log_prob(value).mean())
+        head.zero_grad()
+        (loss + nll).backward()
+        assert all(p.grad is not None for p in head.parameters())
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(

@@ -291,3 +291,16 @@ def test_what_is_not_a_number_has_no_score():
         metrics.tvd(lost, lost[1]),
     ):
         assert found.isnan().tolist() == [True, False]
+
+
+def test_one_forecast_of_many_values_is_scored_against_each():
+    values, levels = torch.tensor([0.1, 2.0, -1.0]), [0.2, 0.5, 0.8]
+    one = torch.tensor([-0.5, 0.0, 1.0])
+    many = one[:, None].expand(3, 3)
+    for found, expected in (
+        (metrics.crps_from_samples(one, values), metrics.crps_from_samples(many, values)),
+        (metrics.crps_from_quantiles(one, levels, values), metrics.crps_from_quantiles(many, levels, values)),
+        (metrics.wql(one, levels, values), metrics.wql(many, levels, values)),
+        (metrics.wql(many, levels, 2.0), metrics.wql(many, levels, torch.full((3,), 2.0))),
+    ):
+        torch.testing.assert_close(found, expected)

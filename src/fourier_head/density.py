@@ -203,7 +203,11 @@ class FourierDensity(ScalarDensity):
             z = self._at_points(lambda a, u: inversion.icdf_of_coefficients(a, u, self.floor), a, level)
         else:
             z = self._at_points(lambda q, u: inversion.icdf(q, u, self.impl), self.spectrum, level)
-        return self.domain.from_unit(z)
+        value = self.domain.from_unit(z)
+        if isinstance(self.domain, Circle):
+            # The end of the arc is its beginning one turn on; taken for that, it would lie below all quantiles.
+            value = torch.where(z >= 1, self.domain.low + self.domain.period, value)
+        return value
 
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         level = self._levels(levels)

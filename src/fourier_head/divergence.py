@@ -9,14 +9,14 @@ from torch import Tensor
 from torch.distributions import Distribution, register_kl
 
 from fourier_head.density import FourierDensity
-from fourier_head.domains import BinnedInterval
+from fourier_head.domains import BinnedInterval, Line
 
 
 @register_kl(FourierDensity, Distribution)
 def _kl_fourier_any(p: FourierDensity, q: Distribution) -> Tensor:
-    """Integrate p log(p/q) in the unit variable of p: by the midpoint rule or, on bins, stretch by stretch."""
+    """Integrate p log(p/q) in the unit variable of p: by the midpoint rule where its map to values is even."""
     p = p.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
-    if isinstance(p.domain, BinnedInterval):
+    if isinstance(p.domain, Line | BinnedInterval):
         z, weight, value = p._quadrature()
         log_p = p._log_prob_of_unit(z)
         mass = weight * log_p.exp()
@@ -26,7 +26,8 @@ def _kl_fourier_any(p: FourierDensity, q: Distribution) -> Tensor:
     log_p = log_p + p.domain.log_slope(value)
     inside = q.support.check(value)  # type: ignore[union-attr]
     log_q = q.log_prob(torch.where(inside, value, q.mean) if not bool(inside.all()) else value)
-    return (mass * (log_p - torch.where(inside, log_q, -torch.inf))).sum(0)
+    # Far out on the line mass may round to zero, which counts as nothing even where q is zero.
+    return torch.where(mass > 0, mass * (log_p - torch.where(inside, log_q, -torch.inf)), 0).sum(0)
 
 
 @register_kl(FourierDensity, FourierDensity)

@@ -227,6 +227,15 @@ class FourierHead(Head):
         padded: Tensor = functional.linear(x, functional.pad(layer.weight, (0, 0, 0, extra)), bias)
         return padded[..., :outputs]
 
+    def _projection(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return features, weight and bias for a loss; of a layer that is more than those, its outputs alone."""
+        layer = self.proj
+        hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+        # An adapter has a forward of its own; so has a layer whose weights are offloaded, as an attribute.
+        if hooks or type(layer).forward is not nn.Linear.forward or "forward" in vars(layer):
+            return layer(x), None, None
+        return x, layer.weight, layer.bias
+
     def density(self, x: Tensor) -> FourierDensity:
         """Return the continuous density over the values of ``domain``; atoms are not part of it."""
         return self._density_of(self.coefficients(x), self.blur)
@@ -252,9 +261,7 @@ class FourierHead(Head):
     ) -> Tensor:
         """Return the cross-entropy of bin ids in O(N) per token, plus the regulariser in training mode."""
         return losses.cross_entropy(
-            x,
-            self.proj.weight,
-            self.proj.bias,
+            *self._projection(x),
             target,
             self.layout,
             class_weight=weight,
@@ -276,7 +283,7 @@ class FourierHead(Head):
             z = self.domain.to_unit(safe).expand(x.shape[:-1])
             gamma = self.gamma if self.training else 0.0
             options = {"gamma": gamma, "regularizer": self.regularizer, "impl": self.impl}
-            loss = losses.density_nll(x, self.proj.weight, self.proj.bias, z, self.layout, **options)  # type: ignore[arg-type]
+            loss = losses.density_nll(*self._projection(x), z, self.layout, **options)  # type: ignore[arg-type]
             return loss - self.domain.log_slope(safe)
 
         return reductions.over_values(score, x, value, self.domain, reduction)

@@ -29,8 +29,10 @@ IGNORED = -100
 SMOOTHING_CHUNK = 1 << 22
 
 
-def why_not_fused(x: Tensor, weight: Tensor, layout: Layout, impl: Implementation) -> str | None:
+def why_not_fused(x: Tensor, weight: Tensor | None, layout: Layout, impl: Implementation) -> str | None:
     """Return why the kernels cannot take this loss, or None if they can."""
+    if weight is None:
+        return "the projection is more than its weight and bias: it has an adapter or hooks"
     # Triton's interpreter, on a CPU, is for tests: taken only when the kernels are asked for by name.
     if not kernels.available(x) and not (impl == "fused" and kernels.interpreted(x)):
         return f"they need a CUDA device with Triton, and x is {x.dtype} on {x.device.type}"
@@ -64,7 +66,7 @@ def is_distributed(tensor: Tensor) -> bool:
 
 def cross_entropy(
     x: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     target: Tensor,
     layout: Layout,
@@ -81,7 +83,8 @@ def cross_entropy(
 
     Equals ``F.cross_entropy`` of all log-probabilities without computing them: memory does not depend on the number
     of bins. Label smoothing does need them all; they are made in chunks and made again in the backward pass. The fused
-    kernels estimate the roughness without bias from a few random points per token instead of computing it.
+    kernels estimate the roughness without bias from a few random points per token instead of computing it. Without a
+    weight, ``x`` are outputs of the projection already.
     """
     if target.shape != x.shape[:-1]:
         expected = tuple(x.shape[:-1])
@@ -100,16 +103,16 @@ def cross_entropy(
         elif gamma and (regularizer != "roughness" or class_weight is not None):
             reason = "the paper's regulariser, and class weights beside one, are left to the reference"
     chosen = choose(impl, reason)
-    if chosen == "fused":
+    if chosen == "fused" and weight is not None:
         function = _fused_with_atoms if layout.num_atoms else _fused
         flat, ids = x.reshape(-1, x.shape[-1]), target.reshape(-1)
         loss = function(flat, weight, bias, ids, layout, class_weight, ignore_index, reduction, gamma)
         return loss.view(target.shape) if reduction == "none" else loss
     bare = not (layout.packets or layout.num_atoms or layout.walls or label_smoothing or gamma)
-    if impl == "auto" and bare and layout.bin_mass == "midpoint" and direct.applies(x, weight, layout.require_bins()):
+    simple = impl == "auto" and bare and layout.bin_mass == "midpoint"
+    if simple and weight is not None and direct.applies(x, weight, layout.require_bins()):
         kept = torch.where(target == ignore_index, 0, target).long()
-        outputs = torch.nn.functional.linear(x, weight, bias)
-        nll = direct.nll(outputs, kept, layout.require_bins(), layout.floor)
+        nll = direct.nll(_outputs(x, weight, bias), kept, layout.require_bins(), layout.floor)
         return reduce_loss(nll, target.long(), class_weight, ignore_index, reduction, layout.num_classes)
     plain = _compiled(_reference) if chosen == "compiled" else _reference
     options = (class_weight, ignore_index, label_smoothing, reduction, gamma, regularizer)
@@ -125,6 +128,10 @@ def log_pmf(outputs: Tensor, layout: Layout, *, blur: float = 0.0, impl: Impleme
     flat = outputs.reshape(-1, outputs.shape[-1])
     result = kernels.log_pmf(flat, num_bins=layout.require_bins(), floor=layout.floor)
     return result.view(*outputs.shape[:-1], layout.num_classes)
+
+
+def _outputs(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    return x if weight is None else torch.nn.functional.linear(x, weight, bias)
 
 
 @functools.cache
@@ -214,7 +221,7 @@ def _split(tensor: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
 
 def _reference(
     x: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     target: Tensor,
     layout: Layout,
@@ -226,7 +233,7 @@ def _reference(
     regularizer: Regularizer,
 ) -> Tensor:
     target = target.long()
-    outputs = torch.nn.functional.linear(x, weight, bias)
+    outputs = _outputs(x, weight, bias)
     safe = torch.where(target == ignore_index, 0, target)
     a = layout.coefficients(outputs)
     nll = -layout.log_mass(outputs, safe, a)
@@ -248,7 +255,7 @@ def _reference(
 
 def density_nll(
     x: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     z: Tensor,
     layout: Layout,
@@ -257,14 +264,17 @@ def density_nll(
     regularizer: Regularizer = "roughness",
     impl: Implementation = "auto",
 ) -> Tensor:
-    """Return the negative log-density at points z of [-1, 1], one per token, plus gamma times the regulariser."""
+    """Return the negative log-density at points z of [-1, 1], one per token, plus gamma times the regulariser.
+
+    Without a weight, ``x`` are outputs of the projection already.
+    """
     reason = why_not_fused(x, weight, layout, impl)
     if reason is None and z.requires_grad:
         reason = "the values need a gradient"
     if reason is None and gamma and regularizer != "roughness":
         reason = "the paper's regulariser is left to the reference"
     chosen = choose(impl, reason)
-    if chosen == "fused":
+    if chosen == "fused" and weight is not None:
         if layout.num_atoms:  # they are not part of the density
             weight, bias = _split(weight, layout)[0], bias if bias is None else _split(bias, layout)[0]
         loss = kernels.density_nll(
@@ -283,14 +293,14 @@ def density_nll(
 
 def _reference_density_nll(
     x: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     z: Tensor,
     layout: Layout,
     gamma: float,
     regularizer: Regularizer,
 ) -> Tensor:
-    a = layout.coefficients(torch.nn.functional.linear(x, weight, bias))
+    a = layout.coefficients(_outputs(x, weight, bias))
     loss = -series.log_density(a, z.unsqueeze(-1), layout.floor, squares=True).squeeze(-1)
     return loss + gamma * layout.penalty(a, regularizer) if gamma else loss
 

@@ -109,6 +109,12 @@ def tvd(p: Numeric, q: Numeric) -> Tensor:
     return (first - second).abs().sum(-1) / 2
 
 
+def _beside(first: Tensor, value: Tensor) -> Tensor:
+    """Return samples or quantiles (n, ...) whose first axis is none of those that broadcast with ``value``."""
+    more = value.ndim + 1 - first.ndim
+    return first.reshape(len(first), *[1] * more, *first.shape[1:]) if more > 0 else first
+
+
 def crps_from_samples(samples: Numeric, value: Numeric, *, fair: bool = False) -> Tensor:
     r"""Return the CRPS of the empirical distribution of samples (first axis), in O(n log n).
 
@@ -132,7 +138,7 @@ def crps_from_samples(samples: Numeric, value: Numeric, *, fair: bool = False) -
     n = samples.shape[0] if samples.ndim else 0
     if n < 1 + fair:
         raise ValueError(f"samples must have at least {1 + fair} on the first axis, got shape {tuple(samples.shape)}")
-    error = (samples - value).sort(0).values  # differences first: no cancellation far from zero
+    error = (_beside(samples, value) - value).sort(0).values  # differences first: no cancellation far from zero
     rank = 2 * torch.arange(n, dtype=error.dtype, device=error.device) - (n - 1)
     spread = torch.tensordot(rank, error, dims=1) / (n * (n - 1 if fair else n))
     return error.abs().mean(0) - spread
@@ -162,6 +168,7 @@ def _by_level(quantiles: Numeric, levels: Numeric, target: Numeric) -> Tensor:
         )
     if not bool(((levels > 0) & (levels < 1)).all()):
         raise ValueError(f"levels must lie strictly between 0 and 1, got {levels.tolist()}")
+    quantiles = _beside(quantiles, target)
     return pinball_loss(quantiles, target, levels.reshape(-1, *[1] * (quantiles.ndim - 1)))
 
 
@@ -311,7 +318,7 @@ def wql(quantiles: Numeric, levels: Numeric, target: Numeric, *, reduction: Lite
     """
     _check_reduction(reduction)
     loss = _by_level(quantiles, levels, target)
-    target = as_tensors(target)[0].to(loss)
+    target = as_tensors(target)[0].to(loss).expand(loss.shape[1:])
     missing = target.isnan()
     total = torch.where(missing, 0.0, target.abs()).sum()
     by_level = 2 * torch.where(missing, 0.0, loss).flatten(1).sum(1) / total
