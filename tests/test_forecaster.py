@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -203,7 +204,13 @@ def test_normalising_is_undone_exactly():
         ([[1.0, 2.0]], {"freq": "often"}, "freq must be a pandas frequency"),
         ([[1.0, 2.0]], {"target": "y"}, "the data is none"),
         ([[1.0, 2.0]], {"precision": "half"}, "precision must be"),
-        ([[1.0, 2.0]], {"paths": 0}, "paths must be at least 1"),
+        ([[1.0, 2.0]], {"paths": 0}, "paths must be a whole number from 1 on"),
+        ([[1.0, 2.0]], {"paths": 2.5}, "paths must be a whole number"),
+        ([[1.0, 2.0]], {"horizon": None}, "horizon must be a whole number"),
+        ([[1.0, 2.0]], {"horizon": np.inf}, "horizon must be a whole number"),
+        ([{"start": "2024", "values": [1.0]}], {}, "must be numbers or have a 'target', got only start, values"),
+        (np.array([1 + 2j, 3]), {}, "must hold numbers, got complex128"),
+        (pa.table({"y": [1.0, 2.0]}), {}, "got a pyarrow Table; use to_pandas"),
     ],
 )
 def test_bad_input_gets_one_sentence(forecaster, data, settings, message):
@@ -219,6 +226,23 @@ def test_levels_outside_are_refused(forecaster):
         forecasts.quantiles([0.5, 1.0])
     with pytest.raises(ValueError, match="count must be at least 1"):
         forecasts.samples(0)
+
+
+def test_a_table_may_have_one_level_and_no_column_twice(forecaster):
+    assert list(forecaster.predict([walk(20)], 3).to_frame(0.5, mean=False).columns) == ["id", "step", "0.5"]
+    frame = pd.DataFrame({"mean": ["a"] * 6, "date": pd.date_range("2024", periods=6), "y": range(6)})
+    with pytest.raises(ValueError, match="a column 'mean' of its own"):
+        forecaster.predict(frame, 3, id="mean").to_frame()
+
+
+def test_timestamps_come_back_in_their_zone(forecaster):
+    # Hours before, in and after the night when clocks change, and days as they are there.
+    for freq in ("h", "D"):
+        dates = pd.date_range("2024-03-28", periods=80, freq=freq, tz="Europe/Berlin")
+        out = forecaster.predict(pd.DataFrame({"ds": dates[:70], "y": walk(70)}), 10).to_frame()
+        assert out["ds"].tolist() == dates[70:].tolist()
+    zones = [pd.Series(walk(5), pd.date_range("2024", periods=5, tz=zone)) for zone in ("Asia/Tokyo", "UTC")]
+    assert forecaster.predict(zones, 2).to_frame()["timestamp"].dt.tz is None
 
 
 def test_a_quantile_model_is_refused_in_a_sentence():
@@ -241,6 +265,15 @@ def test_save_and_load_give_the_same_forecasts(forecaster, tmp_path):
     again = Forecaster.from_pretrained(folder, "cpu")
     want, got = (f.predict([walk(40)], 20, freq="h").quantiles(LEVELS) for f in (forecaster, again))
     np.testing.assert_array_equal(want, got)
+
+
+def test_saving_leaves_the_files_of_others_alone(forecaster, tmp_path):
+    forecaster.save_pretrained(forecaster.save_pretrained(tmp_path / "own"))
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for place, reason in ((tmp_path, "holds own"), (tmp_path / "thesis.txt", "is a file")):
+        with pytest.raises(UserError, match=f"a folder of its own, but .* {reason}"):
+            forecaster.save_pretrained(place)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_an_unknown_model_is_named(tmp_path):

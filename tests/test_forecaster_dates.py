@@ -50,7 +50,7 @@ def test_a_late_day_far_down_the_column_tells_the_order():
 def test_dates_that_fit_both_ways_are_read_month_first_with_a_warning():
     days = pd.Series(pd.date_range("2024-01-01", periods=12).strftime("%m/%d/%Y"), name="when")
     with pytest.warns(DateWarning, match="'when' may be month first or day first: '01/02/2024' is read as 2024-01-02"):
-        times, _ = moments(days)
+        times, *_ = moments(days)
     assert str(times[-1])[:10] == "2024-01-12"
 
 

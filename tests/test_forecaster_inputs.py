@@ -81,7 +81,7 @@ def test_bad_tables_get_one_sentence(frame, settings, message):
     ],
 )
 def test_dates_are_read_in_their_spellings(spelling):
-    times, _ = moments(pd.Series(spelling, name="date"))
+    times, *_ = moments(pd.Series(spelling, name="date"))
     assert times.astype("datetime64[D]").astype(str).tolist() == ["2024-01-31", "2024-02-29", "2024-03-31"]
 
 
@@ -100,6 +100,9 @@ def test_days_stay_days_when_clocks_change():
         {"time": pd.date_range("2024-10-26", periods=60, freq="h", tz="Europe/Berlin"), "y": range(60)}
     )
     assert len(read_series(hours).values[0]) == 60
+    pyarrow = pytest.importorskip("pyarrow")
+    arrow = frame.astype({"time": pd.ArrowDtype(pyarrow.timestamp("us", tz="Europe/Berlin"))})
+    assert read_series(arrow).timing == series.timing
 
 
 # --- grids
@@ -121,6 +124,14 @@ def test_days_stay_days_when_clocks_change():
         ("YS", "2000-01-01", 1),
         ("3h", "2024-01-01", 8),
         ("100ms", "2024-01-01", 1),
+        ("30D", "2024-01-01", 1),
+        ("2ME", "2023-01-31", 6),
+        ("6MS", "2012-01-01", 2),
+        ("2YS", "1990-01-01", 1),
+        ("BME", "2021-01-29", 12),
+        ("BMS", "2021-01-01", 12),
+        ("BQE", "2016-03-31", 4),
+        ("BYE", "2000-12-29", 1),
     ],
 )
 def test_what_comes_next_is_what_pandas_says(freq, first, period):
@@ -135,6 +146,30 @@ def test_what_comes_next_is_what_pandas_says(freq, first, period):
 def test_days_in_the_middle_of_a_month_stay_there():
     dates = pd.to_datetime(["2024-01-15", "2024-02-15", "2024-03-15", "2024-04-15"])
     assert str(read_series(pd.Series([1.0, 2, 3, 4], index=dates)).future(0, 1)[0])[:10] == "2024-05-15"
+
+
+def test_the_thirtieth_is_the_last_day_of_february_and_comes_back():
+    dates = pd.to_datetime(["2023-11-30", "2023-12-30", "2024-01-30", "2024-02-29"])
+    series = read_series({"a": pd.Series(range(4), index=dates), "b": pd.Series([1.0], index=dates[:1])})
+    assert series.future(0, 2).astype("datetime64[D]").astype(str).tolist() == ["2024-03-30", "2024-04-30"]
+    # One value on the last day of a month: its months end there.
+    assert series.future(1, 2).astype("datetime64[D]").astype(str).tolist() == ["2023-12-31", "2024-01-31"]
+
+
+def test_an_offset_of_pandas_is_a_frequency():
+    assert read_series([1.0, 2.0], freq=pd.offsets.QuarterEnd()).periods.tolist() == [4]
+
+
+def test_dates_beyond_nanoseconds_are_refused_or_missing_never_others():
+    old = pd.Series(range(3), index=np.array(["1600-01-01", "1601-01-01", "1602-01-01"], dtype="datetime64[s]"))
+    with pytest.raises(ValueError, match="dates from 1678-01-01 to 2261-12-31, got 1600-01-01 in row 1"):
+        read_series(old)
+    ahead = read_series(pd.Series(range(3), index=pd.date_range("2257", periods=3, freq="YS"))).future(0, 4)
+    assert np.isnat(ahead).tolist() == [False, False, True, True]
+    years = read_series([{"start": pd.Period("1750", "Y"), "target": np.arange(800.0)}])
+    assert len(years.values[0]) == 800
+    assert not years.timed
+    assert read_series([{"start": pd.Period("1500", "Y"), "target": [1.0]}]).calendars[0].freq.startswith(("Y", "A"))
 
 
 def test_missing_moments_become_missing_values_and_order_does_not_matter():
@@ -167,6 +202,38 @@ def test_arrays_lists_and_dictionaries():
     assert series.names == ["x", "y"]
     assert series.periods.tolist() == [24, 24]
     assert not series.timed
+
+
+def test_missing_numbers_are_missing_in_every_spelling():
+    want = [1, np.nan, 3]
+    for data in ([1, pd.NA, 3], [want], np.ma.masked_equal([1, -9, 3], -9), pd.array([1, None, 3], dtype="Int64")):
+        np.testing.assert_array_equal(read_series(data).values, [want])
+    halves = [torch.tensor(1.0, dtype=torch.bfloat16), torch.tensor(2.5)]
+    np.testing.assert_array_equal(read_series(halves).values, [[1, 2.5]])
+    np.testing.assert_array_equal(read_series(torch.ones(2, dtype=torch.bfloat16)).values, [[1, 1]])
+
+
+def test_categories_without_rows_are_no_series():
+    frame = long()
+    frame["item_id"] = pd.Categorical(frame["item_id"], ["a", "b", "sold out"])
+    series = read_series(frame)
+    assert series.names == ["a", "b"]
+    assert series.timed
+
+
+def test_an_index_of_names_and_dates_counts_in_a_series_and_without_names():
+    indexed = long().set_index(["item_id", "timestamp"])
+    for data in (indexed["target"], indexed["target"].rename(None), indexed.rename_axis([None, None])):
+        series = read_series(data)
+        assert series.names == ["a", "b"]
+        assert series.calendars[0].freq == "ME"
+
+
+def test_tables_made_from_dataframe_are_dataframes():
+    class Table(pd.DataFrame):
+        pass
+
+    assert read_series(Table(long())).names == ["a", "b"]
 
 
 def test_a_table_without_dates_counts_steps():

@@ -39,6 +39,7 @@ def test_fine_tuning_learns_a_season_and_leaves_the_first_forecaster_alone(lora,
     assert np.abs(after - WAVE[84:]).mean() < 0.8 * np.abs(before - WAVE[84:]).mean()
     # Plain weights, with nothing of the low-rank updates left beside them, and kept to the last bit.
     assert set(tuned.model.state_dict()) == set(first.model.state_dict())
+    assert len(tuned.fine_tune([WAVE], steps=1, batch=2).history) == 2
     again = Forecaster.from_pretrained(tuned.save_pretrained(tmp_path / "tuned"), "cpu")
     np.testing.assert_array_equal(again.predict(WAVE[:84], 12, freq="ME").median, after)
 
@@ -288,6 +289,7 @@ def test_a_folder_of_files_is_forecast_file_by_file(run, tmp_path):
     table().to_csv(data / "good.csv", index=False)
     table(12).to_parquet(data / "other.parquet")
     (data / "bad.csv").write_text("date,name\n2024-01-01,x\n")
+    (data / "good.csv.bak").write_text("no table")
     result = run(data, "--horizon", 2, "--output", "out")
     assert result.exit_code == 2
     assert "fourier-head: bad.csv: there is no numeric column" in result.stderr

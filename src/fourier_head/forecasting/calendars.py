@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,10 @@ _NANOSECONDS = {
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _FINER = {"ms": 10**6, "L": 10**6, "us": 10**3, "U": 10**3, "ns": 1, "N": 1}
 _DAY = _NANOSECONDS["day"]
+_WORKING = re.compile(r"\d*\s*C?B(?:M|Q|Y|A)(?P<start>S)?E?(?:-|$)")
+"""Frequencies whose months are named by their first or last working day."""
+FIRST, LAST = (np.datetime64(end, "D") for end in ("1678-01-01", "2262-01-01"))
+"""Days between which nanoseconds since 1970 fit into 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,9 @@ class Calendar:
     nanoseconds: int = 0
 
     @classmethod
-    def of(cls, freq: str) -> Calendar:
-        """Return the calendar of a pandas frequency, in old or new spelling."""
+    def of(cls, freq: Any) -> Calendar:
+        """Return the calendar of a pandas frequency, in old or new spelling; an offset of pandas says its own."""
+        freq = str(getattr(freq, "freqstr", freq))
         known = parse_frequency(freq)
         if known is not None:
             count, unit = known
@@ -72,7 +78,7 @@ class Calendar:
             return cls.of("B")
         freq = frequency_of(moments) if gaps.min() >= 10**9 else None
         if freq is not None:
-            return cls.of(freq)
+            return _of_months(moments, freq) or cls.of(freq)
         step = int(np.median(gaps))
         return cls(f"{step}ns", nanoseconds=step) if step > 0 else None
 
@@ -92,30 +98,91 @@ class Calendar:
         since = (moments - moments[0]).astype(np.int64) if len(moments) else np.zeros(0, np.int64)
         return (since + self.nanoseconds // 2) // self.nanoseconds
 
-    def after(self, last: np.datetime64, steps: int, end_of_month: bool | None = None) -> Moments:
-        """Return the next moments after one.
+    def after(self, last: np.datetime64, steps: int, month_day: int | None = None) -> Moments:
+        """Return the next moments after one, NaT where they are too far away for a moment.
 
         Arguments:
             last: the last moment of the series.
             steps: how many.
-            end_of_month: whether months are named by their last day; unless given, that is so where ``last`` is one.
+            month_day: the day that months are named by, 31 for the last one; unless given, as ``last`` has it.
         """
         ahead = np.arange(1, steps + 1)
         if self.months:
             day = last.astype("datetime64[D]")
             month = day.astype("datetime64[M]")
-            number = int((day - month.astype("datetime64[D]")).astype(int))
-            if end_of_month is None:
-                end_of_month = bool((day + 1).astype("datetime64[M]") != month)
-            months = month + ahead * self.months
-            length = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(int)
-            days = months.astype("datetime64[D]") + (length - 1 if end_of_month else np.minimum(number, length - 1))
-            return days.astype("datetime64[ns]") + (last - day.astype("datetime64[ns]"))
+            first, end = _ends(month + ahead * self.months)
+            working = _WORKING.match(self.freq)
+            if working is not None and _on_working_day(last, working["start"]).all():
+                days = _working_day(first, end, working["start"])
+            else:
+                days = np.minimum(first + (month_day or day_of_months(last)) - 1, end)
+            return _at(days, last - day.astype("datetime64[ns]"))
         if self.business_days:
             day = last.astype("datetime64[D]")
             days = np.busday_offset(day, ahead * self.business_days, roll="backward")
-            return days.astype("datetime64[ns]") + (last - day.astype("datetime64[ns]"))
+            return _at(days, last - day.astype("datetime64[ns]"))
         return last + (ahead * self.nanoseconds).astype("timedelta64[ns]")
+
+
+def day_of_months(moments: Moments | np.datetime64) -> int | None:
+    """Return the day that months are named by, 31 where all are their last; None where it is now one, now another.
+
+    >>> [day_of_months(np.array(days, "datetime64[ns]")) for days in (["2024-01-31", "2024-02-29"], ["2024-02-15"])]
+    [31, 15]
+    """
+    days = np.atleast_1d(moments).astype("datetime64[D]")
+    first, end = _ends(days.astype("datetime64[M]"))
+    if (days == end).all():
+        return 31
+    latest = int((days - first).astype(int).max()) + 1
+    # The 30th of February is its last day.
+    return latest if (days == np.minimum(first + latest - 1, end)).all() else None
+
+
+def _ends(months: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last days of months."""
+    return months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]") - 1
+
+
+def _working_day(first: np.ndarray, end: np.ndarray, start: str | None) -> np.ndarray:
+    """Return the first working days of months, or the last ones where ``start`` is empty."""
+    return np.busday_offset(first, 0, "forward") if start else np.busday_offset(end, 0, "backward")
+
+
+def _on_working_day(moments: Moments | np.datetime64, start: str | None) -> np.ndarray:
+    days = np.atleast_1d(moments).astype("datetime64[D]")
+    return days == _working_day(*_ends(days.astype("datetime64[M]")), start)
+
+
+def _of_months(moments: Moments, freq: str) -> Calendar | None:
+    """Return the calendar of moments that a plain frequency fits badly, None where it fits.
+
+    Every second or sixth month is no number of days, every 30 days is no month, and months may be named by their first
+    or last working day.
+    """
+    gaps: np.ndarray = np.diff(moments.astype("datetime64[M]").astype(np.int64))
+    step, monthly = int(np.median(gaps)), bool(Calendar.of(freq).months)
+    if step < 2 and not monthly:
+        return None
+    day = day_of_months(moments)
+    if monthly:
+        between = np.diff(moments).astype(np.int64).tolist()
+        if (gaps == 0).any() and len(set(between)) == 1 and between[0] % _DAY == 0:
+            return Calendar(f"{between[0] // _DAY}D", nanoseconds=between[0])
+        if day is None and len(moments) > 2:
+            kinds = ((None, f"B{freq}"), ("S", f"B{freq[0]}S"))
+            return next((Calendar.of(kind) for start, kind in kinds if _on_working_day(moments, start).all()), None)
+        return None
+    clocks = np.unique(moments - moments.astype("datetime64[D]"))
+    if (gaps % step).any() or day is None or len(clocks) > 1:
+        return None
+    return Calendar.of(f"{step // 12}YE" if step % 12 == 0 else f"{step}ME")
+
+
+def _at(days: np.ndarray, clock: np.timedelta64) -> Moments:
+    """Return the moments at a time of some days; nanoseconds do not reach all days, and would begin anew."""
+    near = (days >= FIRST) & (days < LAST)
+    return np.where(near, days, np.datetime64("NaT", "D")).astype("datetime64[ns]") + clock
 
 
 def regular(moments: Moments, values: np.ndarray, calendar: Calendar, name: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fourier_head.forecasting.calendars import Calendar
+from fourier_head.forecasting.calendars import FIRST, LAST, Calendar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +89,9 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
 
     if isinstance(column.dtype, pd.PeriodDtype):
         return column.dt.to_timestamp(), None
+    if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind == "M":
+        zone = column.dt.tz
+        column = column.astype("datetime64[ns]" if zone is None else pd.DatetimeTZDtype("ns", zone))
     if pd.api.types.is_datetime64_any_dtype(column):
         return column, None
     if pd.api.types.is_numeric_dtype(column):
@@ -179,8 +182,8 @@ def _filled(parsed: pd.Series) -> float:
     return 0.0 if (np.diff(place) == 0).any() else float(len(place) / (place[-1] - place[0] + 1))
 
 
-def moments(column: pd.Series) -> tuple[np.ndarray, str | None]:
-    """Return a column of dates as datetime64[ns] without a zone, and the zone they were in.
+def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
+    """Return a column of dates as datetime64[ns] without a zone, the zone they were in, and whether they are universal.
 
     Dates with a zone become local ones where all share a time of day, so that days stay days when clocks change, and
     universal ones elsewhere.
@@ -201,10 +204,17 @@ def moments(column: pd.Series) -> tuple[np.ndarray, str | None]:
             DateWarning,
             stacklevel=2,
         )
-    zone = getattr(parsed.dt, "tz", None)
+    zone, universal = getattr(parsed.dt, "tz", None), False
     if zone is not None:
         local = parsed.dt.tz_localize(None)
-        daily = (local - local.dt.normalize()).nunique() <= 1
-        parsed = local if daily else parsed.dt.tz_convert("UTC").dt.tz_localize(None)
-        zone = None if daily else "UTC"
-    return parsed.to_numpy().astype("datetime64[ns]"), zone
+        universal = (local - local.dt.normalize()).nunique() > 1
+        parsed = parsed.dt.tz_convert("UTC").dt.tz_localize(None) if universal else local
+    times = parsed.to_numpy()
+    days = times.astype("datetime64[D]")
+    far = np.flatnonzero((days < FIRST) | (days >= LAST))
+    if len(far):
+        raise ValueError(
+            f"the time column {str(column.name)!r} must hold dates from {FIRST} to {LAST - 1}, got {days[far[0]]} in "
+            f"row {far[0] + 1}; without dates, steps are counted."
+        )
+    return times.astype("datetime64[ns]"), zone, universal

@@ -140,7 +140,13 @@ def _low_rank(model: PatchForecaster, rank: int) -> tuple[list[Tensor], Callable
         raise needs_extra(error, "transformers") from None
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     wrapped: Any = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names))
-    return [p for p in model.parameters() if p.requires_grad], wrapped.merge_and_unload
+    trained: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+
+    def merge() -> PatchForecaster:
+        # What was held fixed beside the updates may train again.
+        return wrapped.merge_and_unload().requires_grad_(True)
+
+    return trained, merge
 
 
 @dataclass

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,14 +117,16 @@ class Forecaster:
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
-        if isinstance(horizon, bool) or int(horizon) != horizon or horizon < 1:
-            raise ValueError(f"horizon must be a whole number of steps from 1 on, got {horizon}.")
-        if paths < 1:
-            raise ValueError(f"paths must be at least 1, got {paths}.")
+        for what, value in (
+            ("horizon must be a whole number of steps", horizon),
+            ("paths must be a whole number", paths),
+        ):
+            if isinstance(value, bool) or not isinstance(value, Real) or not (value >= 1 and value % 1 == 0):
+                raise ValueError(f"{what} from 1 on, got {value!r}.")
         if precision not in ("auto", "bf16", "float32"):
             raise ValueError(f"precision must be 'auto', 'bf16' or 'float32', got {precision!r}.")
         series = data if isinstance(data, SeriesSet) else read_series(data, freq=freq, id=id, time=time, target=target)
-        rolling = Rolling(self.model, int(horizon), paths)
+        rolling = Rolling(self.model, int(horizon), int(paths))
         self.model.eval()
         half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
         empty, support = 0, Support.unknown(len(series))

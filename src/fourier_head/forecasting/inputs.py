@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from fourier_head.errors import needs_extra
-from fourier_head.forecasting.calendars import Calendar, Moments, regular
+from fourier_head.forecasting.calendars import Calendar, Moments, day_of_months, regular
 from fourier_head.forecasting.columns import guess_columns, is_time, is_unread_time, join_dates, numbers
 from fourier_head.forecasting.dates import moments
 from fourier_head.forecasting.frequency import frequency_in_words
@@ -32,20 +33,24 @@ class SeriesSet:
         calendars: of each, None where time is not known.
         last: moment of each one's last value, NaT where time is not known.
         first: moment of each one's first value.
-        month_ends: whether the months of each are named by their last day.
+        month_days: the day that the months of each are named by, 31 for their last.
         name_columns, time_column: what names and moments were called.
         target: what the values are called; None where the names say it.
+        zone: the time zone that moments were given in, None where they had none.
+        universal: whether moments are universal time, not that of the zone.
     """
 
     names: list[Any] = field(default_factory=list)
     values: list[np.ndarray] = field(default_factory=list)
     calendars: list[Calendar | None] = field(default_factory=list)
     last: list[np.datetime64] = field(default_factory=list)
-    month_ends: list[bool] = field(default_factory=list)
+    month_days: list[int | None] = field(default_factory=list)
     first: list[np.datetime64] = field(default_factory=list)
     name_columns: tuple[str, ...] = ("id",)
     time_column: str = "timestamp"
     target: str | None = None
+    zone: Any = None
+    universal: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -83,7 +88,7 @@ class SeriesSet:
         calendar = self.calendars[number]
         if calendar is None or np.isnat(self.last[number]):
             return np.full(horizon, NOWHERE)
-        return calendar.after(self.last[number], horizon, self.month_ends[number])
+        return calendar.after(self.last[number], horizon, self.month_days[number])
 
     def past(self, number: int, count: int) -> Moments:
         """Return the moments of the last values of one series."""
@@ -91,31 +96,25 @@ class SeriesSet:
         if calendar is None or np.isnat(self.last[number]):
             return np.full(count, NOWHERE)
         back = Calendar(calendar.freq, -calendar.months, -calendar.business_days, -calendar.nanoseconds)
-        earlier = back.after(self.last[number], count - 1, self.month_ends[number])
+        earlier = back.after(self.last[number], count - 1, self.month_days[number])
         return np.concatenate([earlier[::-1], [self.last[number]]])
 
     def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None) -> None:
         """Append a series; with times, its values are put on every step between the first and the last."""
         if times is None or calendar is None or not len(times):
             # Without a moment to count from, the calendar still tells the period.
-            self._append(name, values, calendar if times is None else None, None, False)
+            self._append(name, values, calendar if times is None else None, None)
             return
-        days = times.astype("datetime64[D]")
-        ends = bool(calendar.months) and bool(
-            ((days + 1).astype("datetime64[M]") != days.astype("datetime64[M]")).all()
-        )
-        self._append(name, regular(times, values, calendar, say(name)), calendar, times, ends)
+        self._append(name, regular(times, values, calendar, say(name)), calendar, times)
 
-    def _append(
-        self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None, month_end: bool
-    ) -> None:
+    def _append(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None) -> None:
         self.names.append(name)
         self.values.append(values)
         self.calendars.append(calendar)
-        first, last = (NOWHERE, NOWHERE) if times is None or not len(times) else (times[0], times[-1])
-        self.first.append(first)
-        self.last.append(last)
-        self.month_ends.append(month_end)
+        times = np.array([NOWHERE]) if times is None or not len(times) else times
+        self.first.append(times[0])
+        self.last.append(times[-1])
+        self.month_days.append(None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:]))
 
 
 def say(name: Any) -> str:
@@ -152,8 +151,10 @@ def read_series(
         array([12, 12])
     """
     given = None if freq is None else Calendar.of(freq)
-    kind = type(data).__module__.split(".")[0]
-    if kind == "pandas" and type(data).__name__ == "DataFrame":
+    if _is_pandas(data, "Series") and type(data.index).__name__ == "MultiIndex":
+        # Names and moments are in the index, as in a table.
+        data = data.to_frame("target" if data.name is None else data.name)
+    if _is_pandas(data, "DataFrame"):
         out = _from_frame(data, given, id, time, target)
     else:
         if (id, time, target) != (None, None, None):
@@ -173,33 +174,49 @@ def _items(data: Any) -> Iterable[tuple[Any, Any]]:
         # One entry of a GluonTS data set, or series by name.
         return [(None, data)] if "target" in data and "start" in data else list(data.items())
     if isinstance(data, Tensor):
-        data = data.detach().cpu().numpy()
+        data = data.detach().cpu().double().numpy()
     if isinstance(data, np.ndarray):
         if data.ndim > 2 or data.ndim == 0:
             raise ValueError(f"an array must have shape (time,) or (series, time), got {data.shape}.")
         return [(None, data)] if data.ndim == 1 else [(None, row) for row in data]
-    if _is_pandas_series(data):
+    if _is_pandas(data, "Series"):
         return [(data.name, data)]
+    if hasattr(data, "to_pandas"):
+        # Tables of polars and others: going through one gives columns, which are no series.
+        kind = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
+        raise ValueError(
+            f"data must be a pandas DataFrame, arrays or a GluonTS data set, got a {kind}; use to_pandas()."
+        )
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
         raise ValueError(f"data must be a DataFrame, arrays or a GluonTS data set, got {type(data).__name__}.")
     items = list(data)
-    if items and all(one is None or np.isscalar(one) for one in items):
+    if items and all(one is None or np.isscalar(one) or _is_number(one) for one in items):
         return [(None, items)]
     return [(None, one) for one in items]
 
 
-def _is_pandas_series(value: Any) -> bool:
-    return type(value).__module__.split(".")[0] == "pandas" and type(value).__name__ == "Series"
+def _is_pandas(value: Any, kind: str) -> bool:
+    """Tell whether a value is a DataFrame or Series, or of a kind made from it, without needing pandas to be there."""
+    return any(one.__name__ == kind and one.__module__.split(".")[0] == "pandas" for one in type(value).__mro__)
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a value is one number: also a tensor without dimensions, or what pandas puts for a missing one."""
+    return (isinstance(value, (Tensor, np.ndarray)) and value.ndim == 0) or str(value) == "<NA>"
 
 
 def _array(name: Any, values: Any) -> np.ndarray:
     """Return one series as a float64 array of its own, infinite values as missing."""
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu().double().numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mMc":
+        raise ValueError(f"{say(name)} must hold numbers, got {values.dtype}.")
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{say(name)} must hold numbers, got something else.") from None
+        array = _with_gaps(name, values)
     if array.ndim == 2 and 1 in array.shape:
         array = array.ravel()
     if array.ndim != 1:
@@ -208,20 +225,34 @@ def _array(name: Any, values: Any) -> np.ndarray:
     return array
 
 
+def _with_gaps(name: Any, values: Any) -> np.ndarray:
+    """Return values that numpy takes for no numbers: pandas' own sign of a missing one, tensors of half precision."""
+    try:
+        each = [float(one) if isinstance(one, Tensor) else one for one in values]
+        return np.array([np.nan if str(one) == "<NA>" else one for one in each], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{say(name)} must hold numbers, got something else.") from None
+
+
 def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> None:
     if isinstance(one, Mapping):
         _add_entry(out, name, one, given)
-    elif _is_pandas_series(one):
+    elif _is_pandas(one, "Series"):
         import pandas as pd
 
         index = one.index
         values = numbers(one)
         if isinstance(index, pd.PeriodIndex):
             given = given or Calendar.of(index.freqstr)
-            index = index.to_timestamp()
         dates = _index_dates(index)
         if dates is not None:
-            _add_timed(out, name, moments(dates)[0], values, given)
+            times, zone, universal = moments(dates)
+            # Series of several zones have none in common, and moments as they are.
+            if not len(out):
+                out.zone, out.universal = zone, universal
+            elif (zone, universal) != (out.zone, out.universal):
+                out.zone = None
+            _add_timed(out, name, times, values, given)
         else:
             out.add(name, values, given, None)
     else:
@@ -230,9 +261,12 @@ def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> Non
 
 def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calendar | None) -> None:
     """Add one entry of a GluonTS data set: a target, and the period or moment it starts in."""
+    if "target" not in entry:
+        raise ValueError(f"{say(name)} must be numbers or have a 'target', got only {', '.join(map(str, entry))}.")
     values = _array(name, entry["target"])
     start = entry.get("start")
     name = entry.get("item_id", name)
+    first: Any = NOWHERE
     if start is None or not len(values):
         out.add(name, values, given, None)
         return
@@ -244,9 +278,11 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
         first = np.datetime64(pd.Timestamp(start), "ns")
     else:
         given = given or Calendar.of(start.freqstr)
-        first = start.to_timestamp().to_datetime64().astype("datetime64[ns]")
-    times = np.concatenate([[first], given.after(first, len(values) - 1)])
-    out.add(name, values, given, times)
+        with suppress(pd.errors.OutOfBoundsDatetime):
+            first = start.to_timestamp().to_datetime64().astype("datetime64[ns]")
+    # Long series of years leave the centuries that moments reach; such a series is forecast without dates.
+    times = None if np.isnat(first) else np.concatenate([[first], given.after(first, len(values) - 1)])
+    out.add(name, values, given, None if times is None or np.isnat(times).any() else times)
 
 
 def _add_timed(out: SeriesSet, name: Any, times: Moments, values: np.ndarray, given: Calendar | None) -> None:
@@ -258,7 +294,7 @@ def _add_timed(out: SeriesSet, name: Any, times: Moments, values: np.ndarray, gi
     calendar = given or Calendar.fitting(times)
     if calendar is None:
         # Too few moments to tell; what the other series have is put in once all are read.
-        out._append(name, values, None, times, False)
+        out._append(name, values, None, times)
         return
     out.add(name, values, calendar, times)
 
@@ -298,7 +334,7 @@ def _from_frame(
     if isinstance(frame.index, pd.PeriodIndex) and time is None:
         given = given or Calendar.of(frame.index.freqstr)
     names = (id,) if isinstance(id, str) else tuple(id or ())
-    if isinstance(frame.index, pd.MultiIndex) and not {None, *frame.columns} & set(frame.index.names):
+    if isinstance(frame.index, pd.MultiIndex) and not set(frame.columns) & set(frame.index.names):
         frame = frame.reset_index()
     index = None if time is not None else _index_dates(frame.index)
     if index is not None and (is_time(index) or not any(is_time(frame[c]) for c in frame.columns)):
@@ -312,13 +348,15 @@ def _from_frame(
         time_column=columns.time or "timestamp",
         target=columns.values[0] if len(columns.values) == 1 else None,
     )
-    times = None if columns.time is None else moments(frame[columns.time])[0]
+    times = None
+    if columns.time is not None:
+        times, out.zone, out.universal = moments(frame[columns.time])
     for column in columns.values:
         values = numbers(frame[column])
         if not columns.names:
             _add_rows(out, column, times, values, given)
             continue
-        groups = frame.groupby(list(columns.names), sort=False, dropna=False).indices
+        groups = frame.groupby(list(columns.names), sort=False, dropna=False, observed=True).indices
         for name, rows in groups.items():
             flat = name[0] if isinstance(name, tuple) and len(name) == 1 else name
             _add_rows(out, flat, None if times is None else times[rows], values[rows], given)

@@ -48,7 +48,7 @@ class Forecasts:
         return self.series.names
 
     @torch.no_grad()
-    def quantiles(self, levels: Sequence[float] | float = LEVELS) -> np.ndarray:
+    def quantiles(self, levels: Sequence[float] | np.ndarray | float = LEVELS) -> np.ndarray:
         """Return quantiles (series, horizon, levels) at any levels between 0 and 1; they never cross.
 
         A single level gives (series, horizon).
@@ -93,30 +93,47 @@ class Forecasts:
         """Moments of the forecasts (series, horizon), datetime64; NaT where time is not known."""
         return np.stack([self.series.future(i, self.horizon) for i in range(len(self))])
 
-    def to_frame(self, levels: Sequence[float] = LEVELS, mean: bool = True) -> pd.DataFrame:
+    def to_frame(self, levels: Sequence[float] | float = LEVELS, mean: bool = True) -> pd.DataFrame:
         """Return a long table: the names of the series, the timestamp, the mean and a column for each level.
 
-        Series without a time have the number of the step instead.
+        Timestamps are in the time zone that the series were given in. Series without a time have the number of the step
+        instead.
         """
         try:
             import pandas as pd
         except ImportError as error:
             raise needs_extra(error, "forecasting") from None
         horizon, series = self.horizon, self.series
-        quantiles = self.quantiles(list(levels))
+        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        columns = [f"{level:g}" for level in wanted]
+        own = {*series.name_columns, series.time_column if series.timed else "step"}
+        taken = own & {*columns, *(["mean"] if mean else [])}
+        if taken:
+            raise ValueError(f"the table has a column {taken.pop()!r} of its own; name the one of the data otherwise.")
+        quantiles = self.quantiles(wanted)
         content: dict[str, Any] = {}
         for place, column in enumerate(series.name_columns):
             names = [name[place] if len(series.name_columns) > 1 else name for name in series.names]
             content[column] = pd.Series(names).repeat(horizon).to_numpy()
         if series.timed:
-            content[series.time_column] = self.timestamps.ravel()
+            content[series.time_column] = self._zoned(pd.DatetimeIndex(self.timestamps.ravel()))
         else:
             content["step"] = np.tile(np.arange(1, horizon + 1), len(self))
         if mean:
             content["mean"] = self.mean.ravel()
-        for i, level in enumerate(levels):
-            content[f"{level:g}"] = quantiles[..., i].ravel()
+        for i, column in enumerate(columns):
+            content[column] = quantiles[..., i].ravel()
         return pd.DataFrame(content)
+
+    def _zoned(self, times: pd.DatetimeIndex) -> pd.DatetimeIndex:
+        """Return timestamps in the zone of the series."""
+        if self.series.zone is None:
+            return times
+        if self.series.universal:
+            return times.tz_localize("UTC").tz_convert(self.series.zone)
+        # Where clocks change, a time of day may come twice, or not at all.
+        twice = np.ones(len(times), dtype=bool)
+        return times.tz_localize(self.series.zone, ambiguous=twice, nonexistent="shift_forward")
 
 
 def check_levels(levels: np.ndarray) -> None:

@@ -28,14 +28,21 @@ def save_model(model: PatchForecaster, folder: str | Path, dtype: torch.dtype = 
         raise needs_extra(error, "forecasting") from None
     from fourier_head.training.checkpoints import replace_folder
 
-    def write(place: Path) -> None:
-        text = json.dumps({"kind": "patch-forecaster", **asdict(model.config)}, indent=1)
-        (place / CONFIG).write_text(text + "\n", encoding="utf-8")
-        weights = {name: value.detach().to(dtype).cpu().contiguous() for name, value in model.state_dict().items()}
-        save_file(weights, str(place / WEIGHTS))
-        (place / WEIGHTS).chmod(0o644)  # safetensors writes for its owner alone
+    place = Path(folder).resolve()
+    others = sorted({path.name for path in place.iterdir()} - {CONFIG, WEIGHTS}) if place.is_dir() else []
+    if others or place.is_file():
+        # The folder is replaced whole, and with it whatever else it holds.
+        what = f"holds {others[0]}" if others else "is a file"
+        raise UserError(f"a forecaster must have a folder of its own, but {folder} {what}.")
 
-    replace_folder(Path(folder), write)
+    def write(stage: Path) -> None:
+        text = json.dumps({"kind": "patch-forecaster", **asdict(model.config)}, indent=1)
+        (stage / CONFIG).write_text(text + "\n", encoding="utf-8")
+        weights = {name: value.detach().to(dtype).cpu().contiguous() for name, value in model.state_dict().items()}
+        save_file(weights, str(stage / WEIGHTS))
+        (stage / WEIGHTS).chmod(0o644)  # safetensors writes for its owner alone
+
+    replace_folder(place, write)
     return Path(folder)
 
 
