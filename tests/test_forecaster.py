@@ -115,6 +115,16 @@ def test_samples_follow_the_density_and_their_seed(forecaster):
     np.testing.assert_allclose(below, np.broadcast_to(levels, below.shape), atol=0.03)
 
 
+def test_the_densities_of_single_series_are_gone_through_and_end(forecaster):
+    density = forecaster.predict([walk(20), walk(30)], 3).density
+    each = [one.quantile(0.5) for one in density]
+    torch.testing.assert_close(torch.cat(each), density.quantile(0.5))
+    torch.testing.assert_close(density[-1].quantile(0.5), each[1])
+    for wrong, message in ((2, "there are 2 series, got the number 2"), ((0, 0), "by its series alone")):
+        with pytest.raises(IndexError, match=message):
+            density[wrong]
+
+
 def test_the_mean_is_that_of_the_network_density(forecaster):
     forecasts = forecaster.predict([walk(50)], 10, freq="D")
     levels = (np.arange(4000) + 0.5) / 4000

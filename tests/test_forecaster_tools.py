@@ -64,6 +64,12 @@ def test_fine_tuning_is_repeatable_and_may_go_without_validation():
     [
         ([walk(30)], {"steps": 2, "epochs": 1}, "not both"),
         ([walk(30)], {"steps": 0}, "steps must be positive"),
+        ([walk(30)], {"steps": 2.5}, "steps must be a whole number, got 2.5"),
+        ([walk(30)], {"batch": 1.5}, "batch must be a whole number"),
+        ([walk(30)], {"every": -1}, "every must be positive"),
+        ([walk(30)], {"epochs": np.inf}, "epochs must be positive, got inf"),
+        ([walk(30)], {"learning_rate": 0}, "learning_rate must be positive, got 0"),
+        ([walk(30)], {"horizon": 2.5}, "horizon must be from 1"),
         ([walk(30)], {"horizon": 17}, "horizon must be from 1 to the 16"),
         ([[1.0], [np.nan]], {}, "nothing to train on"),
     ],
@@ -97,6 +103,8 @@ def test_gluonts_evaluates_the_predictor(kind, tmp_path):
     want = tiny().predict(entries[0]["target"][:34], 6, freq="ME").quantiles(0.5)[0]
     close = {"rtol": 1e-5} if kind == "quantile" else {"atol": 3 * float(np.ptp(want)) + 3}
     np.testing.assert_allclose(forecasts[0].quantile(0.5), want, **close)
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        FourierHeadPredictor(tiny(), prediction_length=6, batch_size=0)
     predictor.serialize(tmp_path)
     again = FourierHeadPredictor.deserialize(tmp_path, device="cpu")
     got = next(iter(again.predict(dataset)))

@@ -79,13 +79,16 @@ def fine_tune(
 
     config = forecaster.config
     ahead = config.horizon if horizon is None else horizon
-    if not 1 <= ahead <= config.horizon:
+    if not 1 <= ahead <= config.horizon or ahead % 1:
         raise ValueError(f"horizon must be from 1 to the {config.horizon} of the model, got {horizon}.")
     if steps is not None and epochs is not None:
         raise ValueError(f"steps or epochs must be given, not both, got {steps} and {epochs}.")
-    for name, value in (("steps", steps), ("epochs", epochs), ("batch", batch), ("patience", patience)):
-        if value is not None and not value > 0:
+    counts = {"steps": steps, "batch": batch, "patience": patience, "every": every}
+    for name, value in {**counts, "epochs": epochs, "learning_rate": learning_rate}.items():
+        if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{name} must be positive, got {value}.")
+        if value is not None and name in counts and value % 1:
+            raise ValueError(f"{name} must be a whole number, got {value}.")
     series = data if isinstance(data, SeriesSet) else read_series(data, freq=freq, id=id, time=time, target=target)
     training, held_out = _split(series, ahead if validate else 0, config.context)
     sampler = WindowSampler(training.to(forecaster.device), config.context, ahead, cut_share=0.2)

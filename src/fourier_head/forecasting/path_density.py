@@ -77,9 +77,14 @@ class PathDensity(ScalarDensity):
             raise ValueError(f"a forecast cannot be expanded from {tuple(self.batch_shape)} to {tuple(batch_shape)}.")
         return self
 
-    def __getitem__(self, rows: slice | Tensor) -> PathDensity:
+    def __getitem__(self, rows: int | slice | Tensor) -> PathDensity:
         """Return the densities of some series."""
+        if isinstance(rows, tuple):
+            raise IndexError(f"a forecast is indexed by its series alone, got {rows}.")
         if isinstance(rows, int):
+            # Going through the series one by one ends with this error.
+            if not -self.batch_shape[0] <= rows < self.batch_shape[0]:
+                raise IndexError(f"there are {self.batch_shape[0]} series, got the number {rows}.")
             rows = slice(rows, rows + 1 or None)
         return PathDensity([b[:, rows] for b in self.blocks], self.unit[rows], self.shift[rows], self.weights)
 

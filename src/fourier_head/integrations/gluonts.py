@@ -64,6 +64,8 @@ class FourierHeadPredictor(RepresentablePredictor):
         super().__init__(prediction_length=prediction_length)
         if kind not in ("quantile", "sample"):
             raise ValueError(f"kind must be 'quantile' or 'sample', got {kind!r}.")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         self.forecaster = (
             forecaster if isinstance(forecaster, Forecaster) else Forecaster.from_pretrained(str(forecaster))
         )
