@@ -26,6 +26,7 @@ from fourier_head.compare.training import (
     train,
     truth_on_bins,
 )
+from fourier_head.errors import UserError
 from tests.comparison_table import homes
 
 HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets"]
@@ -249,3 +250,10 @@ def test_notes_tell_of_clipped_discrete_and_crowded_targets():
     assert frequency_notes(Settings(bins=20), 10)
     assert not frequency_notes(Settings(bins=20), 9)
     assert not frequency_notes(Settings(bins=20, heads=("linear",)), 10)
+
+
+@pytest.mark.parametrize("values", [1e17 + 64 * np.arange(40.0), np.linspace(-1.7e308, 1.7e308, 40)])
+def test_targets_that_fit_no_bins_are_refused_in_a_sentence(values):
+    table = Table("t.csv", "y", pd.DataFrame({"x": np.arange(40.0)}), values)
+    with pytest.raises(UserError, match="the target 'y' must fit 500 bins of 64-bit numbers, got values from"):
+        prepare(table, 500, seed=0)

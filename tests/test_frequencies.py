@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fourier_head import Interval
+from fourier_head import Interval, Line
 from fourier_head.frequencies import fit_scaling_law, predicted_smoothness, recommend_head, suggest_frequencies
 from fourier_head.metrics import smoothness
 
@@ -222,6 +222,7 @@ def test_scale_of_the_values_does_not_matter():
         ({"values": [2.0, 2.0, 2.0]}, "values must not be constant, got 2 throughout"),
         ({"values": [0.0, 3.0], "domain": (-1, 1)}, "1 of 2 outside"),
         ({"values": [0.0, 0.5], "domain": (1, -1)}, "low < high"),
+        ({"values": [0.0, 1e-20, 0.0], "domain": (-1, 1)}, "differ by more than rounding"),
         ({"values": [0.0, 0.5], "max_frequencies": 0}, "max_frequencies must be positive"),
         ({"values": [0.0, 0.5], "num_bins": 2}, "num_bins at least 3"),
         ({"values": [0.0, 0.5], "conditional_scale": 0.0}, "conditional_scale must be positive"),
@@ -239,11 +240,18 @@ def test_bad_input_gets_one_clear_sentence(arguments, words):
         suggest_frequencies(**arguments)
 
 
+def test_other_domains_and_words_are_refused():
+    with pytest.raises(TypeError, match=r"domain must be a pair \(low, high\) or an Interval, got Line"):
+        suggest_frequencies([0.0, 0.5], domain=Line())
+    with pytest.raises(TypeError, match="expected real numbers"):
+        suggest_frequencies(np.array(["low", 1.0], dtype=object))
+
+
 def test_series_and_intervals_are_taken_as_they_are():
     pandas = pytest.importorskip("pandas")
     values = np.random.default_rng(0).normal(size=500).clip(-4, 4)
     series = pandas.Series(values, index=range(100, 600))
-    assert recommend_head(series) == recommend_head(values)
+    assert recommend_head(series) == recommend_head(series.astype(object)) == recommend_head(values)
     assert (
         recommend_head(values, domain=Interval(-4, 4)).as_options()
         == recommend_head(values, domain=(-4, 4)).as_options()

@@ -24,6 +24,15 @@ def widened(x: Tensor) -> Tensor:
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
 
+def _array(values: ArrayLike) -> np.ndarray:
+    """Return an array of numbers, also from one of objects, as pandas keeps decimals and columns with None."""
+    array = np.asarray(values)
+    try:
+        return array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError):
+        raise TypeError(f"expected real numbers, got {values!r:.60}") from None
+
+
 def as_tensors(*values: Numeric) -> list[Tensor]:
     """Return real tensors of one floating dtype, float32 or wider, on the device of the first tensor among them.
 
@@ -36,7 +45,7 @@ def as_tensors(*values: Numeric) -> list[Tensor]:
         [tensor(0.5000, dtype=torch.float64)]
     """
     device = next((v.device for v in values if isinstance(v, Tensor)), None)
-    out = [v if isinstance(v, Tensor) else torch.as_tensor(np.asarray(v), device=device) for v in values]
+    out = [v if isinstance(v, Tensor) else torch.as_tensor(_array(v), device=device) for v in values]
     for tensor in out:
         if tensor.is_complex() or tensor.dtype == torch.bool:
             raise TypeError(f"expected real numbers, got a tensor of dtype {tensor.dtype}")

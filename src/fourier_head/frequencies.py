@@ -232,13 +232,18 @@ def _scaled(raw: Floats, domain: tuple[float, float] | Interval | None) -> tuple
         raise ValueError(f"values must not be constant, got {raw[0]:g} throughout")
     if isinstance(domain, Interval):
         domain = float(domain.low), float(domain.high)
+    if domain is not None and not isinstance(domain, tuple | list):
+        raise TypeError(f"domain must be a pair (low, high) or an Interval, got {domain!r}")
     low, high = (raw.min(), raw.max()) if domain is None else domain
     if not low < high:
         raise ValueError(f"domain must be an interval (low, high) with low < high, got {domain}")
     outside = np.count_nonzero((raw < low) | (raw > high))
     if outside:
         raise ValueError(f"values must lie in the domain [{low:g}, {high:g}], got {outside} of {raw.size} outside")
-    return (2 * raw - low - high) / (high - low), (high - low) / 2
+    z = (2 * raw - low - high) / (high - low)
+    if np.ptp(z) == 0:
+        raise ValueError(f"values must differ by more than rounding on the domain [{low:g}, {high:g}], got one place")
+    return z, (high - low) / 2
 
 
 def _limit(max_frequencies: int, num_bins: int | None) -> tuple[int, str]:

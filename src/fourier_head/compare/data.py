@@ -225,7 +225,13 @@ def prepare(table: Table, num_bins: int, seed: int, margin: float = 0.05) -> Pre
     if np.ptp(table.target[known]) == 0:
         raise UserError(f"the target {table.target_name!r} must vary, got one value in every row to train on.")
     encoder = Encoder().fit(table.features.iloc[known])
-    bins = Bins.fit(table.target[known], num_bins, margin=margin)
+    try:
+        bins = Bins.fit(table.target[known], num_bins, margin=margin)
+    except ValueError:
+        span = f"{table.target[known].min():g} to {table.target[known].max():g}"
+        raise UserError(
+            f"the target {table.target_name!r} must fit {num_bins} bins of 64-bit numbers, got values from {span}."
+        ) from None
     features = encoder.transform(table.features)
     notes = [*table.notes, *encoder.notes]
     num_inputs = features.shape[1]
