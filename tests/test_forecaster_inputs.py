@@ -191,6 +191,12 @@ def test_holidays_do_not_make_working_days_days():
     assert Calendar.fitting(dates.to_numpy().astype("datetime64[ns]")).freq == "B"
 
 
+def test_two_missing_days_do_not_make_days_working_days():
+    dates = pd.date_range("2024-01-01", periods=20).delete([3, 4])
+    values = read_series(pd.Series(np.arange(18.0), index=dates)).values[0]
+    assert np.flatnonzero(np.isnan(values)).tolist() == [3, 4]
+
+
 # --- other forms
 
 

@@ -74,9 +74,12 @@ class Calendar:
             return None
         gaps = np.diff(moments.astype(np.int64))
         # Five working days and never a weekend: also where holidays are missing.
-        if int(np.median(gaps)) == _DAY and len(moments) > 9 and np.is_busday(moments.astype("datetime64[D]")).all():
+        working = bool(np.is_busday(moments.astype("datetime64[D]")).all())
+        if int(np.median(gaps)) == _DAY and len(moments) > 9 and working:
             return cls.of("B")
         freq = frequency_of(moments) if gaps.min() >= 10**9 else None
+        # Two days missing are no weekend where there are values on one.
+        freq = "D" if freq == "B" and not working else freq
         if freq is not None:
             return _of_months(moments, freq) or cls.of(freq)
         step = int(np.median(gaps))
