@@ -216,15 +216,14 @@ def test_losses_see_all_that_the_projection_does(change):
     head = FourierHead(8, 18, 5, init_scale=1.0)
     head.proj = change(head.proj)
     x, target = torch.randn(9, 8), torch.randint(18, (9,))
+    value = torch.rand(9)
     for _ in range(2):  # a layer that remembers its last weight has none for a second pass back
-        loss = head.loss(x, target)
-        torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(head(x), target))
-        value = torch.rand(9)
-        nll = head.nll(x, value)
-        torch.testing.assert_close(nll, -head.density(x).log_prob(value).mean())
+        loss, nll = head.loss(x, target), head.nll(x, value)
         head.zero_grad()
         (loss + nll).backward()
-        assert all(p.grad is not None for p in head.parameters())
+    assert all(p.grad is not None for p in head.parameters())
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(head(x), target))
+    torch.testing.assert_close(nll, -head.density(x).log_prob(value).mean())
 
 
 @pytest.mark.gpu
