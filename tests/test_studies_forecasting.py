@@ -201,13 +201,13 @@ def test_arms_that_are_named_are_those_of_a_quick_look(settings):
 
 
 def test_processes_begin_an_arm_together_or_not_at_all(settings, monkeypatch):
-    monkeypatch.setattr(study, "agreed", lambda _, device: (False, 0.0))  # the first process has no time left
+    monkeypatch.setattr(study, "agreed", lambda _, device: 0.0)  # the first process has no time left
     assert run(replace(settings, arms="fourier-3")) is None
-    monkeypatch.setattr(study, "agreed", lambda _, device: (True, 7.0))
+    monkeypatch.setattr(study, "agreed", lambda _, device: 27.0)
     limits = []
     monkeypatch.setattr(study, "run_arm", lambda *_, limit, **__: limits.append(limit))
     assert run(replace(settings, arms="fourier-3", limit=1.0)) is None
-    assert limits == [7.0]
+    assert limits == [27.0]
 
 
 def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():

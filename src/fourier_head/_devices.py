@@ -28,11 +28,20 @@ def chosen_device(name: str, argument: str = "--device") -> str:
         raise UserError(f"{argument} must be cpu, cuda or auto, got {name}.") from None
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{argument} {name} needs a graphics card that torch can use; there is none.")
-    try:
-        torch.empty(0, device=name)  # cuda:9 where there are eight, mps where torch knows no such chip
-    except (RuntimeError, NotImplementedError, AssertionError, ImportError):
-        raise UserError(f"{argument} {name} is no device that torch can use here.") from None
+    if not _is_here(torch.device(name)):
+        raise UserError(f"{argument} {name} is no device that torch can use here.")
     return name
+
+
+def _is_here(device: torch.device) -> bool:
+    if device.type == "cuda":
+        # Counted, not tried: a process that only hands work to others need not take a part of the card's memory.
+        return (device.index or 0) < torch.cuda.device_count()
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, NotImplementedError, AssertionError, ImportError):
+        return False
+    return True
 
 
 def fast_training(device: str) -> tuple[Literal["bf16", "no"], bool]:

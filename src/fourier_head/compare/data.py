@@ -108,13 +108,22 @@ def read_table(path: Path, target: str) -> Table:
     return Table(path.name, target, frame, values, tuple(notes))
 
 
+def kind_of(path: Path) -> str:
+    """Return what a file is by the end of its name, packed or not: a copy such as data.csv.bak is no table.
+
+    >>> [kind_of(Path(name)) for name in ("a.CSV", "a.b.csv.gz", "a.csv.bak", "a")]
+    ['.csv', '.csv', '.bak', '']
+    """
+    suffixes = [s.lower() for s in path.suffixes]
+    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in PACKED_SUFFIXES else (suffixes or [""])[-1]
+
+
 def read_frame(path: Path) -> pd.DataFrame:
     """Read a CSV or parquet file, numbers in any usual spelling; what cannot be read gets one sentence."""
     import pandas as pd
     import pyarrow
 
-    suffixes = [s.lower() for s in path.suffixes]
-    kind = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in PACKED_SUFFIXES else (suffixes or [""])[-1]
+    kind = kind_of(path)
     if kind not in CSV_SUFFIXES + PARQUET_SUFFIXES:
         raise UserError(
             f"{path.name} must end in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}, got {kind or 'nothing'}."

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fourier_head.errors import UserError, needs_extra
 from fourier_head.training.graphs import CapturedPass
 from fourier_head.training.log import TrainingLog
-from fourier_head.training.processes import leave_at_exit
+from fourier_head.training.processes import agreed, leave_at_exit
 
 STATE, DATA = "state.json", "data.pt"
 CHECK_EVERY = 10
@@ -222,7 +222,7 @@ class Training:
             running += self._advance()
             self.step += 1
             if self.step % CHECK_EVERY == 0 or self.step == 1:
-                self.spent = before + self._agree(time.monotonic() - begin)
+                self.spent = before + agreed(time.monotonic() - begin, self.accelerator.device.type)
             if self.average is not None and self.step % CHECK_EVERY == 0:
                 self.average.update(self.module, self.step, CHECK_EVERY)
             if self.step % settings.log_every == 0:
@@ -247,7 +247,8 @@ class Training:
                 if elapsed - (saved - begin) >= settings.checkpoint_every:
                     self.save()
                     saved = begin + elapsed
-        self.spent = before + self._agree(time.monotonic() - begin)  # a budget of steps may end between two looks
+        # A budget of steps may end between two looks at the clock.
+        self.spent = before + agreed(time.monotonic() - begin, self.accelerator.device.type)
 
     def _rehearse(self) -> None:
         """Run forward and backward some times without a step, capture them, and put data and random numbers back."""
@@ -301,15 +302,6 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss
-
-    def _agree(self, seconds: float) -> float:
-        """Return the first process's clock in all of them: they must stop at the same step."""
-        if self.accelerator.num_processes == 1:
-            return seconds
-        clock = torch.tensor([seconds], dtype=torch.float64 if self.accelerator.device.type != "mps" else torch.float32)
-        clock = clock.to(self.accelerator.device)
-        torch.distributed.broadcast(clock, 0)
-        return float(clock)
 
     def use_average(self) -> None:
         """Put the averaged weights, where there are any, into the module."""

@@ -1,4 +1,4 @@
-"""Several processes that train one model: how each of them leaves."""
+"""Several processes that train one model: how they keep one time, and how each of them leaves."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import atexit
 import os
 import time
 from functools import cache
-from typing import TypeVar
 
 import torch
 
 __all__ = ["agreed", "leave_at_exit"]
 
-Value = TypeVar("Value")
-
 LAST_MESSAGE = 0.3
 """Seconds for the threads that carry messages to finish; they need microseconds, and a share of a busy processor."""
 
 
-def agreed(value: Value, device: str) -> Value:
-    """Return the first process's value in all of them: what each does next, such as to train, takes all.
+def agreed(seconds: float, device: str) -> float:
+    """Return the first process's clock in all of them: what each does next, such as to stop, takes all.
 
-    >>> agreed(3, "cpu")
-    3
+    >>> agreed(3.0, "cpu")
+    3.0
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
-        return value
+    alone = int(os.environ.get("WORLD_SIZE", 1)) == 1
+    if alone and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return seconds
     from accelerate import PartialState
-    from accelerate.utils import broadcast_object_list
 
-    PartialState(cpu=device == "cpu")
+    state = PartialState(cpu=device == "cpu")
     leave_at_exit()
-    return broadcast_object_list([value])[0]
+    precision = torch.float32 if state.device.type == "mps" else torch.float64
+    clock = torch.tensor([seconds], dtype=precision, device=state.device)
+    torch.distributed.broadcast(clock, 0)
+    return float(clock)
 
 
 @cache

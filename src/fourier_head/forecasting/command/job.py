@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fourier_head.compare.data import CSV_SUFFIXES, PACKED_SUFFIXES, PARQUET_SUFFIXES, read_frame
+from fourier_head.compare.data import CSV_SUFFIXES, PARQUET_SUFFIXES, kind_of, read_frame
 from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
 from fourier_head.errors import UserError
 from fourier_head.forecasting.command.fan import LEVELS
@@ -212,17 +212,11 @@ def files_of(folder: Path) -> list[Path]:
     found = sorted(
         path
         for path in folder.iterdir()
-        if path.is_file() and not path.name.startswith(".") and _suffix(path) in (*CSV_SUFFIXES, *PARQUET_SUFFIXES)
+        if path.is_file() and not path.name.startswith(".") and kind_of(path) in CSV_SUFFIXES + PARQUET_SUFFIXES
     )
     if not found:
         raise UserError(f"{folder} holds no file that ends in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}.")
     return found
-
-
-def _suffix(path: Path) -> str:
-    """Return what a file is by its name, packed or not: a copy such as data.csv.bak is no table."""
-    packed = path.suffix.lower() in PACKED_SUFFIXES
-    return (path.with_suffix("") if packed else path).suffix.lower()
 
 
 def forecast_file(source: str, output: str, options: dict[str, Any], stamp: Sequence[float]) -> dict[str, Any]:

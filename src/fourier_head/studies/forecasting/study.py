@@ -156,17 +156,18 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             trained = protocol.training(arm, seed, corpus)
             key = trained | protocol.scoring | {"sets": [_key_of(one) for one in sets]}
             result = keep.get(name, key)
-            left = None if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
-            if left is not None and device == "cuda":
+            left = math.inf if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
+            if device == "cuda":
                 left -= COMPILING / (1 if fresh else 4)
-            begins = result is None and not settings.summarise and (left is None or left > LEAST)
-            begins, left = agreed((begins, left), device)
-            if begins:
+            wanted = result is None and not settings.summarise
+            left = agreed(left if wanted else -math.inf, device)
+            if left > LEAST:
                 folder = settings.checkpoints / keep.path(name, trained).stem
                 teller = _Teller(console if main else None, name, protocol.seconds)
                 result = run_arm(
                     arm, protocol, store, sets, seed, folder,
-                    device=device, limit=left, report=teller.trained, scored=teller.scored,
+                    device=device, limit=left if left < math.inf else None, report=teller.trained,
+                    scored=teller.scored,
                 )  # fmt: skip
                 fresh = False
                 if result is not None:
