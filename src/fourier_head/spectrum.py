@@ -96,7 +96,7 @@ def _series_value(q: Tensor, phases: Phases) -> Tensor:
     # A of the conjugate coefficients, with an empty constant term, has this as its real part.
     b = torch.nn.functional.pad(q, (1, 0))
     if q.shape[-2] == 2:
-        b = b * torch.tensor([[1.0], [-1.0]], dtype=q.dtype, device=q.device)
+        b = torch.cat([b[..., :1, :], -b[..., 1:, :]], -2)
     return amplitude(b, phases)[0]
 
 

@@ -25,6 +25,7 @@ def collect(
     shard: Annotated[int, typer.Option(min=1, help="Transitions of a shard, the most an interruption loses.")] = 20_000,
     limit: Annotated[float | None, typer.Option(help="Seconds after which to stop; the same command goes on.")] = None,
     sticky: Annotated[float, typer.Option(min=0, max=1, help="Chance that an action is repeated.")] = 0.0,
+    epochs: Annotated[int, typer.Option(min=1, help="Times the agent learns from what it just played.")] = 2,
     device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
 ) -> None:
     """Train an agent (PQN) on many environments and record some of them: shards, quality.json, recipe.npz."""
@@ -32,14 +33,15 @@ def collect(
 
     with clear_errors():
         from fourier_head._devices import chosen_device
+        from fourier_head.atari.agent import AgentSettings
         from fourier_head.atari.collection import Collection, CollectSettings
         from fourier_head.atari.games import find_game
 
         name = find_game(game).name
         folder = output or Path("scratch/atari") / name
-        place = chosen_device(device)
+        agent, place = AgentSettings(epochs=epochs), chosen_device(device)
         settings = CollectSettings(
-            name, folder, transitions, steps, environments, seed, shard, limit, sticky, device=place
+            name, folder, transitions, steps, environments, seed, shard, limit, sticky, device=place, agent=agent
         )
         collection = Collection(settings)
         try:

@@ -14,7 +14,7 @@ from fourier_head.atari.model import DecisionTransformer
 from fourier_head.atari.recording import About
 from fourier_head.training.graphs import Recorded
 
-PARTY = 4
+PARTY = 2
 """Environments of a vector that is let go when all its episodes are over; emulators cost more than all else."""
 
 

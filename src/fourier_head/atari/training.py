@@ -219,6 +219,7 @@ def train_arm(
             precision="bf16" if cuda else "no",
             checkpoint_every=60.0,
             log_every=every,
+            graph=cuda,
         ),
         device,
     )
