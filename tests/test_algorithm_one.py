@@ -88,3 +88,16 @@ def test_released_floor_reproduces_the_released_addition():
     y = log_probabilities(head.proj(x), 50).exp() + 1e-5
     head.layout = type(head.layout)(50, 12, floor=released_floor(50))
     torch.testing.assert_close(head(x).exp().double(), y / y.sum(-1, keepdim=True), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("m", "N"), [(18, 4), (18, 14), (18, 17), (100, 7)])
+def test_no_bin_gets_more_than_its_share_of_the_frequencies_and_one_can_get_as_much(m, N):
+    from fourier_head import series
+
+    a = torch.randn(1000, 2, N + 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    bound = (N + 1) / m
+    assert float(series.log_pmf(a, m).exp().max()) <= bound + 1e-9
+    for bin in (0, m // 2, m - 1):
+        phase = torch.pi * torch.arange(N + 1, dtype=torch.float64) * (-1 + (2 * bin + 1) / m)
+        sharpest = torch.stack([phase.cos(), phase.sin()])
+        assert float(series.log_pmf(sharpest, m).exp()[bin]) == pytest.approx(bound)

@@ -67,16 +67,16 @@ def runs(settings):
 
 def test_the_plan_goes_seed_by_seed_and_ends_with_ablations():
     found = arms(Settings(), "seaquest")
-    first = [(arm.head, arm.frequencies, arm.gamma, arm.seed) for arm in found[:7]]
+    first = [(arm.head, arm.frequencies, arm.gamma, arm.seed) for arm in found[:8]]
     assert first[0] == ("linear", None, 0.0, 0)
     assert ("fourier", MIDDLE, GAMMA, 0) in first
     assert ("fourier", MIDDLE, 0.0, 0) in first
-    assert first[6] == ("linear", None, 0.0, 1)
+    assert first[7] == ("linear", None, 0.0, 1)
     assert {arm.seed for arm in found} == {0, 1, 2, 3}
     small = [arm for arm in found if arm.width < 128 or arm.share < 1]
     assert found[-len(small) :] == small
     assert len(small) == 12
-    assert all(arm.samples == 125_000 for arm in small)
+    assert all(arm.samples is None for arm in small)  # as long as the main arms, with which they are drawn
     assert not any(arm.width < 128 for arm in arms(Settings(), "gravitar"))
     assert {arm.seed for arm in arms(Settings(), "gravitar")} == {0, 1}
 
@@ -102,7 +102,7 @@ def test_arms_of_all_games_go_seed_by_seed_before_what_only_adds_to_them():
 def test_options_choose_games_frequencies_and_seeds():
     chosen = Settings(games="BankHeist,gravitar", frequencies="3,5", seeds=1, ablations=False)
     assert chosen.chosen_games == ["bank_heist", "gravitar"]
-    assert [arm.frequencies for arm in arms(chosen, "bank_heist")] == [None, 3, 5, 5]
+    assert [arm.frequencies for arm in arms(chosen, "bank_heist")] == [None, 3, 5]
     assert "--no-ablations" in chosen.command
     assert "--ablations" not in Settings().command
     assert Settings(frequencies="paper").chosen_frequencies("gravitar") == PAPER_FREQUENCIES
@@ -158,6 +158,7 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     quality["over_time"] = [{"step": 100, "mean": 60.0, "std": 10.0, "episodes": 3, "length": 100.0}]
     (settings.data / "seaquest").mkdir()
     (settings.data / "seaquest" / "quality.json").write_text(json.dumps(quality))
+    (settings.data / "seaquest" / "recipe.npz").write_bytes(b"how to make it again")
     summary = study.run(settings)
     assert summary is not None
     again = read_summary(settings.output)
@@ -167,6 +168,7 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
         assert (settings.output / f"{name}.png").stat().st_size > 5000, name
     clip = (settings.output / "seaquest.gif").read_bytes()
     assert clip.startswith(b"GIF8")
+    assert (settings.output / "recipes" / "seaquest.npz").read_bytes() == b"how to make it again"
     kept = json.loads((settings.output / "runs.json").read_text())
     assert len(kept) == len(runs)
     assert "replay" not in kept[0]["evaluations"][0]
@@ -178,12 +180,12 @@ def keep(store, settings, run):
     store.put(run["label"], arm, {k: v for k, v in run.items() if k not in arm and k != "label"})
 
 
-def test_arms_as_long_as_ablations_are_not_averaged_with_longer_ones(settings, runs):
+def test_arms_of_other_lengths_are_left_out_but_for_main_ones_of_the_papers(settings, runs):
     chosen = dataclasses.replace(settings, samples=1000)
     main = next(run for run in runs if run["width"] == 128)
     ablation = next(run for run in runs if run["width"] < 128)
-    fitting = [main | {"samples": 1000}, main | {"samples": None}, ablation | {"samples": 500}]
-    others = [main | {"samples": 500}, ablation | {"samples": 1000}, ablation | {"samples": None}]
+    fitting = [main | {"samples": 1000}, main | {"samples": None}, ablation | {"samples": 1000}]
+    others = [main | {"samples": 500}, ablation | {"samples": 500}, ablation | {"samples": None}]
     assert study.matching(chosen, fitting + others) == fitting
 
 
@@ -239,7 +241,7 @@ def test_a_number_of_frequencies_has_one_colour_in_all_panels():
     ]
     chart = epochs_chart(found)
     used = {(series.name, series.colour) for panel in chart.panels for series in panel.series}
-    assert len(used) == len({name for name, _ in used}) == len({colour for _, colour in used}) == 5
+    assert len(used) == len({name for name, _ in used}) == len({colour for _, colour in used}) == 6
 
 
 def test_unfinished_arms_are_not_kept(tmp_path):

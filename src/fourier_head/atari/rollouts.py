@@ -160,7 +160,7 @@ def play(
         target: return to go at the beginning.
         seed: of environments and actions.
         max_steps: after which all stop.
-        threads: of every four emulators; 0 for as many.
+        threads: of every two emulators; 0 for as many.
         bfloat16: whether to compute in it.
         greedy: take the likeliest action instead of a sample.
         deadline: value of ``time.monotonic`` after which ``OutOfTime`` is raised.

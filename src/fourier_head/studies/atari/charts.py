@@ -11,7 +11,7 @@ from fourier_head.report.charts import Chart, Mark, Panel, Series
 from fourier_head.report.summary import Row
 from fourier_head.studies.atari.rows import BEST, FINAL, full_size, is_main
 
-CURVES = ("curve-1", "curve-3", "curve-4", "curve-5")
+CURVES = ("truth", "curve-1", "curve-3", "curve-4", "curve-5")
 LETTERS = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R", "FIRE": "f"}
 SHORT = tuple(
     name if name in ("NOOP", "FIRE") else "".join(letter for part, letter in LETTERS.items() if part in name)
@@ -144,7 +144,7 @@ def ablations_chart(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], full
                 name = "Linear" if head == "linear" else f"Fourier-{min(ablated)}"
                 series.append(Series(name, x, y, colour, error=error, dots=True))
         panels.append(Panel(series, title, label, "normalised return, best epoch"))
-    caption = "One seed at reduced scale, but for the full model on all data, which has the main arms' seeds."
+    caption = "One seed, but for the full model on all data, which has the main arms' seeds; all trained equally long."
     return Chart("ablations", "Size of the model and of the data", panels, caption, columns=2)
 
 

@@ -34,7 +34,9 @@ def atari(
     target: Annotated[str, typer.Option(help="Return to condition on: data, paper or a number.")] = "data",
     transitions: Annotated[int, typer.Option(min=1, help="To record where there is no recording.")] = 500_000,
     steps: Annotated[int, typer.Option(min=1, help="Of the recorded agent's training.")] = 5_000_000,
-    ablations: Annotated[bool, typer.Option(help="Train smaller models and on less data, too.")] = True,
+    ablations: Annotated[
+        bool, typer.Option(help="Train without regulariser, smaller models and on less data, too.")
+    ] = True,
     device: Device = "cpu",
     compile: Annotated[bool | None, typer.Option(help="Compile the model.", show_default="on a GPU")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Arms trained at once, each in a process.")] = 1,

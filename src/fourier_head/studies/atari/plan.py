@@ -15,9 +15,9 @@ from fourier_head.errors import UserError
 from fourier_head.studies.results import command_line
 
 PAPER_FREQUENCIES = tuple(range(2, 33, 2))
-SOME_FREQUENCIES = (4, 8, 14, 20)
+SOME_FREQUENCIES = (4, 8, 14, 20, 32)
 """The part of the paper's grid that is run on Seaquest where nothing else is asked for."""
-FEW_FREQUENCIES = (8, 14)
+FEW_FREQUENCIES = (8, 14, 20, 32)
 """And on the other games."""
 MIDDLE = 14
 """The frequencies of the paper's ablations."""
@@ -40,7 +40,7 @@ class Settings:
         samples: contexts of an epoch, None for one per transition as in the paper.
         epochs, batch, episodes, target: as in ``ArmSettings``.
         transitions, steps: what to collect where there is no recording yet, and from how many steps of an agent.
-        ablations: whether to train smaller models and on less data, on the first game.
+        ablations: whether to train without regulariser, smaller models and on less data, too, on the first game.
         data: folder of recordings, checkpoints and finished runs.
         output: folder of results.
         device: cpu or cuda.
@@ -135,12 +135,6 @@ class Settings:
         return dataclasses.replace(arm, layers=2, heads=2, width=32, context=5, held_out=32, **toy)
 
 
-def sample_counts(settings: Settings) -> tuple[int | None, int]:
-    """Return the contexts of an epoch of the main arms, and of the ablations, which have at most half as many."""
-    whole = settings.base.samples
-    return whole, max(1, (settings.transitions if whole is None else whole) // (4 if whole is None else 2))
-
-
 def arms(settings: Settings, game: str) -> list[ArmSettings]:
     """Return the arms of a game in the order in which to train them."""
     base, chosen = settings.base, settings.chosen_frequencies(game)
@@ -154,17 +148,16 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     for seed in range(settings.chosen_seeds(game)):
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
-        if first:
+        if first and settings.ablations:
             found.append(fourier(middle, 0.0, seed=seed))
-    if settings.ablations and first:
+    if first and settings.ablations:
         sizes = [{"layers": a, "heads": b, "width": c} for a, b, c in SIZES]
         shares: list[dict[str, Any]] = [{"share": share} for share in SHARES]
         if settings.quick:
             sizes, shares = [{"layers": 1, "heads": 1, "width": 16}], shares[2:]
-        reduced = sample_counts(settings)[1]
         for change in [*sizes, *shares]:
-            found.append(dataclasses.replace(base, samples=reduced, **change))
-            found.append(fourier(middle, GAMMA, samples=reduced, **change))
+            found.append(dataclasses.replace(base, **change))
+            found.append(fourier(middle, GAMMA, **change))
     return found
 
 

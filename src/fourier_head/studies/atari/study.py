@@ -12,7 +12,7 @@ from fourier_head.atari.collection import Collection
 from fourier_head.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
 from fourier_head.errors import UserError
 from fourier_head.report.summary import Summary
-from fourier_head.studies.atari.plan import Settings, arms, rank, sample_counts
+from fourier_head.studies.atari.plan import Settings, arms, rank
 from fourier_head.studies.atari.rows import is_main
 from fourier_head.studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, run_arm
 from fourier_head.studies.atari.summary import write_summary
@@ -65,11 +65,10 @@ def matching(settings: Settings, runs: list[dict[str, Any]]) -> list[dict[str, A
     varied = ("head", "frequencies", "gamma", "seed", "samples", "layers", "heads", "width", "share")
     common = {key: value for key, value in asdict(settings.base).items() if key not in varied}
     kept = [run for run in runs if all(run.get(key) == value for key, value in common.items())]
-    whole, reduced = sample_counts(settings)
     full = settings.base.layers, settings.base.width
 
     def fits(run: dict[str, Any]) -> bool:
-        return run["samples"] in (whole, None) if is_main(run, full) else run["samples"] == reduced
+        return run["samples"] == settings.base.samples or (run["samples"] is None and is_main(run, full))
 
     return [run for run in kept if run["game"] in settings.chosen_games and fits(run)]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fourier_head.atari.quality import QUALITY
+from fourier_head.atari.recording import RECIPE
 from fourier_head.report.summary import Summary
 from fourier_head.studies.atari import charts
 from fourier_head.studies.atari.clip import write_clip
@@ -27,6 +29,7 @@ def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: f
     spent += sum(quality.get("seconds") or 0 for quality in qualities.values())
     drawn = charts.all_charts(rows, own, qualities)
     clips = clip_best(settings.output, own, qualities)
+    keep_recipes(settings.output, settings.data, runs)
     machines = sorted({run["hardware"] for run in runs if "hardware" in run})
     trained_on: dict[str, Any] = {"hardware": "; and ".join(machines)} if machines else {}
     return write_results(
@@ -56,6 +59,14 @@ def read_qualities(data: Path, runs: Sequence[Mapping[str, Any]]) -> dict[str, d
         except (OSError, ValueError):
             continue
     return found
+
+
+def keep_recipes(output: Path, data: Path, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Put the recipes of the recordings beside the results: with them anyone has the same data."""
+    for game in dict.fromkeys(run["game"] for run in runs):
+        if (data / game / RECIPE).exists():
+            (output / "recipes").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(data / game / RECIPE, output / "recipes" / f"{game}.npz")
 
 
 def slim(run: Mapping[str, Any]) -> dict[str, Any]:
