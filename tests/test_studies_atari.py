@@ -209,6 +209,7 @@ def test_notes_name_the_return_asked_for_and_episodes_that_were_cut(settings, ru
     assert "that of the released code (Seaquest 1150)" in text
     assert "2 episodes were cut at 4500 steps" in text
     assert "no sticky actions" not in text
+    assert "(4: 28%, 8: 50%, 14: 83%)" in text  # how sure a head of few frequencies can be
 
 
 def test_runs_of_the_papers_length_get_rows_of_their_own(settings, runs):

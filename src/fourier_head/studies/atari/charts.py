@@ -104,10 +104,11 @@ def examples_chart(game: str, runs: Sequence[Mapping[str, Any]], full: tuple[int
     other = min(fourier, key=lambda run: abs(run["frequencies"] - 8))  # the paper's example has 8
     of_both = [run["evaluations"][-1].get("examples") or [] for run in (linear, other)]
     pairs = [(a, b) for a, b in zip(*of_both, strict=False) if a["action"] == b["action"]]
-    # Where the linear head is least sure there is most to see.
-    pairs = sorted(pairs, key=lambda pair: max(pair[0]["pmf"]))[:3]
     if not pairs:
         return None
+    # Where the linear head is least sure, where it is surest, and one between: few frequencies cannot follow all three.
+    pairs = sorted(pairs, key=lambda pair: max(pair[0]["pmf"]))
+    pairs = [pairs[i] for i in sorted({0, len(pairs) // 2, len(pairs) - 1})]
     name = f"Fourier-{other['frequencies']}"
     panels = [
         Panel(

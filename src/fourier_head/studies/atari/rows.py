@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fourier_head.atari.games import find_game
+from fourier_head.atari.games import ACTIONS, find_game
 from fourier_head.report.summary import Row
 from fourier_head.studies.results import aggregate, row
 
@@ -140,7 +140,7 @@ def notes(
         )
     if compared:
         told.append(f"Fourier is above linear on {len(won)} of {len(compared)} games{_names(won)}.")
-    told.append(smoothness_note(main))
+    told += [smoothness_note(main), certainty_note(main)]
     told += [whole_note(run) for run in whole]
     if left:
         told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
@@ -216,6 +216,15 @@ def smoothness_note(rows: Sequence[Row]) -> str:
         where = "stays below" if below else "does not always stay below"
         said.append(f"{dataset} {how} ({values}) and {where} linear's {linear:.4f}")
     return f"Smoothness (less is smoother) at the last epoch: {'; '.join(said)}." if said else ""
+
+
+def certainty_note(rows: Sequence[Row]) -> str:
+    """Say how certain heads of few frequencies can be, which decides how well they imitate a greedy agent."""
+    few = sorted({r["frequencies"] for r in rows if r["head"] == "fourier" and r["frequencies"] + 1 < len(ACTIONS)})
+    if not few:
+        return ""
+    bounds = ", ".join(f"{n}: {(n + 1) / len(ACTIONS):.0%}" for n in few)
+    return f"A head of N < {len(ACTIONS) - 1} frequencies gives no action more than (N+1)/{len(ACTIONS)} ({bounds})."
 
 
 def _number(one: Row) -> str:
