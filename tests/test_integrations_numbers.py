@@ -183,6 +183,20 @@ def test_columns_of_a_data_frame_are_read_by_their_place():
     assert len(fresh().fine_tune(frame["prompt"], frame["value"], epochs=1)) == 1
 
 
+def test_limits_from_an_array_can_be_saved(tmp_path):
+    values = np.array([3, 9, 12])
+    lm = fresh(low=values.min(), high=torch.tensor(12.5), num_bins=np.int64(20), floor=np.float32(0.5))
+    lm.save_pretrained(tmp_path)
+    again = NumberLM.from_pretrained(tmp_path)
+    assert (again.bins.low, again.bins.high, again.head.num_bins, again.head.layout.floor) == (3, 12.5, 20, 0.5)
+
+
+def test_a_configuration_of_an_adapter_serves_other_models_too():
+    config = lora_settings(target_modules=["q_proj"])
+    fresh().add_lora(config)
+    assert config.modules_to_save is None
+
+
 def test_a_merged_or_fully_trained_model_is_saved_whole(folder, tmp_path):
     lm = NumberLM.from_pretrained(folder)
     lm.fine_tune(PROMPTS, [-1.0, 0.5, 1.0], epochs=2, lr=1e-2)

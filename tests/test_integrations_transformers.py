@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -206,6 +207,31 @@ def test_train_save_and_load_with_lora(case, tmp_path):
     same(logits(case.kind.from_pretrained(tmp_path / "merged"), batch), expected)
 
 
+def test_other_models_of_one_configuration_stay_plain(case, tmp_path):
+    """The configuration of a swapped model is its own, and that of its parts."""
+    config, batch = case.config(**copy.deepcopy(case.settings)), case.batch()
+    model, other = case.kind(config), case.kind(config)
+    before = config.to_dict()
+    replace_head(model, BINS, 5, resize_embeddings=case.per_token, domain=Interval(0, 1))
+    assert config.to_dict() == before
+    assert other.config is config
+    assert all(part.config is model.config for part in (model, model.base_model))
+    assert all(getattr(part, "config", None) is not config for part in model.modules())
+
+    inputs = {key: value for key, value in batch.items() if key != "labels"}
+    if case.auto is transformers.AutoModelForSeq2SeqLM:
+        inputs["decoder_input_ids"] = batch["input_ids"]
+    other.save_pretrained(tmp_path / "other")
+    loaded = case.auto.from_pretrained(tmp_path / "other")
+    assert type(loaded) is case.kind
+    assert not hasattr(loaded.config, "fourier_head")
+    same(logits(loaded, inputs), logits(other, inputs))
+
+    inputs = {key: x % BINS if key.endswith("input_ids") else x for key, x in inputs.items()}
+    model.save_pretrained(tmp_path / "swapped")
+    same(logits(case.auto.from_pretrained(tmp_path / "swapped"), inputs), logits(model, inputs))
+
+
 def test_initial_scale_survives(case, tmp_path):
     """Neither post_init nor a checkpoint without the head touches the head's own initialisation."""
     model = case.model(packets=2)
@@ -309,6 +335,21 @@ def test_positions_and_shifted_labels():
     assert model(**batch, labels=torch.full_like(labels, -100)).loss == 0
 
 
+@pytest.mark.parametrize("end", [VOCABULARY - 2, [2, VOCABULARY - 2]])
+def test_special_tokens_beyond_the_classes_are_forgotten(end, tmp_path):
+    """A padding that lies beyond the embeddings would keep a saved model from being loaded."""
+    settings = {**LLAMA, "pad_token_id": VOCABULARY - 1, "eos_token_id": end}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings))
+    with pytest.warns(UserWarning, match=f"has {BINS} tokens now, which leaves out pad_token_id={VOCABULARY - 1}, eos"):
+        replace_head(model, BINS, 5, resize_embeddings=True)
+    model.save_pretrained(tmp_path)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    left = None if isinstance(end, int) else [2]
+    for one in (loaded.config, loaded.generation_config):
+        assert (one.pad_token_id, one.bos_token_id, one.eos_token_id) == (None, 1, left)
+    assert loaded.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=3).max() < BINS
+
+
 # --- further models and options
 
 
@@ -376,6 +417,7 @@ def test_a_model_inside_a_model_forgets_that_its_head_was_tied(tmp_path):
     config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(reads, writes)
     config.decoder_start_token_id, config.pad_token_id = 1, 0
     model, batch = replace_head(transformers.EncoderDecoderModel(config=config), BINS, 5), CASES["t5"].batch()
+    assert model.decoder.config is model.config.decoder is not config.decoder
     model.tie_weights()
     model.save_pretrained(tmp_path)
     same(logits(transformers.EncoderDecoderModel.from_pretrained(tmp_path), batch), logits(model, batch))
@@ -421,6 +463,54 @@ def test_the_configuration_carries_the_domain(domain, tmp_path):
     same(loaded.eval().density(**case.batch()).mean, model.eval().density(**case.batch()).mean)
 
 
+def test_a_pair_is_a_domain_and_so_is_that_of_another_head():
+    case = CASES["bert"]
+    assert repr(find_head(case.model(domain=(0, 100))).domain) == "Interval(0.0, 100.0)"
+    bins = find_head(case.model(num_bins=None, domain=Bins.mixed(BINS, -15.0, 15.0, dense=(-1.0, 10.0))))
+    assert find_head(case.model(num_bins=None, domain=bins.domain)).num_bins == BINS
+
+
+def test_numbers_of_numpy_and_torch_can_be_saved(tmp_path):
+    """Such as ``num_bins=labels.max() + 1``."""
+    case = CASES["bert"]
+    options = {"num_bins": torch.tensor(BINS), "num_frequencies": np.int64(5), "gamma": np.float32(0.5)}
+    case.model(**options, domain=Interval(np.float32(0), np.int64(9))).save_pretrained(tmp_path)
+    head = find_head(case.auto.from_pretrained(tmp_path))
+    assert (head.num_bins, head.num_frequencies, head.gamma, head.domain.high) == (BINS, 5, 0.5, 9.0)
+
+
+@pytest.mark.parametrize("labels", [{"num_labels": 12}, {"id2label": {i: f"star {i}" for i in range(12)}}])
+def test_loading_with_other_labels(labels, tmp_path):
+    """A density does not depend on bins: with other ones it is read at other places."""
+    case = CASES["bert"]
+    model, batch = case.model(num_atoms=2, floor=0.0, bin_mass="exact", domain=Interval(0, 1)), case.batch()
+    model.save_pretrained(tmp_path / "model")
+    loaded, told = case.auto.from_pretrained(tmp_path / "model", **labels, output_loading_info=True)
+    assert not told["missing_keys"]
+    assert not told["mismatched_keys"]
+    assert loaded.config.num_labels == loaded.num_labels == find_head(loaded).out_features == 12
+    batch["labels"] %= 12
+    seen = loaded.eval()(**batch)
+    same(seen.loss, F.cross_entropy(seen.logits, batch["labels"]))
+    wide, narrow = (logits(one, batch | {"labels": None})[:, 2:].exp() for one in (model, loaded))
+    same(narrow, wide.unflatten(-1, (10, 3)).sum(-1))
+    loaded.save_pretrained(tmp_path / "again")
+    same(logits(case.auto.from_pretrained(tmp_path / "again"), batch), seen.logits)
+
+
+def test_loading_a_linear_head_with_other_labels_is_as_transformers_does_it(tmp_path):
+    case = CASES["bert"]
+    case.model(head=LinearHead, num_frequencies=None).save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        case.auto.from_pretrained(tmp_path, num_labels=12)
+    loaded, told = case.auto.from_pretrained(
+        tmp_path, num_labels=12, ignore_mismatched_sizes=True, output_loading_info=True
+    )
+    assert {key[0] for key in told["mismatched_keys"]} == {"classifier.proj.weight", "classifier.proj.bias"}
+    assert logits(loaded, {"input_ids": case.batch()["input_ids"]}).isfinite().all()
+    assert find_head(loaded).out_features == 12
+
+
 def test_options_of_the_swap():
     case = CASES["bert"]
     model, batch = case.model(training_logits=True), case.batch()
@@ -429,6 +519,7 @@ def test_options_of_the_swap():
     assert model.config.num_labels == 12 == len(model.config.id2label)
     assert logits(model, {"input_ids": batch["input_ids"]}).shape == (4, 12)
     assert find_head(replace_head(model)).num_bins == 12
+    assert case.model(resize_embeddings=True).config.num_labels == BINS
     plain = transformers.ASTForAudioClassification(transformers.ASTConfig(**CASES["ast"].settings))
     replace_head(plain, 12, 3, name="classifier.dense")
     assert find_head(plain).num_bins == 12
@@ -529,6 +620,23 @@ def test_errors():
         replace_head(answers, BINS, 5)
     with pytest.raises(ValueError, match=r"does not return what its head 'bert.pooler.dense' computes as logits"):
         case.model(name="bert.pooler.dense")(input_ids=batch["input_ids"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"domain": Bins.uniform(BINS, 0.0, 1.0)},
+            f"num_labels is 2, but the saved head has {BINS} classes, whose Bins",
+        ),
+        ({"num_atoms": 2}, "num_labels is 2, which leaves no bin beside the 2 atoms"),
+    ],
+)
+def test_labels_that_no_head_can_have(options, told, tmp_path):
+    case = CASES["bert"]
+    case.model(**options).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=told):
+        case.auto.from_pretrained(tmp_path, num_labels=2)
 
 
 def test_options_that_do_not_fit_change_nothing():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +15,15 @@ Numeric: TypeAlias = Tensor | ArrayLike
 def is_out_of_sight(x: Tensor) -> bool:
     """Tell whether looking at numbers would make the host wait for a device, or is not possible under a transform."""
     return x.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def plain(value: Any) -> Any:
+    """Return a number of numpy or torch as one of Python, which JSON can hold; anything else as it is.
+
+    >>> plain(np.int64(30)), plain(torch.tensor(0.5)), plain("reflect")
+    (30, 0.5, 'reflect')
+    """
+    return value.item() if isinstance(value, (np.generic, Tensor)) else value
 
 
 def widened(x: Tensor) -> Tensor:

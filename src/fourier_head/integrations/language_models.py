@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ def lora_settings(rank: int = 8, alpha: int = 32, dropout: float = 0.05, **more:
 
 def with_adapter(model: Any, config: LoraConfig | None, trained: str) -> PeftModel:
     """Freeze a model, add a LoRA adapter to it, by default that of ``lora_settings``, and train one module whole."""
-    config = lora_settings() if config is None else config
+    config = lora_settings() if config is None else copy.deepcopy(config)  # the caller may have other models for it
     config.modules_to_save = sorted({*(config.modules_to_save or ()), trained})
     try:
         from peft import get_peft_model

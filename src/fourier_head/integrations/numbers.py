@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from fourier_head._arrays import plain
 from fourier_head.bins import Bins
 from fourier_head.density import FourierDensity
 from fourier_head.domains import Interval
@@ -70,9 +71,11 @@ class NumberLM(nn.Module):
         self.tokenizer = tokenizer
         self.objective: Objective = objective
         self.name_or_path = base
+        low, high, num_bins, num_frequencies = map(plain, (low, high, num_bins, num_frequencies))
         self.bins = Bins.uniform(num_bins, low, high)
         weight = next(self.backbone.parameters())
         # One token per prompt: compiling fused kernels would take longer than they could save.
+        head_options = {key: plain(value) for key, value in head_options.items()}
         options = {"impl": "reference"} | head_options
         text = self.config.get_text_config()
         # The first is OPT's: one of its sizes projects the last hidden state down.

@@ -16,7 +16,9 @@ from typing import Any
 
 from torch import nn
 
+from fourier_head._arrays import plain
 from fourier_head.bins import Bins
+from fourier_head.domains import BinnedInterval
 from fourier_head.heads import FourierHead, Head
 
 try:
@@ -26,6 +28,7 @@ except ImportError as error:
         'this module needs transformers: install it with pip install "fourier-head[transformers]".', name=error.name
     ) from error
 
+from fourier_head.integrations.transformers.configuration import forget_tokens, own_configuration
 from fourier_head.integrations.transformers.head import HEADS, build, domain_to_dict
 from fourier_head.integrations.transformers.model import ModelWithHead, install, module_at, writes_tokens
 
@@ -45,6 +48,9 @@ def replace_head(
 ) -> Any:
     """Replace the linear head of a transformers model, in place, and return the model.
 
+    Its configuration, which carries the head from now on, becomes its own: other models made from the same one stay as
+    they are.
+
     The model's loss becomes that of the head: labels are bin ids (atoms first), -100 does not count, causal language
     models shift them by one, and ``num_items_in_batch`` divides the sum as ``Trainer`` wants it. Logits are normalised
     log-probabilities. Embeddings that were tied to the old head are its own from now on.
@@ -56,6 +62,7 @@ def replace_head(
         head: FourierHead, or LinearHead, HLGaussHead, MixtureHead, RegressionHead to compare with.
         name: where the head is, such as "classifier.dense"; found by itself unless given.
         resize_embeddings: resize the input embeddings to one per class, so that ``generate`` can read what it writes.
+            Special tokens (padding, end, ...) whose ids lie beyond the classes are no longer set, and told.
         training_logits: whether outputs carry logits in training mode when labels are given. They are not needed for
             the loss, and left out (None) they cost nothing.
         options: further options of the head, such as ``floor``, ``boundary``, ``packets``, ``num_atoms``, ``gamma``,
@@ -80,7 +87,7 @@ def replace_head(
         raise ValueError(f"{type(model).__name__} has no recognisable head: its forward takes no labels")
     path = name or _find_head(model)
     old = module_at(model, path)
-    if num_bins is None and not isinstance(options.get("domain"), Bins):
+    if num_bins is None and not isinstance(options.get("domain"), (Bins, BinnedInterval)):
         num_bins = old.out_features - options.get("num_atoms", 0)
     if head is FourierHead:
         options["num_frequencies"] = 16 if num_frequencies is None else num_frequencies
@@ -91,13 +98,15 @@ def replace_head(
     except TypeError as error:
         raise ValueError(f"{head.__name__} does not take these options: {error}") from None
     bound.apply_defaults()
-    options = {key: value for key, value in bound.arguments.items() if key not in ("device", "dtype")}
+    options = {key: plain(value) for key, value in bound.arguments.items() if key not in ("device", "dtype")}
     options["domain"] = domain_to_dict(options["domain"])
     # Built once before anything changes: options that do not fit leave the model as it was.
     classes = build(head.__name__, options, "meta", None).out_features
+    own_configuration(model)
     if resize_embeddings:
         model.resize_token_embeddings(classes, mean_resizing=False)
-    elif not writes_tokens(model):
+        forget_tokens(model, classes)
+    if not writes_tokens(model):
         model.config.num_labels = classes
         model.num_labels = classes  # type: ignore[assignment]
         model.config.problem_type = "single_label_classification"

@@ -14,7 +14,7 @@ from torch import Tensor
 from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
-from fourier_head.heads import FourierHead, Head
+from fourier_head.heads import DomainLike, FourierHead, Head, as_domain
 
 HEADS: dict[str, type[Head]] = {
     kind.__name__: kind for kind in (FourierHead, LinearHead, HLGaussHead, MixtureHead, RegressionHead)
@@ -88,14 +88,13 @@ def build(kind: str, options: dict[str, Any], device: Any, dtype: torch.dtype | 
     return _in_model(kind)(device=device, dtype=dtype, **options)
 
 
-def domain_to_dict(domain: Domain | Bins | None) -> dict[str, Any] | None:
+def domain_to_dict(domain: DomainLike | None) -> dict[str, Any] | None:
     """Return a dictionary fit for a JSON configuration."""
     if domain is None:
         return None
+    domain = as_domain(domain)
     if isinstance(domain, BinnedInterval):
-        domain = domain.bins
-    if isinstance(domain, Bins):
-        return {"type": "Bins", **domain.to_dict()}
+        return {"type": "Bins", **domain.bins.to_dict()}
     kind = type(domain).__name__
     if kind not in DOMAINS:
         raise ValueError(f"domain must be an Interval, Circle, Line or Bins, got {domain!r}")

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from fourier_head.heads import Head
+from fourier_head.integrations.transformers.configuration import follow_labels
 from fourier_head.integrations.transformers.head import build, passing_features, restore
 
 PLANS = ("_tied_weights_keys", "_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan", "all_tied_weights_keys")
@@ -269,6 +270,8 @@ def _give_heads(post_init: Callable[[Any], None]) -> Callable[[Any], None]:
     @functools.wraps(post_init)
     def with_head(self: Any) -> None:
         if _expects_head(self):
+            if not writes_tokens(self):
+                follow_labels(self.config)
             install(self)
         elif isinstance(self, ModelWithHead):
             self.__class__ = self._base
