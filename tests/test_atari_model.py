@@ -15,7 +15,7 @@ from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from fourier_head.atari.games import ACTIONS
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
-from fourier_head.atari.rollouts import OutOfTime, Played, _drawn, _Parties, _Reader, play
+from fourier_head.atari.rollouts import OutOfTime, Played, _drawn, _Emulators, _Reader, play
 from fourier_head.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from fourier_head.atari.trajectories import IGNORED, Trajectories
 from fourier_head.atari.vision import FrameEncoder
@@ -148,7 +148,7 @@ def test_play_reads_the_contexts_that_training_reads(recording):
 
 
 def test_play_is_repeatable_and_its_episodes_can_be_watched_again():
-    about, options = About("seaquest", max_frames=48), {"target": 50.0, "episodes": 2, "seed": 3, "threads": 1}
+    about, options = About("seaquest", max_frames=48), {"target": 50.0, "episodes": 2, "seed": 3}
     model = small()
     model.train()
     first, second = play(model, about, **options), play(model, about, **options)
@@ -170,28 +170,27 @@ def test_samples_have_the_probabilities_given():
     assert torch.allclose(shares, pmf, atol=0.015)
 
 
-def test_finished_parties_rest_and_others_play_as_they_would_alone():
+def test_emulators_of_finished_episodes_rest_and_others_play_as_they_would_in_a_vector():
     about, seeds = About("seaquest", max_frames=40), np.arange(6)
-    parties = _Parties(about, seeds, threads=1)
-    alone = about.environments(seeds[4:].tolist(), threads=1)
-    assert np.array_equal(parties.reset()[4:], alone.reset())
+    emulators = _Emulators(about, seeds)
+    vector = about.environments(seeds[4:].tolist(), threads=1)
+    assert np.array_equal(emulators.reset()[4:], vector.reset())
     going = np.ones(6, dtype=bool)
     actions = np.array([1, 5, 9, 13, 3, 7])
-    parties.step(actions, going)
-    alone.step(actions[4:])
-    assert parties.steps == 6
+    resting = emulators.step(actions, going).frame[:4].copy()
+    vector.step(actions[4:])
     going[:4] = False
     for _ in range(5):
-        both, expected = parties.step(actions, going), alone.step(actions[4:])
-        for ours, theirs in zip(both, expected, strict=True):
+        all_six, expected = emulators.step(actions, going), vector.step(actions[4:])
+        for ours, theirs in zip(all_six, expected, strict=True):
             assert np.array_equal(ours[4:], theirs)
-    assert parties.steps == 16
+        assert np.array_equal(all_six.frame[:4], resting)
 
 
 def test_play_stops_at_its_deadline():
     model = small().train()
     with pytest.raises(OutOfTime):
-        play(model, About("seaquest"), target=50.0, episodes=1, seed=0, threads=1, deadline=time.monotonic() + 0.2)
+        play(model, About("seaquest"), target=50.0, episodes=1, seed=0, deadline=time.monotonic() + 0.2)
     assert model.training
 
 
@@ -201,12 +200,12 @@ def arm(**more):
 
 
 def test_an_interrupted_arm_ends_where_an_uninterrupted_one_does(recording, tmp_path):
-    whole = train_arm(recording, arm(head="fourier", frequencies=4, gamma=1e-6), tmp_path / "whole", threads=1)
+    whole = train_arm(recording, arm(head="fourier", frequencies=4, gamma=1e-6), tmp_path / "whole")
     settings = arm(head="fourier", frequencies=4, gamma=1e-6)
-    stopped = train_arm(recording, settings, tmp_path / "parts", deadline=time.monotonic(), threads=1)
+    stopped = train_arm(recording, settings, tmp_path / "parts", deadline=time.monotonic())
     assert stopped is None
     assert (tmp_path / "parts" / "checkpoint").is_dir()
-    continued = train_arm(recording, settings, tmp_path / "parts", threads=1)
+    continued = train_arm(recording, settings, tmp_path / "parts")
     assert [epoch["epoch"] for epoch in continued["evaluations"]] == [1, 2]
     for key in ("heldout_loss", "smoothness", "return"):
         assert continued["evaluations"][-1][key] == pytest.approx(whole["evaluations"][-1][key], rel=1e-4)
@@ -216,7 +215,7 @@ def test_an_interrupted_arm_ends_where_an_uninterrupted_one_does(recording, tmp_
 
 
 def test_an_arm_stopped_while_it_plays_plays_that_epoch_in_the_next_call(recording, tmp_path, monkeypatch):
-    whole = train_arm(recording, arm(), tmp_path / "whole", threads=1)
+    whole = train_arm(recording, arm(), tmp_path / "whole")
     real, calls = rollouts.play, []
 
     def stopped(*words, **options):
@@ -227,8 +226,8 @@ def test_an_arm_stopped_while_it_plays_plays_that_epoch_in_the_next_call(recordi
 
     monkeypatch.setattr("fourier_head.atari.training.play", stopped)
     for _ in range(2):
-        assert train_arm(recording, arm(), tmp_path / "parts", threads=1) is None
-    continued = train_arm(recording, arm(), tmp_path / "parts", threads=1)
+        assert train_arm(recording, arm(), tmp_path / "parts") is None
+    continued = train_arm(recording, arm(), tmp_path / "parts")
     assert len(calls) == 4
     assert [epoch["epoch"] for epoch in continued["evaluations"]] == [1, 2]
     for one, other in zip(continued["evaluations"], whole["evaluations"], strict=True):
@@ -243,7 +242,7 @@ def test_time_to_catch_up_on_an_epoch_is_not_spent_twice(recording, tmp_path, mo
         late[0] += 1000
         if len(limits) == 1:  # the first call stops here, the second one catches up
             raise OutOfTime
-        return Played(np.zeros(2), np.ones(2, dtype=int), 0, np.arange(2), np.zeros((1, 2), dtype=int), 2, 1.0)
+        return Played(np.zeros(2), np.ones(2, dtype=int), 0, np.arange(2), np.zeros((1, 2), dtype=int), 1.0)
 
     def run(self, report):
         limits.append(self.settings.limit)
@@ -252,9 +251,9 @@ def test_time_to_catch_up_on_an_epoch_is_not_spent_twice(recording, tmp_path, mo
     monkeypatch.setattr("fourier_head.atari.training.play", play)
     monkeypatch.setattr(time, "monotonic", lambda: clock() + late[0])
     monkeypatch.setattr(Training, "run", run)
-    assert train_arm(recording, arm(), tmp_path, threads=1, deadline=time.monotonic() + 3000) is None
+    assert train_arm(recording, arm(), tmp_path, deadline=time.monotonic() + 3000) is None
     limits.append(None)
-    train_arm(recording, arm(), tmp_path, threads=1, deadline=time.monotonic() + 3000)
+    train_arm(recording, arm(), tmp_path, deadline=time.monotonic() + 3000)
     assert limits == [pytest.approx(3000, abs=200), None, pytest.approx(2000, abs=200)]
 
 
@@ -305,7 +304,7 @@ def test_play_on_a_gpu_replays_the_same_distributions(recording):
 @pytest.mark.gpu
 def test_arms_train_compiled_on_a_gpu(recording, tmp_path):
     for name, settings in (("a", arm()), ("b", arm(head="fourier", frequencies=4, gamma=1e-6))):
-        result = train_arm(recording, settings, tmp_path / name, device="cuda", compile=True, threads=2)
+        result = train_arm(recording, settings, tmp_path / name, device="cuda", compile=True)
         assert [epoch["epoch"] for epoch in result["evaluations"]] == [1, 2]
         assert np.isfinite(result["evaluations"][-1]["heldout_loss"])
 

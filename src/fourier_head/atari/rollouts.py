@@ -9,13 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.atari.environment import SEEDS, FrameStack, Step
+from fourier_head.atari.environment import SEEDS, SIDE, FrameStack, Step
 from fourier_head.atari.model import DecisionTransformer
 from fourier_head.atari.recording import About
 from fourier_head.training.graphs import Recorded
-
-PARTY = 2
-"""Environments of a vector that is let go when all its episodes are over; emulators cost more than all else."""
 
 
 class OutOfTime(Exception):
@@ -31,7 +28,6 @@ class Played:
         lengths: (n,), steps.
         cut: how many episodes were still going on when time was up; their scores so far count.
         seeds, actions: what replays the episodes: seeds (n,), actions (steps, n).
-        steps: of all emulators together, until each vector of them was let go.
         seconds: it took.
     """
 
@@ -40,13 +36,12 @@ class Played:
     cut: int
     seeds: np.ndarray
     actions: np.ndarray
-    steps: int
     seconds: float
 
     @property
     def steps_per_second(self) -> float:
         """Steps of all environments together."""
-        return self.steps / max(self.seconds, 1e-9)
+        return float(self.lengths.sum()) / max(self.seconds, 1e-9)
 
     def best(self) -> tuple[int, list[int]]:
         """Return seed and actions of the episode with the highest score."""
@@ -54,34 +49,28 @@ class Played:
         return int(self.seeds[i]), self.actions[: self.lengths[i], i].tolist()
 
 
-class _Parties:
-    """Environments in small vectors, each of which stops when all its episodes are over."""
+class _Emulators:
+    """One emulator for each episode, let go when that is over: emulators cost more than all else."""
 
-    def __init__(self, about: About, seeds: np.ndarray, threads: int):
-        self.parts = [slice(i, min(i + PARTY, len(seeds))) for i in range(0, len(seeds), PARTY)]
-        self.vectors = [about.environments(seeds[part].tolist(), threads or PARTY) for part in self.parts]
-        self.steps = 0
+    def __init__(self, about: About, seeds: np.ndarray):
+        self._single = [about.environments([seed], threads=1) for seed in seeds.tolist()]
         count = len(seeds)
-        self._reward, self._ended = np.zeros(count, np.float32), np.zeros(count, dtype=bool)
-        self._lost = np.zeros(count, dtype=bool)
-        self._frame = np.zeros(0, np.uint8)
+        ended, lost = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        self._last = Step(np.zeros((count, SIDE, SIDE), np.uint8), np.zeros(count, np.float32), ended, lost)
 
     def reset(self) -> np.ndarray:
-        self._frame = np.concatenate([vector.reset() for vector in self.vectors])
-        return self._frame
+        self._last.frame[:] = np.concatenate([emulator.reset() for emulator in self._single])
+        return self._last.frame
 
     def step(self, actions: np.ndarray, going: np.ndarray) -> Step:
-        """Step the vectors in which any episode is going on; of the others the last step is returned again."""
-        under_way = [i for i, part in enumerate(self.parts) if going[part].any()]
+        """Step the emulators whose episode is going on; of the others the last step is returned again."""
+        under_way = np.flatnonzero(going)
         for i in under_way:
-            self.vectors[i].send(actions[self.parts[i]])
-        whole = Step(self._frame, self._reward, self._ended, self._lost)
+            self._single[i].send(actions[i : i + 1])
         for i in under_way:
-            result = self.vectors[i].receive()
-            self.steps += len(result.reward)
-            for kept, new in zip(whole, result, strict=True):
-                kept[self.parts[i]] = new
-        return whole
+            for kept, new in zip(self._last, self._single[i].receive(), strict=True):
+                kept[i] = new[0]
+        return self._last
 
 
 class _Reader:
@@ -144,7 +133,6 @@ def play(
     episodes: int,
     seed: int,
     max_steps: int = 4500,
-    threads: int = 0,
     bfloat16: bool = False,
     greedy: bool = False,
     deadline: float | None = None,
@@ -160,7 +148,6 @@ def play(
         target: return to go at the beginning.
         seed: of environments and actions.
         max_steps: after which all stop.
-        threads: of every two emulators; 0 for as many.
         bfloat16: whether to compute in it.
         greedy: take the likeliest action instead of a sample.
         deadline: value of ``time.monotonic`` after which ``OutOfTime`` is raised.
@@ -169,7 +156,7 @@ def play(
     was_training = model.training
     model.eval()
     seeds = (500_000_003 + 10_007 * seed + np.arange(episodes)) % SEEDS
-    environments = _Parties(about, seeds, threads)
+    environments = _Emulators(about, seeds)
     generator = torch.Generator(device).manual_seed(seed)
     begin = time.monotonic()
     reader = _Reader(model, torch.from_numpy(environments.reset()).to(device), target, bfloat16)
@@ -196,4 +183,4 @@ def play(
         reader.to_go -= torch.from_numpy(result.reward).to(device)
     model.train(was_training)
     seconds = time.monotonic() - begin
-    return Played(returns, lengths, int(going.sum()), seeds, np.stack(taken), environments.steps, seconds)
+    return Played(returns, lengths, int(going.sum()), seeds, np.stack(taken), seconds)

@@ -169,7 +169,6 @@ def train_arm(
     device: str = "cpu",
     compile: bool = False,
     deadline: float | None = None,
-    threads: int = 0,
     report: Callable[[float, str], None] | None = None,
 ) -> dict[str, Any] | None:
     """Train and play; return what was measured, or None where the deadline came first and a checkpoint was left.
@@ -182,7 +181,6 @@ def train_arm(
         device: cpu or cuda, where bfloat16 is used.
         compile: whether to compile the model.
         deadline: value of ``time.monotonic`` at which to stop.
-        threads: of the emulators in rollouts.
         report: told the fraction done and a few words.
     """
     cuda = device.startswith("cuda")
@@ -235,7 +233,6 @@ def train_arm(
             episodes=settings.episodes,
             seed=settings.seed,
             max_steps=settings.max_steps,
-            threads=threads,
             bfloat16=cuda,
             deadline=deadline if alone else None,
         )

@@ -88,7 +88,6 @@ def run_arm(
     device: str,
     compile: bool,
     deadline: float | None,
-    threads: int = 0,
     lines: bool = False,
     workers: int = 1,
     report: Report | None = None,
@@ -115,7 +114,6 @@ def run_arm(
         # Models of other sizes are small and soon trained; compiling each of them would take longer.
         compile=compile and (settings.layers, settings.width) == (usual.layers, usual.width),
         deadline=deadline,
-        threads=threads,
         report=_in_lines(f"{game}: {settings.label}") if lines else report,
     )
     if result is None:
