@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from benchmarks.arms import PENALTY
 from benchmarks.head import save
-from benchmarks.series import monthly_series, random_walks, store
+from benchmarks.series import competition_series, random_walks, store
 from benchmarks.timing import Spread, machine, spread
 from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora import BatchStream, standard_corpus
@@ -209,7 +209,7 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
 
     def forecast() -> Step:
         model = build_forecaster(tokenizer, config, fourier, seed=0).to(device)
-        predictor, contexts = T5Predictor(model, tokenizer, paths=sizes.paths), monthly_series(sizes.t5_series)
+        predictor, contexts = T5Predictor(model, tokenizer, paths=sizes.paths), competition_series(sizes.t5_series)
         return lambda: predictor(contexts, MONTHS, "ME")
 
     label = f"fourier-{sizes.frequencies}"
@@ -252,7 +252,7 @@ def patch_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], list
     def forecast(head: str) -> Step:
         torch.manual_seed(0)
         predictor = PatchPredictor(PatchForecaster(shape(head)).to(device))
-        contexts = monthly_series(sizes.patch_series)
+        contexts = competition_series(sizes.patch_series)
         return lambda: predictor(contexts, MONTHS, "ME")
 
     def training(head: str, data: str, make: Callable[[], Step], graph: bool = False) -> Case:

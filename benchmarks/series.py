@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.t5 import T5Config
+from fourier_head.studies.zero_shot.speed import monthly_series
 
 
 def random_walks(batch: int, config: T5Config, device: str, short: int | None = None) -> tuple[Tensor, Tensor]:
@@ -27,12 +28,6 @@ def store(series: int, longest: int) -> SeriesStore:
     return SeriesStore.from_flat(values, lengths, np.zeros(series, np.int64), period, ("walks",))
 
 
-def monthly_series(count: int) -> list[np.ndarray]:
-    """Return noisy series with a trend and a yearly season, 5 to 27 years long, as in the M4 competition."""
-    rng = np.random.default_rng(0)
-    out = []
-    for length in rng.integers(60, 325, count):
-        time = np.arange(length)
-        trend, season = rng.normal(0, 0.02), rng.normal(0, 1)
-        out.append(10 + trend * time + season * np.sin(np.pi * time / 6) + rng.normal(0, 0.3, length))
-    return out
+def competition_series(count: int) -> list[np.ndarray]:
+    """Return monthly series 5 to 27 years long, as in the M4 competition."""
+    return monthly_series(count, longest=324)

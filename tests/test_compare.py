@@ -136,6 +136,7 @@ def files(tmp_path, monkeypatch):
     frame.to_csv("good.csv", index=False)
     frame.head(0).to_csv("header.csv", index=False)
     frame.head(9).to_csv("short.csv", index=False)
+    frame.head(1).to_csv("row.csv", index=False)
     frame.assign(price=2.5).to_csv("constant.csv", index=False)
     frame.assign(price=np.nan).to_csv("missing.csv", index=False)
     frame.astype({"price": object}).assign(price=[1.0] * 59 + ["dear"]).to_csv("words.csv", index=False)
@@ -159,10 +160,12 @@ BAD = [
     ("empty.csv --target price", "is empty"),
     ("header.csv --target price", "no rows"),
     ("short.csv --target price", "at least 30 rows with a target, got 9"),
-    ("bytes.csv --target price", "cannot be read as csv"),
+    ("row.csv --target price", "at least 30 rows with a target, got 1"),
+    ("bytes.csv --target price", "cannot be read as csv: it holds bytes that are no text."),
     ("bytes.parquet --target price", "cannot be read as parquet"),
     ("nowhere.csv --target price", "there is no file nowhere.csv"),
     ("folder.csv --target price", "is a folder"),
+    ("full --target price", "full is a folder"),
     ("table.xlsx --target price", "got .xlsx"),
     ("good.csv", "--target must name the column"),
     ("--target price", "no file"),

@@ -251,6 +251,10 @@ def test_timestamps_come_back_in_their_zone(forecaster):
         dates = pd.date_range("2024-03-28", periods=80, freq=freq, tz="Europe/Berlin")
         out = forecaster.predict(pd.DataFrame({"ds": dates[:70], "y": walk(70)}), 10).to_frame()
         assert out["ds"].tolist() == dates[70:].tolist()
+    # Offsets without the name of a zone: what clocks showed last goes on.
+    written = [date.isoformat() for date in pd.date_range("2024-03-29", periods=80, freq="h", tz="Europe/Berlin")]
+    out = forecaster.predict(pd.DataFrame({"ds": written[:70], "y": walk(70)}), 10).to_frame()
+    assert [date.isoformat() for date in out["ds"]] == written[70:]
     zones = [pd.Series(walk(5), pd.date_range("2024", periods=5, tz=zone)) for zone in ("Asia/Tokyo", "UTC")]
     assert forecaster.predict(zones, 2).to_frame()["timestamp"].dt.tz is None
 

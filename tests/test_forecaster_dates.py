@@ -98,7 +98,21 @@ def test_dates_are_read_from_any_kind_of_column(kind):
 def test_offsets_of_summer_and_winter_may_stand_in_one_column():
     hours = pd.date_range("2024-03-30", periods=48, freq="h", tz="Europe/Berlin")
     frame = pd.DataFrame({"time": [hour.isoformat() for hour in hours], "y": range(48)})
-    assert read_series(frame).timing == "hourly, 2024-03-29 23:00 to 2024-03-31 22:00"
+    series = read_series(frame)
+    assert series.timing == "hourly, 2024-03-30 to 2024-04-01"
+    assert pd.DatetimeIndex(series.local(series.past(0, 48))).tolist() == hours.tz_localize(None).tolist()
+    days = pd.date_range("2024-03-25", periods=12, tz="Europe/Berlin")
+    frame = pd.DataFrame({"time": [day.isoformat() for day in days], "y": range(12)})
+    assert read_series(frame).timing == "daily, 2024-03-25 to 2024-04-05"
+
+
+def test_offsets_of_several_zones_are_no_one_clock():
+    hours = pd.date_range("2024-06-01", periods=24, freq="h", tz="UTC")
+    zones = {"a": "Europe/Berlin", "b": "Asia/Tokyo"}
+    rows = [(name, hour.tz_convert(zone).isoformat(), 1.0) for name, zone in zones.items() for hour in hours]
+    for some in (rows, rows[:24:2] + rows[25::2]):  # at the same moments, and taking turns
+        series = read_series(pd.DataFrame(some, columns=["id", "time", "y"]))
+        assert series.timing.startswith("hourly, 2024-06-01 to" if some is rows else "every 2 hours, 2024-06-01 to")
 
 
 # --- columns and indices that are called a time

@@ -1,6 +1,8 @@
 """Around the forecaster: fine-tuning, GluonTS, and the command ``fourier-head forecast``."""
 
 import json
+import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from fourier_head.forecasting.command.example import example
 from fourier_head.forecasting.command.fan import charts, panels
 from fourier_head.forecasting.command.page import build
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.report.charts import Chart, Series
+from fourier_head.report.charts import Chart, Series, draw
 from tests.test_forecaster import tiny, walk
 from tests.test_report import BROWSER, browse
 
@@ -135,6 +137,38 @@ def test_a_fan_opens_at_the_last_value_and_its_bands_are_nested():
     assert Chart.from_dict(json.loads(json.dumps(chart.as_dict()))) == chart
 
 
+ABOUT = {"title": "Fans", "table": "f.csv", "model": "A model", "seconds": 1.0, "hardware": "here", "command": "c"}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("first", ["2024-03-30", "2024-10-26"])
+def test_charts_show_the_time_of_the_zone_across_a_change_of_clocks(first, named, tmp_path):
+    hours = pd.date_range(first, periods=72, freq="h", tz="Europe/Berlin")
+    times = hours if named else [hour.isoformat() for hour in hours]
+    forecasts = tiny().predict(pd.DataFrame({"time": times, "y": walk(72)}), 24)
+    (panel,) = panels(forecasts, 1)
+    assert panel.series[-1].x == tuple(hour.timestamp() for hour in hours), "hours are equally long"
+    assert Chart.from_dict(json.loads(json.dumps(Chart("c", "", [panel]).as_dict()))).panels[0] == panel
+    midnights = [hour for hour in hours if hour.hour == 0]
+    axis = draw(Chart("c", "", [panel])).axes[0].xaxis
+    axis.axes.figure.canvas.draw()
+    drawn = dict(zip((text.get_text() for text in axis.get_ticklabels()), axis.get_ticklocs(), strict=True))
+    for midnight in midnights:
+        assert drawn[f"{midnight:%d %b}"] * 86400 == pytest.approx(midnight.timestamp())
+    page = tmp_path / "index.html"
+    page.write_text(build(forecasts, [panel], ABOUT), encoding="utf-8")
+    assert f"<th>{hours[-1] + pd.Timedelta('1h'):%Y-%m-%d %H:%M}".removesuffix(" 00:00") in page.read_text("utf-8")
+    if BROWSER is None:
+        return
+    dom = browse(page, tmp_path)[0]
+    assert "data-errors" not in dom
+    ticks = {text: float(x) for x, text in re.findall(r'class="tick" x="([\d.]+)"[^>]*>([^<]+)<', dom)}
+    places = [ticks[f"{midnight.day} {midnight:%b}"] for midnight in midnights]
+    seconds = [midnight.timestamp() for midnight in midnights]
+    # One of the days is an hour shorter or longer than the other.
+    np.testing.assert_allclose(np.diff(places)[0] / np.diff(places)[1], np.diff(seconds)[0] / np.diff(seconds)[1], 3e-3)
+
+
 def test_a_band_needs_both_edges():
     with pytest.raises(ValueError, match="if and only if it is a band"):
         Series("b", [1, 2], [1, 2], kind="band")
@@ -145,9 +179,8 @@ def test_a_band_needs_both_edges():
 @pytest.mark.skipif(BROWSER is None, reason="no browser")
 def test_the_page_draws_its_fans_and_fetches_nothing(tmp_path):
     forecasts = tiny().predict(example(), 6)
-    about = {"title": "Fans", "table": "f.csv", "model": "A model", "seconds": 1.0, "hardware": "here", "command": "c"}
     page = tmp_path / "index.html"
-    page.write_text(build(forecasts, panels(forecasts, 4), about), encoding="utf-8")
+    page.write_text(build(forecasts, panels(forecasts, 4), ABOUT), encoding="utf-8")
     dom = browse(page, tmp_path)[0]
     assert 'data-figures="1/1"' in dom
     assert 'data-fetched="0"' in dom
@@ -252,6 +285,19 @@ def test_a_folder_that_is_not_ours_is_left_alone(run, tmp_path):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["letter.txt"]
 
 
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_forecast(run, tmp_path, monkeypatch):
+    table().to_csv(tmp_path / "d.csv", index=False)
+    monkeypatch.setattr(Forecaster, "predict", None)
+    inside = tmp_path / "d.csv" / "out"
+    assert run("d.csv", "--output", "d.csv/out").stderr == (
+        f"fourier-head: --output {inside} cannot be written: {inside.parent} is a file.\n"
+    )
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)  # tests may run as root
+    result = run("d.csv", "--output", "out")
+    assert result.exit_code == 2
+    assert f"there is no permission to write to {tmp_path}." in result.stderr
+
+
 def test_nothing_and_a_missing_file_are_named(run):
     assert "give one file or folder to forecast, or --example" in run().stderr
     assert "there is no file or folder none.csv" in run("none.csv").stderr
@@ -263,7 +309,12 @@ def test_whole_numbers_name_series_and_the_table_is_headed_by_dates(run, tmp_pat
     result = run("d.csv", "--horizon", 5)
     assert result.exit_code == 0, result.output
     assert "3 series (daily, 2024-01-01 to 2024-01-30), 5 steps" in result.stdout
-    assert not result.stderr.strip()
+    guessed = (
+        "guessed target 'sold', time 'date', id 'store', frequency D; name others with --target, --time, --id, --freq"
+    )
+    assert result.stderr.strip() == f"fourier-head: {guessed}."
+    options = ("--target", "sold", "--time", "date", "--id", "store", "--freq", "D")
+    assert not run("d.csv", "--horizon", 5, *options).stderr.strip()
     page = (tmp_path / "forecast-d" / "index.html").read_text()
     assert "<th>2024-01-31</th><th>2024-02-04</th>" in page
     assert "Read as daily, 2024-01-01 to 2024-01-30." in page
@@ -301,6 +352,7 @@ def test_a_folder_of_files_is_forecast_file_by_file(run, tmp_path):
     result = run(data, "--horizon", 2, "--output", "out")
     assert result.exit_code == 2
     assert "fourier-head: bad.csv: there is no numeric column" in result.stderr
+    assert "fourier-head: good.csv and 1 more: guessed target 'sold', time 'date', frequency D" in result.stderr
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"good", "other", "index.html", "results.json"}
     assert len(pd.read_csv(tmp_path / "out" / "good" / "forecasts.csv")) == 2
     page = (tmp_path / "out" / "index.html").read_text()

@@ -1,5 +1,6 @@
 """What the commands of all studies have in common: where they write, which device, and what must be installed."""
 
+import os
 import subprocess
 import sys
 
@@ -49,6 +50,20 @@ def test_a_quick_look_leaves_full_results_alone(tmp_path, monkeypatch):
     summary = read_summary(tmp_path / "results-quick" / "smoothness")
     assert summary.quick
     assert summary.command == "fourier-head study smoothness --trials 5 --quick"
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(study, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "letter.txt").write_text("dear")
+    words = ["study", study, "--quick", *(["--evaluation", "."] if study == "zero-shot" else [])]
+    got = invoke(*words, "--output", "letter.txt/out")
+    assert got.exit_code == 2
+    assert got.stderr == "fourier-head: --output letter.txt/out cannot be written: letter.txt is a file.\n"
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)  # tests may run as root
+    got = invoke(*words, "--output", "out")
+    assert got.stderr.startswith("fourier-head: --output out cannot be written: there is no permission to write to ")
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_a_report_without_results_points_to_quick_looks(tmp_path, monkeypatch):

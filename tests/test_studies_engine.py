@@ -58,6 +58,21 @@ def test_progress_tells_what_was_finished_before(tmp_path):
     assert "7 of 7" in told
 
 
+class WithoutUnfinished(RunStore):
+    """Keeps no result that says it is unfinished."""
+
+    def put(self, label, settings, result):
+        return result if result["square"] > 4 else super().put(label, settings, result)
+
+
+def test_progress_counts_what_is_finished(tmp_path):
+    console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=100)
+    run_tasks(tasks(), WithoutUnfinished(tmp_path), console=console)
+    told = console.file.getvalue()
+    assert "3 of 6" in told
+    assert "6 of 6" not in told
+
+
 def threads(x):
     return {"x": x, "process": os.getpid(), "threads": os.environ.get("OPENBLAS_NUM_THREADS")}
 

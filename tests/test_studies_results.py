@@ -63,6 +63,8 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(UserError, match="cannot be written"):
         results.write_atomically(path / "below" / "b.txt", "x")
+    with pytest.raises(UserError, match=f"cannot be written: {path} is a file"):
+        results.write_atomically(path / "b.txt", "x")
 
 
 def test_store_finds_runs_by_settings_and_forgets_on_success(tmp_path):

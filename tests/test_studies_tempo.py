@@ -11,7 +11,8 @@ import torch
 
 from fourier_head import FourierHead
 from fourier_head.errors import UserError
-from fourier_head.studies.tempo import clicks, data, features, pretraining, syntheory, training
+from fourier_head.studies.engine import TimeUp
+from fourier_head.studies.tempo import clicks, data, features, pretraining, study, syntheory, training
 from fourier_head.studies.tempo.charts import distances
 from fourier_head.studies.tempo.model import SIZES, build, grid, time_waves
 from fourier_head.studies.tempo.study import Settings, parse_frequencies, ratio_rows, run, tasks_of
@@ -302,6 +303,45 @@ def test_pretraining_teaches_the_encoder_and_is_done_once(nano, tmp_path):
     fresh = training.train_run(head="linear", frequencies=None, **common)
     assert taught["pretraining_steps"] == 60
     assert taught["example"]["pmf"] != fresh["example"]["pmf"]
+
+
+@pytest.fixture
+def stop_at_look(monkeypatch):
+    """Let time be up when pretraining looks at the clock for the n-th time."""
+
+    def stop(number):
+        looks = iter(range(1, 10_000))
+
+        def look(deadline):
+            if deadline is not None and next(looks) >= number:
+                raise TimeUp
+
+        monkeypatch.setattr(pretraining, "_stop_after", look)
+
+    return stop
+
+
+def test_pretraining_stops_at_the_limit_and_goes_on_to_the_same_weights(nano, tmp_path, stop_at_look):
+    whole = pretraining.pretrained_file(nano, 12, 16, tmp_path / "whole.safetensors", "cpu")
+    path, said = tmp_path / "parts.safetensors", []
+    stop_at_look(6)
+    with pytest.raises(TimeUp):
+        pretraining.pretrained_file(nano, 12, 16, path, "cpu", said.append, deadline=0.0)
+    assert not path.exists()
+    assert 0 < len(said) < 12
+    pretraining.pretrained_file(nano, 12, 16, path, "cpu", said.append)
+    assert len(said) == 12
+    assert {p.name for p in tmp_path.iterdir()} == {"whole.safetensors", "parts.safetensors"}
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_a_limit_within_pretraining_is_told_and_what_is_learned_kept(nano, tmp_path, monkeypatch, stop_at_look):
+    settings = Settings(tmp_path, nano, seeds=1, frequencies=(2,), clips=1, epochs=1, pretrain=20, device="cpu")
+    monkeypatch.setattr(study, "UNLABELLED", 16)
+    stop_at_look(6)
+    with pytest.raises(UserError, match="in pretraining, which is kept; the same command goes on"):
+        run(Settings(**vars(settings) | {"time_limit": 0.0}))
+    assert [p.name for p in (tmp_path / ".partial").iterdir()] == ["encoder-nano-20.unfinished-cpu"]
 
 
 def test_a_saved_ast_is_fine_tuned_as_released(nano, tmp_path):

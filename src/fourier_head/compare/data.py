@@ -101,10 +101,10 @@ def read_table(path: Path, target: str) -> Table:
         gone = int((~known).sum())
         notes.append(f"{gone} of {len(values)} rows are left out: their target {target!r} is missing or infinite.")
     values, frame = values[known], frame[known].reset_index(drop=True).drop(columns=target)
-    if values.min() == values.max():
-        raise UserError(f"the target {target!r} of {path.name} must vary, got {values[0]:g} in every row.")
     if len(values) < LEAST_ROWS:
         raise UserError(f"{path.name} must have at least {LEAST_ROWS} rows with a target, got {len(values)}.")
+    if values.min() == values.max():
+        raise UserError(f"the target {target!r} of {path.name} must vary, got {values[0]:g} in every row.")
     return Table(path.name, target, frame, values, tuple(notes))
 
 
@@ -123,13 +123,13 @@ def read_frame(path: Path) -> pd.DataFrame:
     import pandas as pd
     import pyarrow
 
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, but a CSV or parquet file was expected.")
     kind = kind_of(path)
     if kind not in CSV_SUFFIXES + PARQUET_SUFFIXES:
         raise UserError(
             f"{path.name} must end in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}, got {kind or 'nothing'}."
         )
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, but a CSV or parquet file was expected.")
     try:
         if path.stat().st_size == 0:
             raise UserError(f"{path.name} is empty.")
@@ -140,6 +140,8 @@ def read_frame(path: Path) -> pd.DataFrame:
         raise UserError(f"there is no file {path}.") from None
     except pd.errors.EmptyDataError:
         raise UserError(f"{path.name} is empty.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} cannot be read as {kind[1:]}: it holds bytes that are no text.") from None
     except (OSError, UnicodeError, ValueError, pyarrow.ArrowException) as error:
         # Also pandas' ParserError, a ValueError.
         reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())

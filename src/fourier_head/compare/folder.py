@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fourier_head._files import check_writable
 from fourier_head.errors import UserError
 
 RESULTS = "results.json"
@@ -17,10 +18,11 @@ RESULTS = "results.json"
 
 def check_replaceable(output: Path, tool: str, what: str = "comparison") -> None:
     """Raise unless ``output`` is free, empty, or a folder that this tool wrote and nobody added to."""
+    if output.is_file():
+        raise UserError(f"--output must name a folder, but {output} is a file.")
+    check_writable(output, output.parent)
     if not output.exists():
         return
-    if not output.is_dir():
-        raise UserError(f"--output must name a folder, but {output} is a file.")
     if output == Path.cwd() or output in Path.cwd().parents:
         raise UserError(f"--output must name a folder of its own, got {output}, where this command runs.")
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import FIRST, LAST, Calendar
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ _MONTHS = (
     (r"^(?P<month>[A-Za-z]{3})[a-z]*\.?[ '-]+(?P<year>\d{4})$", "%Y %b"),
     (r"^(?P<month>[A-Za-z]{3})[a-z]*\.?(?:-| ?')(?P<year>\d{2})$", "%y %b"),
 )
+
+
+_OFFSET = r":[\d.]+ *(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})$"
+"""What is after a time of day that tells its zone."""
+_CHANGES_APART = np.timedelta64(4, "W")
+"""Clocks are not set again before that; offsets that change sooner are of several zones."""
 
 
 class DateWarning(UserWarning):
@@ -186,7 +193,7 @@ def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     """Return a column of dates as datetime64[ns] without a zone, the zone they were in, and whether they are universal.
 
     Dates with a zone become local ones where all share a time of day, so that days stay days when clocks change, and
-    universal ones elsewhere.
+    universal ones elsewhere. Where they have offsets of summer and winter, but no zone's name, the zone is a `Clock`.
     """
     import pandas as pd
 
@@ -207,6 +214,9 @@ def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     zone, universal = getattr(parsed.dt, "tz", None), False
     if zone is not None:
         local = parsed.dt.tz_localize(None)
+        clock = _clock_of_offsets(column, local) if str(zone) == "UTC" else None
+        if clock is not None:
+            zone, local = clock, pd.Series(clock.local(local.to_numpy().astype("datetime64[ns]")))
         universal = (local - local.dt.normalize()).nunique() > 1
         parsed = parsed.dt.tz_convert("UTC").dt.tz_localize(None) if universal else local
     times = parsed.to_numpy()
@@ -218,3 +228,29 @@ def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
             f"row {far[0] + 1}; without dates, steps are counted."
         )
     return times.astype("datetime64[ns]"), zone, universal
+
+
+def _clock_of_offsets(column: pd.Series, times: pd.Series) -> Clock | None:
+    """Return the clock that offsets such as +01:00 and +02:00 of one column are of, None where they are of no one.
+
+    Arguments:
+        column: dates as they were written.
+        times: the same in universal time.
+    """
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_numeric_dtype(column):
+        return None
+    places, different = pd.factorize(column.astype("string").str.strip())
+    parts = pd.Series(different, dtype="string").str.extract(_OFFSET)
+    minutes = parts[["hours", "minutes"]].astype("Float64").fillna(0.0).to_numpy(dtype=np.float64) @ (60.0, 1.0)
+    ahead = np.where(parts["sign"].eq("-").fillna(False), -60.0, 60.0) * minutes
+    moments, first = np.unique(times.to_numpy().astype("datetime64[ns]"), return_index=True)
+    at = ahead[places]
+    offsets = at[first]
+    if (offsets[np.searchsorted(moments, times.to_numpy())] != at).any():
+        return None  # different ones at one moment
+    changed = np.concatenate([[0], np.flatnonzero(np.diff(offsets)) + 1])
+    if len(changed) < 2 or (np.diff(moments[changed[1:]]) < _CHANGES_APART).any():
+        return None
+    return Clock([(moments[i].astype(np.int64) / 1e9, offsets[i]) for i in changed])

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from fourier_head._clocks import Clock
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.calendars import Calendar, Moments, day_of_months, regular
-from fourier_head.forecasting.columns import guess_columns, is_time, is_unread_time, join_dates, numbers
+from fourier_head.forecasting.columns import Columns, guess_columns, is_time, is_unread_time, join_dates, numbers
 from fourier_head.forecasting.dates import moments
 from fourier_head.forecasting.frequency import frequency_in_words
 
@@ -38,6 +39,7 @@ class SeriesSet:
         target: what the values are called; None where the names say it.
         zone: the time zone that moments were given in, None where they had none.
         universal: whether moments are universal time, not that of the zone.
+        columns: of the table that they were read from, None where there was none.
     """
 
     names: list[Any] = field(default_factory=list)
@@ -51,6 +53,7 @@ class SeriesSet:
     target: str | None = None
     zone: Any = None
     universal: bool = False
+    columns: Columns | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -80,8 +83,20 @@ class SeriesSet:
         first, last = (np.array(side, dtype="datetime64[ns]") for side in (self.first, self.last))
         if np.isnat(last).all():
             return f"{words}, no dates" if words else "no dates"
-        span = f"{moment(np.nanmin(first))} to {moment(np.nanmax(last))}"
+        begin, end = self.local(np.array([np.nanmin(first), np.nanmax(last)]))
+        span = f"{moment(begin)} to {moment(end)}"
         return f"{words}; {span}" if len(said) > 1 else f"{words}, {span}"
+
+    def local(self, times: Moments) -> Moments:
+        """Return what clocks in the zone of the series show at its moments."""
+        if self.zone is None or not self.universal:
+            return times
+        if isinstance(self.zone, Clock):
+            return self.zone.local(times)
+        import pandas as pd
+
+        there = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone)
+        return there.tz_localize(None).to_numpy().astype("datetime64[ns]")
 
     def future(self, number: int, horizon: int) -> Moments:
         """Return the moments that a forecast of one series is of; NaT where time is not known."""
@@ -290,7 +305,8 @@ def _add_timed(out: SeriesSet, name: Any, times: Moments, values: np.ndarray, gi
     times, values = times[order], values[order]
     same = np.flatnonzero(times[1:] == times[:-1])
     if len(same):
-        raise ValueError(f"{say(name)} has several values at {moment(times[same[0]])}; give one value per moment.")
+        when = moment(out.local(times[same[:1]])[0])
+        raise ValueError(f"{say(name)} has several values at {when}; give one value per moment.")
     calendar = given or Calendar.fitting(times)
     if calendar is None:
         # Too few moments to tell; what the other series have is put in once all are read.
@@ -347,6 +363,7 @@ def _from_frame(
         name_columns=columns.names or ("id",),
         time_column=columns.time or "timestamp",
         target=columns.values[0] if len(columns.values) == 1 else None,
+        columns=columns,
     )
     times = None
     if columns.time is not None:

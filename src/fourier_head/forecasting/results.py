@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from fourier_head._clocks import Clock
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.path_density import PathDensity
@@ -127,13 +128,16 @@ class Forecasts:
 
     def _zoned(self, times: pd.DatetimeIndex) -> pd.DatetimeIndex:
         """Return timestamps in the zone of the series."""
-        if self.series.zone is None:
+        zone = self.series.zone
+        if zone is None:
             return times
+        if isinstance(zone, Clock):
+            zone = zone.last  # whether and when it will be set again, past offsets do not say
         if self.series.universal:
-            return times.tz_localize("UTC").tz_convert(self.series.zone)
+            return times.tz_localize("UTC").tz_convert(zone)
         # Where clocks change, a time of day may come twice, or not at all.
         twice = np.ones(len(times), dtype=bool)
-        return times.tz_localize(self.series.zone, ambiguous=twice, nonexistent="shift_forward")
+        return times.tz_localize(zone, ambiguous=twice, nonexistent="shift_forward")
 
 
 def check_levels(levels: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fourier_head._clocks import Changes, Clock
 from fourier_head.report.style import ink, look, styled
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class Series:
 
     `colour` names a head, a curve or an ink of the style; `error` is half the length of each error bar; `legend=False`
     keeps a companion of another series, hidden and shown together with it by their common name, out of the legend.
-    With `time`, x holds seconds since 1970 and the axis shows dates; `opacity` is that of a band, which covers what was
-    drawn before it.
+    With `time`, x holds seconds since 1970 and the axis shows dates, by the panel's clock; `opacity` is that of a band,
+    which covers what was drawn before it.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes; where they show time, `clock` says how far local time is ahead of universal time."""
 
     series: Sequence[Series]
     title: str = ""
@@ -102,6 +103,7 @@ class Panel:
     y_log: bool = False
     y_range: tuple[float, float] | None = None
     marks: Sequence[Mark] = ()
+    clock: Changes = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Chart:
         for panel in self.panels:
             object.__setattr__(panel, "series", tuple(panel.series))
             object.__setattr__(panel, "marks", tuple(panel.marks))
+            object.__setattr__(panel, "clock", tuple(map(tuple, panel.clock)))
             if panel.y_range is not None:
                 object.__setattr__(panel, "y_range", tuple(panel.y_range))
 
@@ -236,9 +239,10 @@ def _draw_panel(cell: Axes, panel: Panel) -> None:
     if timed:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(minticks=3, maxticks=8)
+        zone = Clock(panel.clock) if panel.clock else None
+        locator = AutoDateLocator(tz=zone, minticks=3, maxticks=8)
         cell.xaxis.set_major_locator(locator)
-        dates = ConciseDateFormatter(locator, show_offset=False)
+        dates = ConciseDateFormatter(locator, tz=zone, show_offset=False)
         dates.formats = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S"]
         dates.zero_formats = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
         cell.xaxis.set_major_formatter(dates)

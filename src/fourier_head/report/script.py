@@ -74,6 +74,14 @@ function when(seconds, fine) {
   const t = new Date(seconds * 1000), day = `${t.getUTCDate()} ${MONTHS[t.getUTCMonth()]} ${t.getUTCFullYear()}`;
   return fine ? `${day}, ${two(t.getUTCHours())}:${two(t.getUTCMinutes())}` : day;
 }
+// What a clock shows at a moment, and the moment when it shows that. A clock has, of each change, the moment and how
+// many seconds it is ahead of universal time from then on; the first counts before, too.
+const aheadOf = (clock, fits) => clock.reduce((found, change, i) => !i || fits(change) ? change[1] : found, 0);
+const shownAt = (clock, moment) => moment + aheadOf(clock, ([start]) => moment >= start);
+const momentOf = (clock, shown) => shown - aheadOf(clock, ([start, ahead]) => shown >= start + ahead);
+function clockTicks(clock, low, high, wanted) {
+  return timeTicks(shownAt(clock, low), shownAt(clock, high), wanted).map(([v, text]) => [momentOf(clock, v), text]);
+}
 function timeTicks(low, high, wanted) {
   const raw = (high - low) / wanted, ticks = [], day = 86400;
   const step = [60, 120, 300, 600, 900, 1800, 3600, 10800, 21600, 43200, day, 2 * day, 7 * day, 14 * day]
@@ -145,7 +153,8 @@ function panelSvg(panel, hidden, width, flat) {
   }
   const count = Math.max(3, Math.floor((width - left) / 62));
   const timed = panel.series.some((s) => s.time);
-  const numbers = panel.x_log ? logTicks : timed ? timeTicks : linearTicks;
+  const byClock = (low, high, wanted) => clockTicks(panel.clock || [], low, high, wanted);
+  const numbers = panel.x_log ? logTicks : timed ? byClock : linearTicks;
   const xticks = names ? names.map((n, i) => [i, n]) : numbers(x0, x1, count);
   for (const [v, text] of xticks) {
     out += line("axis", `M${r(px(v))} ${bottom}v4`) + words("tick", px(v), bottom + 17, "middle", text);
@@ -230,7 +239,7 @@ function hover(event, holder, drawn, panel) {
   svg.querySelector(".hover").innerHTML = line("mark", `M${r(near.x)} ${drawn.top}V${drawn.bottom}`) +
     list.map((p) => known(p.low) ? "" : dot(p.x, p.y, 4, p.colour, false, "var(--paper)")).join("");
   const timed = panel.series.some((s) => s.time), fine = panel.series.some((s) => s.x.some((v) => v % 86400));
-  const key = typeof near.key !== "number" ? near.key : timed ? when(near.key, fine) :
+  const key = typeof near.key !== "number" ? near.key : timed ? when(shownAt(panel.clock || [], near.key), fine) :
     `${panel.x_label || "x"} = ${say(near.key)}`;
   tip.innerHTML = tag("b", {}, escape(key)) + list.map((p) => {
     const error = p.error ? " ± " + say(Number(p.error.toPrecision(2))) : "";

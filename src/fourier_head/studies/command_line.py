@@ -35,19 +35,26 @@ def folder_option(study: str) -> Any:
 
 
 @contextmanager
-def study_errors(output: Path) -> Iterator[tuple[Console, Console]]:
-    """Yield consoles for results and for progress; turn errors into one sentence, and say what an interrupt keeps."""
+def study_errors(output: Path, runs: Path | None = None) -> Iterator[tuple[Console, Console]]:
+    """Yield consoles for results and for progress; turn errors into one sentence, and say what an interrupt keeps.
+
+    Arguments:
+        output: folder of the results; that it cannot be written is said before anything runs.
+        runs: folder beside which finished runs are kept, that of the results unless given.
+    """
     from fourier_head.cli import clear_errors
 
     with clear_errors():
         from rich.console import Console
 
+        from fourier_head._files import check_writable
         from fourier_head.studies.results import PARTIAL
 
+        check_writable(output)
         try:
             yield Console(highlight=False), Console(stderr=True, highlight=False)
         except KeyboardInterrupt:
-            kept = len(list((output / PARTIAL).glob("*.json")))
+            kept = len(list(((runs or output) / PARTIAL).glob("*.json")))
             what = f"{kept} finished runs are kept; the same command goes on from there" if kept else "nothing was kept"
             typer.echo(f"fourier-head: interrupted; {what}.", err=True)
             raise typer.Exit(130) from None

@@ -102,7 +102,8 @@ def run_tasks(
             finished = _local([(i, tasks[i]) for i in left], bar, deadline)
         for i, result in finished:
             results[i] = store.put(tasks[i].label, tasks[i].settings, result)
-            bar.done()
+            # A store need not keep the result of a task that ran out of time; such a one is not finished.
+            bar.ended(kept=store.get(tasks[i].label, tasks[i].settings) is not None)
     return [results.get(i) for i in range(len(tasks))]
 
 
@@ -115,8 +116,8 @@ class _Bar:
     def report(self, fraction: float, text: str) -> None:
         """Say how far the task under way is."""
 
-    def done(self) -> None:
-        """Say that a task has ended and is kept."""
+    def ended(self, kept: bool) -> None:
+        """Say that a task has ended, and whether it is finished and kept."""
 
 
 @contextmanager
@@ -135,8 +136,8 @@ def _progress(console: Console | None, title: str, total: int, finished: int) ->
         def report(self, fraction: float, text: str) -> None:
             bars.update(single, completed=fraction, words=text)
 
-        def done(self) -> None:
-            self.count += 1
+        def ended(self, kept: bool) -> None:
+            self.count += kept
             bars.update(every, completed=self.count, words=f"{self.count} of {total}")
             bars.update(single, visible=False)
 
@@ -156,6 +157,7 @@ def _local(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> 
         try:
             result = task.call(bar.report, deadline)
         except TimeUp:
+            bar.ended(kept=False)
             return
         yield i, result
 

@@ -43,7 +43,13 @@ def forecast(
     with clear_errors():
         from rich.console import Console
 
-        from fourier_head.forecasting.command.job import Settings, forecast_folder, forecast_one, parse_levels
+        from fourier_head.forecasting.command.job import (
+            Settings,
+            forecast_folder,
+            forecast_one,
+            guesses_of_files,
+            parse_levels,
+        )
         from fourier_head.forecasting.command.page import count_files
 
         if (data is None) != example:
@@ -63,6 +69,8 @@ def forecast(
                 )
                 raise typer.Exit(130) from None
             bad = [row for row in rows if row.get("error")]
+            for said in guesses_of_files(rows):
+                err.print(f"fourier-head: {said}", markup=False, soft_wrap=True)
             for row in rows:
                 for said in [row["error"]] if row.get("error") else [f"{row['name']}: {n}" for n in row["notes"]]:
                     err.print(f"fourier-head: {said}", markup=False, soft_wrap=True)
@@ -77,7 +85,7 @@ def forecast(
             raise UserError(f"--engine must be one of local, ray, got {engine}.")
         with err.status("forecasting"):
             result = forecast_one(settings)
-        for note in result["notes"]:
+        for note in [result["guessed"], *result["notes"]] if result["guessed"] else result["notes"]:
             err.print(f"fourier-head: {note}", markup=False, soft_wrap=True)
         steps = "1 step" if horizon == 1 else f"{horizon} steps"
         out.print(

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fourier_head._clocks import Changes
+from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.report.charts import Chart, Mark, Panel, Series
 
@@ -70,6 +72,7 @@ def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -
     return Panel(
         series,
         title=title,
+        clock=_clock(forecasts.series, number, count, horizon) if timed else (),
         x_label=_years(forecasts, number, count) if timed else "steps ahead",
         y_label="" if label == title else label,
         marks=[mark],
@@ -87,10 +90,21 @@ def _years(forecasts: Forecasts, number: int, count: int) -> str:
     if calendar is None or calendar.months:
         return ""
     ends = [forecasts.series.past(number, count)[0], forecasts.series.future(number, forecasts.horizon)[-1]]
-    first, last = (int(str(end.astype("datetime64[Y]"))) for end in ends)
+    first, last = (int(str(end.astype("datetime64[Y]"))) for end in forecasts.series.local(np.array(ends)))
     if last - first > 1:
         return ""
     return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _clock(series: SeriesSet, number: int, count: int, horizon: int) -> Changes:
+    """Return the clock that a chart shows: that of the zone of the series."""
+    moments = np.concatenate([series.past(number, count), series.future(number, horizon)])
+    moments = moments[~np.isnat(moments)]
+    ahead = (series.local(moments) - moments) / np.timedelta64(1, "s")
+    if not ahead.any():
+        return ()
+    changed = [0, *(np.flatnonzero(np.diff(ahead)) + 1)]
+    return tuple((float(_seconds(moments[i])), float(ahead[i])) for i in changed)
 
 
 def _seconds(moments: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fourier_head.forecasting.forecaster import Forecaster
+    from fourier_head.forecasting.inputs import SeriesSet
     from fourier_head.forecasting.results import Forecasts
     from fourier_head.studies.engine import Engine
 
@@ -135,6 +136,7 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
     if not forecasts.series.timed and settings.time is None:
         season = "" if settings.freq else " and no season is assumed"
         said.append(f"no dates were found, so steps are numbered{season}; name the column of dates with --time.")
+    guessed = None if settings.data is None else guesses(forecasts.series, settings)
     kinds = Counter("unknown" if c is None else c.freq for c in forecasts.series.calendars)
     summary = {
         "tool": TOOL,
@@ -146,12 +148,63 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
         "timing": forecasts.series.timing,
         "model": settings.model,
         "seconds": seconds,
+        "guessed": guessed,
         "notes": said,
         "columns": list(table.columns),
     }
     with replacing(settings.folder, TOOL, "forecast") as stage:
         _write(stage, forecasts, forecaster, table, settings, summary)
     return summary
+
+
+def guesses(series: SeriesSet, settings: Settings) -> str | None:
+    """Return in a sentence what was made of a table without being told, None where nothing was.
+
+    >>> import pandas as pd
+    >>> from fourier_head.forecasting.inputs import read_series
+    >>> series = read_series(pd.DataFrame({"day": ["2024-01-01", "2024-01-02"], "sold": [3, 4]}))
+    >>> guesses(series, Settings(None))
+    "guessed target 'sold', time 'day', frequency D; name others with --target, --time, --freq."
+    >>> guesses(series, Settings(None, freq="D", target="sold"))
+    "guessed time 'day'; name others with --time."
+    """
+    columns = series.columns
+    if columns is None:
+        return None
+    names = {
+        "target": [repr(str(name)) for name in columns.values],
+        "time": [] if columns.time is None else [repr(str(columns.time))],
+        "id": [repr(str(name)) for name in columns.names],
+        "freq": list(dict.fromkeys(one.freq for one in series.calendars if one is not None)),
+    }
+    found = {option: _listed(some) for option, some in names.items() if some and getattr(settings, option) is None}
+    if not found:
+        return None
+    said = ", ".join(f"{'frequency' if option == 'freq' else option} {what}" for option, what in found.items())
+    return f"guessed {said}; name others with {', '.join(f'--{option}' for option in found)}."
+
+
+def guesses_of_files(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what was guessed of several files, each guess once with the file it was first made of.
+
+    >>> guesses_of_files([{"name": n, "guessed": "guessed target 'y'."} for n in ("a.csv", "b.csv", "c.csv")])
+    ["a.csv and 2 more: guessed target 'y'."]
+    """
+    files: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("guessed"):
+            files.setdefault(row["guessed"], []).append(row["name"])
+    return [f"{_listed(names, most=1)}: {guess}" for guess, names in files.items()]
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    """Return names in print.
+
+    >>> _listed(["a", "b"]), _listed(["a", "b", "c"], most=1)
+    ('a and b', 'a and 2 more')
+    """
+    shown = list(names) if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def _worth_saying(note: warnings.WarningMessage) -> bool:

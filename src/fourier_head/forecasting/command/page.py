@@ -109,7 +109,7 @@ def _what_was_read(forecasts: Forecasts) -> str:
 
 def _dates(forecasts: Forecasts, number: int, steps: Sequence[int]) -> list[str]:
     """Return when some steps of one series are, nothing where time is not known."""
-    when = forecasts.series.future(number, forecasts.horizon)
+    when = forecasts.series.local(forecasts.series.future(number, forecasts.horizon))
     return ["" if np.isnat(when[step]) else moment(when[step]) for step in steps]
 
 

@@ -68,7 +68,7 @@ def forecasting(
     """Section 6: forecasters after Chronos, linear and Fourier heads at equal budget."""
     output = study_folder("forecasting", quick, output)
     given = dict(locals())  # the options, by the names that Settings has for them
-    with study_errors(checkpoints) as (out, progress):  # finished arms are kept there
+    with study_errors(output, checkpoints) as (out, progress):
         from fourier_head.studies.forecasting.study import Settings, run
 
         settings = Settings(**given)

@@ -11,7 +11,9 @@ References:
 
 from __future__ import annotations
 
+import functools
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fourier_head._files import write_atomically
+from fourier_head.studies.engine import TimeUp
 from fourier_head.studies.tempo.clicks import draw_clips, render
 from fourier_head.studies.tempo.data import CHUNK
 from fourier_head.studies.tempo.features import fit_length, log_mel
@@ -35,13 +38,21 @@ SEED = 987_654
 BATCH, RATE, WARMUP = 64, 1e-3, 0.1
 
 
-def unlabelled(count: int, num_mels: int, device: str) -> Tensor:
+def unlabelled(count: int, num_mels: int, device: str, deadline: float | None = None) -> Tensor:
     """Return features of clips of any tempo between 40 and 240 BPM, whole or not, in pieces that fit into memory."""
     generator = torch.Generator().manual_seed(SEED)
     bpm = SLOW + (FAST - SLOW) * torch.rand(count, generator=generator)
     drawn, noise = draw_clips(bpm, generator).to(device), torch.Generator(device).manual_seed(SEED)
-    parts = [log_mel(render(drawn[first : first + CHUNK], noise), num_mels) for first in range(0, count, CHUNK)]
+    parts = []
+    for first in range(0, count, CHUNK):
+        _stop_after(deadline)
+        parts.append(log_mel(render(drawn[first : first + CHUNK], noise), num_mels))
     return torch.cat(parts)
+
+
+def _stop_after(deadline: float | None) -> None:
+    if deadline is not None and time.time() > deadline:
+        raise TimeUp
 
 
 def hide(features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -85,8 +96,14 @@ def pretrain(
     steps: int,
     device: str,
     say: Callable[[str], None] | None = None,
+    kept: Path | None = None,
+    deadline: float | None = None,
 ) -> float:
-    """Train the encoder of an AST classifier on normalised features without labels; return the last mean loss."""
+    """Train the encoder of an AST classifier on normalised features without labels; return the last mean loss.
+
+    After the ``deadline``, a value of ``time.time``, raise `TimeUp` and leave in the file ``kept`` what the next call
+    goes on from, to the same weights as without a stop.
+    """
     encoder = network.audio_spectrogram_transformer
     torch.manual_seed(SEED)
     guess = nn.Linear(config.hidden_size, config.patch_size**2).to(device)
@@ -102,7 +119,23 @@ def pretrain(
     network.train()
     recent, last = torch.zeros((), device=device), math.nan
     shown = max(1, steps // 10)
-    for step in range(1, steps + 1):
+    parts = {"encoder": encoder, "guess": guess, "summary": summary, "optimizer": optimizer, "schedule": schedule}
+    done = 0
+    if kept is not None and kept.is_file():
+        state = torch.load(kept, map_location=device, weights_only=True)
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        generator.set_state(state["generator"].cpu())
+        done, recent = state["step"], state["recent"]
+    for step in range(done + 1, steps + 1):
+        try:
+            _stop_after(deadline)
+        except TimeUp:
+            if kept is not None and step > done + 1:
+                state = {name: part.state_dict() for name, part in parts.items()}
+                state |= {"generator": generator.get_state(), "step": step - 1, "recent": recent}
+                write_atomically(kept, functools.partial(torch.save, state))
+            raise
         whole = features[torch.randint(len(features), (BATCH,), generator=generator, device=device)].float()
         seen, hidden = hide(whole, generator)
         covered = hidden.float().unfold(1, config.patch_size, config.time_stride).amin(-1).repeat(1, rows)
@@ -128,9 +161,18 @@ def pretrain(
 
 
 def pretrained_file(
-    model: str, steps: int, clips: int, path: Path, device: str, say: Callable[[str], None] | None = None
+    model: str,
+    steps: int,
+    clips: int,
+    path: Path,
+    device: str,
+    say: Callable[[str], None] | None = None,
+    deadline: float | None = None,
 ) -> Path:
-    """Pretrain the encoder of a size of ours and write its weights, unless they are there already."""
+    """Pretrain the encoder of a size of ours and write its weights, unless they are there already.
+
+    At the deadline raise `TimeUp`; what was learned is kept beside, and the next call goes on from it.
+    """
     from safetensors.torch import save_file
 
     from fourier_head.studies.tempo.model import build, configuration
@@ -139,10 +181,17 @@ def pretrained_file(
         return path
     config = configuration(model)
     network = build(model, "linear", None, SEED).to(device)
-    features = unlabelled(clips, config.num_mel_bins, device)
+    features = unlabelled(clips, config.num_mel_bins, device, deadline)
     features = fit_length(features, config.max_length, float(features.mean()), float(features.std()))
-    pretrain(network, config, features, steps, device, say)
+    kept = unfinished(path, device)
+    pretrain(network, config, features, steps, device, say, kept, deadline)
     state = network.audio_spectrogram_transformer.state_dict()
     tensors = {name: value.contiguous().cpu() for name, value in state.items()}
     write_atomically(path, lambda beside: save_file(tensors, beside))
+    kept.unlink(missing_ok=True)
     return path
+
+
+def unfinished(path: Path, device: str) -> Path:
+    """Return where a pretraining is kept that has not come to its file yet; random numbers of devices differ."""
+    return path.with_suffix(f".unfinished-{torch.device(device).type}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.report.summary import Row, Summary
-from fourier_head.studies.engine import Engine, Task, deadline_after, run_tasks
+from fourier_head.studies.engine import Engine, Task, TimeUp, deadline_after, run_tasks
 from fourier_head.studies.results import RunStore, aggregate, command_line, row, write_results
 from fourier_head.studies.tempo.charts import charts, label
 from fourier_head.studies.tempo.data import NUM_BINS
@@ -152,14 +153,15 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
 
 
 def _prepare_encoder(task: Task, say: Callable[[str], None] | None) -> None:
-    """Pretrain the encoder that all tasks start from, where they want one and there is none yet."""
+    """Pretrain the encoder that all tasks start from, where they want one and there is none; stop at their deadline."""
     if task.resources["weights"] is None:
         return
     from fourier_head.studies.tempo.pretraining import pretrained_file
 
     model, steps = task.settings["model"], task.settings["pretrain"]
     clips = UNLABELLED if model != "tiny" else UNLABELLED // 8
-    pretrained_file(model, steps, clips, Path(task.resources["weights"]), task.resources["device"], say)
+    weights, device, deadline = (task.resources[name] for name in ("weights", "device", "deadline"))
+    pretrained_file(model, steps, clips, Path(weights), device, say, deadline)
 
 
 def run(settings: Settings, console: Console | None = None, echo: bool = False) -> Summary:
@@ -167,12 +169,18 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     tasks = tasks_of(settings, echo)
     store = RunStore(settings.output)
     left = [task for task in tasks if store.get(task.label, task.settings) is None]
+    deadline = tasks[0].resources["deadline"]
     if left:
-        _prepare_encoder(left[0], print if echo else console.print if console is not None else None)
-    results = run_tasks(tasks, store, engine=settings.engine, console=console, workers=settings.workers)
+        with suppress(TimeUp):  # no task is begun then
+            _prepare_encoder(left[0], print if echo else console.print if console is not None else None)
+    results = run_tasks(
+        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
+    )
     finished = [result for result in results if result is not None]
     stopped = len(finished) < len(tasks)
     if not finished:
+        if any(store.folder.glob("encoder-*.unfinished-*")):
+            raise UserError("--time-limit was reached in pretraining, which is kept; the same command goes on with it.")
         raise UserError("--time-limit was reached before the first run was finished; give it more seconds.")
     dataset = "generated" if settings.data is None else "syntheory"
     first = tasks[0].settings

@@ -19,11 +19,11 @@ CORES = 2
 """Of the processor, whatever the machine has."""
 
 
-def monthly_series(count: int, seed: int = 0) -> list[np.ndarray]:
-    """Return monthly series of 60 to 140 values with trend and season, to measure speed on."""
-    rng = np.random.default_rng(seed)
+def monthly_series(count: int, longest: int = 140) -> list[np.ndarray]:
+    """Return monthly series of 60 values or more with trend and season; their lengths decide how long they take."""
+    rng = np.random.default_rng(0)
     out = []
-    for length in rng.integers(60, 141, count):
+    for length in rng.integers(60, longest + 1, count):
         t = np.arange(length)
         out.append(100 + rng.normal(0, 0.5) * t + 10 * np.sin(2 * np.pi * t / 12) + rng.normal(0, 3, length))
     return out

@@ -1,0 +1,74 @@
+"""What a local clock shows: how far it is ahead of universal time, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone, tzinfo
+
+import numpy as np
+
+_START = datetime(1970, 1, 1)
+_SECOND = timedelta(seconds=1)
+
+Changes = tuple[tuple[float, float], ...]
+"""Moments, in seconds of universal time since 1970, and the seconds that the clock is ahead from each of them on."""
+
+
+class Clock(tzinfo):
+    """A time zone of which only some offsets are known; the first and the last of them count beyond the others.
+
+    Args:
+        changes: when the clock was set and how many seconds it is ahead since, in the order of time.
+
+    Example:
+        >>> berlin = Clock([(0, 3600), (1711846800, 7200)])
+        >>> datetime(2024, 3, 31, 12, tzinfo=timezone.utc).astimezone(berlin).isoformat()
+        '2024-03-31T14:00:00+02:00'
+    """
+
+    def __init__(self, changes: Sequence[Sequence[float]]):
+        self.changes: Changes = tuple((float(start), float(ahead)) for start, ahead in changes)
+
+    def __getinitargs__(self) -> tuple[Changes]:
+        return (self.changes,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Clock) and self.changes == other.changes
+
+    def __hash__(self) -> int:
+        return hash(self.changes)
+
+    @property
+    def last(self) -> timezone:
+        """The offset that goes on."""
+        return timezone(timedelta(seconds=self.changes[-1][1]))
+
+    def local(self, moments: np.ndarray) -> np.ndarray:
+        """Return what the clock shows at moments of universal time, both datetime64[ns]."""
+        starts, ahead = (np.array(side) for side in zip(*self.changes, strict=True))
+        place = np.searchsorted(starts, moments.astype(np.int64) / 1e9, side="right") - 1
+        return moments + (ahead[place.clip(0)] * 1e9).astype("timedelta64[ns]")
+
+    def utcoffset(self, dt: datetime | None) -> timedelta:
+        """Return how far ahead the clock is when it shows this; of an hour that comes twice, the second one counts."""
+        ahead = self.changes[0][1] if dt is not None else self.changes[-1][1]
+        if dt is not None:
+            shown = (dt.replace(tzinfo=None) - _START) / _SECOND
+            for start, seconds in self.changes[1:]:
+                ahead = seconds if shown >= start + seconds else ahead
+        return timedelta(seconds=ahead)
+
+    def fromutc(self, dt: datetime) -> datetime:
+        """Return what the clock shows at a moment of universal time."""
+        moment, ahead = (dt.replace(tzinfo=None) - _START) / _SECOND, self.changes[0][1]
+        for start, seconds in self.changes[1:]:
+            ahead = seconds if moment >= start else ahead
+        return dt + timedelta(seconds=ahead)
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        """Return nothing: offsets alone do not tell summer from winter."""
+        return None
+
+    def tzname(self, dt: datetime | None) -> str:
+        """Return the offset in print."""
+        return str(timezone(self.utcoffset(dt)))
