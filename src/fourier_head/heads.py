@@ -110,7 +110,8 @@ class FourierHead(Head):
     Args:
         in_features: size of the features.
         num_bins: number of ordered bins; may be left out where only the density is wanted.
-        num_frequencies: the highest harmonic N.
+        num_frequencies: the highest harmonic N. No bin gets more than (N + 1) / num_bins, so where one of a few may be
+            certain take N from num_bins - 1 up.
         floor: share of probability spread uniformly, which bounds the loss where A vanishes. The released code adds
             1e-5 to every bin: ``floor=released_floor(num_bins)``.
         bin_mass: "midpoint" takes the density at bin centres (the paper), "exact" its integral over each bin.
