@@ -6,21 +6,24 @@ import time
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 pytest.importorskip("ale_py")
 pytest.importorskip("accelerate")
 
 from fourier_head.atari import rollouts
 from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
+from fourier_head.atari.agents import load_agent
+from fourier_head.atari.clip import replay
 from fourier_head.atari.games import ACTIONS
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
-from fourier_head.atari.rollouts import OutOfTime, Played, _drawn, _Emulators, _Reader, play
+from fourier_head.atari.rollouts import OutOfTime, Played, _drawn, _Emulators, _Reader, hold_down, play
 from fourier_head.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from fourier_head.atari.trajectories import IGNORED, Trajectories
 from fourier_head.atari.vision import FrameEncoder
+from fourier_head.cli import app
 from fourier_head.errors import UserError
-from fourier_head.studies.atari.clip import replay
 from fourier_head.training import graphs
 from fourier_head.training.graphs import Recorded
 from fourier_head.training.loop import Training
@@ -157,7 +160,7 @@ def test_play_is_repeatable_and_its_episodes_can_be_watched_again():
     assert first.lengths.max() <= 12
     assert first.cut == 0
     seed, actions = first.best()
-    frames, score = replay("seaquest", seed, actions, {"max_frames": 48})
+    frames, score = replay(about, seed, actions)
     assert score == first.returns.max()
     assert frames[0].shape == (210, 160, 3)
     assert play(model, about, max_steps=3, **options).cut == 2
@@ -212,6 +215,33 @@ def test_an_interrupted_arm_ends_where_an_uninterrupted_one_does(recording, tmp_
     assert whole["evaluations"][0]["replay"] is None
     assert len(whole["evaluations"][1]["replay"]["actions"]) > 0
     assert whole["transitions"] == 36
+
+
+def test_a_trained_agent_comes_back_from_its_folder_and_plays(recording, tmp_path):
+    settings = arm(head="fourier", frequencies=4, gamma=1e-6)
+    trained = train_arm(recording, settings, tmp_path / "arm")
+    agent = load_agent(tmp_path / "arm")
+    assert agent.about == recording.about
+    assert agent.target == trained["target_return"]
+    played = play(agent.model, agent.about, target=agent.target, episodes=2, seed=settings.seed, max_steps=6)
+    assert played.returns.tolist() == trained["evaluations"][-1]["returns"]
+    clip = tmp_path / "clip.gif"
+    options = ["--episodes", "2", "--steps", "6", "--most", "0.5", "--clip", str(clip), "--device", "cpu"]
+    shown = CliRunner().invoke(app, ["atari", "play", str(tmp_path / "arm"), *options])
+    assert shown.exit_code == 0, shown.output
+    assert f"Seaquest, 2 episodes, 2 of them cut, asked for {agent.target:g}: mean score" in shown.output
+    assert clip.read_bytes().startswith(b"GIF8")
+    (tmp_path / "arm" / "checkpoint").rename(tmp_path / "elsewhere")
+    for folder, message in ((tmp_path / "arm", "holds no checkpoint yet"), (tmp_path, "holds no trained agent")):
+        shown = CliRunner().invoke(app, ["atari", "play", str(folder), "--device", "cpu"])
+        assert shown.exit_code == 2
+        assert message in shown.output
+
+
+def test_probabilities_held_down_keep_the_proportions_of_the_others():
+    pmf = torch.tensor([[0.9, 0.06, 0.04], [0.4, 0.3, 0.3], [0.0, 1.0, 0.0]])
+    held = hold_down(pmf, 0.5)
+    assert torch.allclose(held, torch.tensor([[0.5, 0.3, 0.2], [0.4, 0.3, 0.3], [0.25, 0.5, 0.25]]))
 
 
 def test_an_arm_stopped_while_it_plays_plays_that_epoch_in_the_next_call(recording, tmp_path, monkeypatch):

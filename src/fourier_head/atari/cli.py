@@ -1,4 +1,4 @@
-"""The commands `fourier-head atari ...`: make recordings of play, and make them again from a recipe."""
+"""The commands `fourier-head atari ...`: record play, make a recording again from its recipe, let an agent play."""
 
 from __future__ import annotations
 
@@ -69,6 +69,50 @@ def rebuild(
 
         count = recording.rebuild(recipe, output, lambda fraction, words: typer.echo(f"{fraction:.0%}: {words}"))
         typer.echo(f"{count} transitions in {output}.")
+
+
+@app.command()
+def play(
+    folder: Annotated[Path, typer.Argument(help="Of a trained arm, such as scratch/atari/arms/seaquest-...")],
+    episodes: Annotated[int, typer.Option(min=1, max=128, help="Played at once.")] = 16,
+    target: Annotated[
+        float | None, typer.Option(help="Return to ask for.", show_default="what it was trained to be asked")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of emulators and actions.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="After which an episode is cut.")] = 4500,
+    greedy: Annotated[bool, typer.Option(help="Take the likeliest action instead of a sample.")] = False,
+    most: Annotated[float, typer.Option(min=0.1, max=1.0, help="Hold every action's probability down to this.")] = 1.0,
+    clip: Annotated[Path | None, typer.Option(help="Write the best episode's end as a GIF.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
+) -> None:
+    """Let a trained Decision Transformer play: scores, and a clip if you want one."""
+    from fourier_head.cli import clear_errors
+
+    with clear_errors():
+        from fourier_head._devices import chosen_device
+        from fourier_head.atari import rollouts
+        from fourier_head.atari.agents import load_agent
+        from fourier_head.atari.games import find_game
+
+        place = chosen_device(device)
+        agent = load_agent(folder, place)
+        goal = agent.target if target is None else target
+        options: dict[str, Any] = {"episodes": episodes, "seed": seed, "max_steps": steps, "most": most}
+        played = rollouts.play(
+            agent.model, agent.about, target=goal, greedy=greedy, bfloat16=place.startswith("cuda"), **options
+        )
+        game, mean = find_game(agent.about.game), float(played.returns.mean())
+        error = float(played.returns.std()) / len(played.returns) ** 0.5
+        cut = f", {played.cut} of them cut" if played.cut else ""
+        typer.echo(
+            f"{game.title}, {episodes} episodes{cut}, asked for {goal:g}: mean score {mean:.1f} ± {error:.1f}, "
+            f"normalised {game.normalise(mean):.2f}, {played.lengths.mean():.0f} steps each."
+        )
+        if clip is not None:
+            from fourier_head.atari.clip import write_clip
+
+            write_clip(clip, agent.about, *played.best())
+            typer.echo(f"Wrote {clip}.")
 
 
 def draw_quality(folder: Path) -> None:

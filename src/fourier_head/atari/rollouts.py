@@ -124,6 +124,23 @@ def _drawn(pmf: Tensor, generator: torch.Generator) -> Tensor:
     return (pmf / torch.empty_like(pmf).exponential_(generator=generator)).argmax(-1)
 
 
+def hold_down(pmf: Tensor, most: float) -> Tensor:
+    """Return probabilities of which none is above ``most``; what the likeliest action loses, the others share.
+
+    They share by their own probabilities, as a head of few frequencies, which has such a bound, would have to.
+
+    >>> hold_down(torch.tensor([[0.9, 0.1, 0.0]]), 0.8)
+    tensor([[0.8000, 0.2000, 0.0000]])
+    """
+    top, place = pmf.max(-1, keepdim=True)
+    others = pmf.scatter(-1, place, 0.0)
+    left = others.sum(-1, keepdim=True)
+    # Where nothing is left to share by, all others get the same.
+    spread = torch.where(left > 0, others / left.clamp_min(1e-30), torch.ones_like(pmf).scatter(-1, place, 0.0))
+    spread = spread / spread.sum(-1, keepdim=True)
+    return torch.where(top > most, ((1 - most) * spread).scatter(-1, place, most), pmf)
+
+
 @torch.no_grad()
 def play(
     model: DecisionTransformer,
@@ -135,6 +152,7 @@ def play(
     max_steps: int = 4500,
     bfloat16: bool = False,
     greedy: bool = False,
+    most: float = 1.0,
     deadline: float | None = None,
 ) -> Played:
     """Play one episode in each of ``episodes`` environments with sampled actions.
@@ -150,6 +168,7 @@ def play(
         max_steps: after which all stop.
         bfloat16: whether to compute in it.
         greedy: take the likeliest action instead of a sample.
+        most: hold all probabilities down to this.
         deadline: value of ``time.monotonic`` after which ``OutOfTime`` is raised.
     """
     device = next(model.parameters()).device
@@ -168,7 +187,7 @@ def play(
         if deadline is not None and time.monotonic() > deadline:
             model.train(was_training)
             raise OutOfTime
-        pmf = look()
+        pmf = look() if most >= 1 else hold_down(look(), most)
         chosen = pmf.argmax(-1) if greedy else _drawn(pmf, generator)
         reader.acted(chosen)
         host = chosen.cpu().numpy()

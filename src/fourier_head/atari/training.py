@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from fourier_head._files import write_atomically
+from fourier_head.atari.agents import describe_agent
 from fourier_head.atari.games import find_game
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import Recording
@@ -200,7 +201,8 @@ def train_arm(
         return_mean=data.return_mean,
         return_std=data.return_std,
     )
-    head = action_head(settings.head, settings.width, settings.frequencies, settings.gamma)
+    kind = {"kind": settings.head, "frequencies": settings.frequencies, "gamma": settings.gamma}
+    head = action_head(width=settings.width, **kind)  # type: ignore[arg-type]
     model = DecisionTransformer(sizes, head, compile=compile)
     steps, every = epoch_steps(settings.samples or len(data), settings.batch)
     training = Training(
@@ -223,6 +225,8 @@ def train_arm(
     )
     path = folder / EVALUATIONS
     evaluations: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if training.accelerator.is_main_process:
+        describe_agent(folder, sizes, kind, recording.about, goal)
     alone = training.accelerator.num_processes == 1  # of many processes only the first plays, and must not leave them
 
     def evaluate(epoch: int) -> None:

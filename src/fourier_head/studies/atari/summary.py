@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fourier_head.atari.clip import write_clip
 from fourier_head.atari.quality import QUALITY
-from fourier_head.atari.recording import RECIPE
+from fourier_head.atari.recording import RECIPE, About
 from fourier_head.report.summary import Summary
 from fourier_head.studies.atari import charts
-from fourier_head.studies.atari.clip import write_clip
 from fourier_head.studies.atari.plan import Settings
 from fourier_head.studies.atari.rows import all_rows, full_size, is_main, notes, split, whole_rows
 from fourier_head.studies.results import write_results
@@ -87,7 +87,8 @@ def clip_best(
             continue
         run = max(own, key=lambda r: r["evaluations"][-1]["return"])
         settings = qualities.get(game, {}).get("settings", {})
-        path = output / f"{game}.gif"
-        write_clip(path, game, run["evaluations"][-1]["replay"], settings)
+        about = About(game, settings.get("sticky", 0.0), settings.get("max_frames", 108_000))
+        path, episode = output / f"{game}.gif", run["evaluations"][-1]["replay"]
+        write_clip(path, about, episode["seed"], episode["actions"])
         written[game] = path.name
     return written

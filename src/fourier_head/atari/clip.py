@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,8 @@ MOST = 150
 """Pictures of a clip."""
 
 
-def replay(game: str, seed: int, actions: list[int], settings: Mapping[str, Any]) -> tuple[list[np.ndarray], float]:
+def replay(about: About, seed: int, actions: Sequence[int]) -> tuple[list[np.ndarray], float]:
     """Return colour frames of an episode played again, and its score."""
-    about = About(game, settings.get("sticky", 0.0), settings.get("max_frames", 108_000))
     environments = about.environments([seed], threads=1, colour=True)
     frames, score = [environments.reset()[0]], 0.0
     for action in actions:
@@ -30,13 +28,13 @@ def replay(game: str, seed: int, actions: list[int], settings: Mapping[str, Any]
     return frames, score
 
 
-def write_clip(path: Path, game: str, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> float:
+def write_clip(path: Path, about: About, seed: int, actions: Sequence[int]) -> float:
     """Write the last part of an episode, where it scores if it ever does; return the episode's score."""
     try:
         from PIL import Image
     except ImportError as error:
         raise needs_extra(error, "atari") from None
-    frames, score = replay(game, recorded["seed"], recorded["actions"], settings)
+    frames, score = replay(about, seed, actions)
     shown = frames[:-1][-EVERY * MOST :: EVERY] or frames
     pictures = [Image.fromarray(frame).quantize(32) for frame in shown]
     write_atomically(
