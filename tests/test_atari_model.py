@@ -13,12 +13,12 @@ pytest.importorskip("accelerate")
 
 from fourier_head.atari import rollouts
 from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
-from fourier_head.atari.agents import load_agent
 from fourier_head.atari.clip import replay
 from fourier_head.atari.games import ACTIONS
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
 from fourier_head.atari.rollouts import OutOfTime, Played, _drawn, _Emulators, _Reader, hold_down, play
+from fourier_head.atari.trained import load_agent
 from fourier_head.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from fourier_head.atari.trajectories import IGNORED, Trajectories
 from fourier_head.atari.vision import FrameEncoder

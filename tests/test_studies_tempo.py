@@ -313,10 +313,9 @@ def stop_at_look(monkeypatch):
         looks = iter(range(1, 10_000))
 
         def look(deadline):
-            if deadline is not None and next(looks) >= number:
-                raise TimeUp
+            return deadline is not None and next(looks) >= number
 
-        monkeypatch.setattr(pretraining, "_stop_after", look)
+        monkeypatch.setattr(pretraining, "is_over", look)
 
     return stop
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 
 import numpy as np
@@ -12,6 +12,16 @@ _SECOND = timedelta(seconds=1)
 
 Changes = tuple[tuple[float, float], ...]
 """Moments, in seconds of universal time since 1970, and the seconds that the clock is ahead from each of them on."""
+
+
+def changes_of(moments: np.ndarray, ahead: np.ndarray) -> Changes:
+    """Return when a clock was set that is so many seconds ahead at moments of universal time, in their order.
+
+    >>> changes_of(np.array([0, 10**9, 2 * 10**9], "datetime64[ns]"), np.array([3600, 7200, 7200]))
+    ((0.0, 3600.0), (1.0, 7200.0))
+    """
+    changed = [0, *(np.flatnonzero(np.diff(ahead)) + 1)]
+    return tuple((float(moments[i].astype(np.int64) / 1e9), float(ahead[i])) for i in changed)
 
 
 class Clock(tzinfo):
@@ -51,19 +61,22 @@ class Clock(tzinfo):
 
     def utcoffset(self, dt: datetime | None) -> timedelta:
         """Return how far ahead the clock is when it shows this; of an hour that comes twice, the second one counts."""
-        ahead = self.changes[0][1] if dt is not None else self.changes[-1][1]
-        if dt is not None:
-            shown = (dt.replace(tzinfo=None) - _START) / _SECOND
-            for start, seconds in self.changes[1:]:
-                ahead = seconds if shown >= start + seconds else ahead
-        return timedelta(seconds=ahead)
+        if dt is None:
+            return timedelta(seconds=self.changes[-1][1])
+        shown = (dt.replace(tzinfo=None) - _START) / _SECOND
+        return self._ahead(lambda start, seconds: shown >= start + seconds)
 
     def fromutc(self, dt: datetime) -> datetime:
         """Return what the clock shows at a moment of universal time."""
-        moment, ahead = (dt.replace(tzinfo=None) - _START) / _SECOND, self.changes[0][1]
+        moment = (dt.replace(tzinfo=None) - _START) / _SECOND
+        return dt + self._ahead(lambda start, seconds: moment >= start)
+
+    def _ahead(self, is_set: Callable[[float, float], bool]) -> timedelta:
+        """Return how far ahead the clock is after the last change that was made; the first counts before, too."""
+        ahead = self.changes[0][1]
         for start, seconds in self.changes[1:]:
-            ahead = seconds if moment >= start else ahead
-        return dt + timedelta(seconds=ahead)
+            ahead = seconds if is_set(start, seconds) else ahead
+        return timedelta(seconds=ahead)
 
     def dst(self, dt: datetime | None) -> timedelta | None:
         """Return nothing: offsets alone do not tell summer from winter."""

@@ -91,15 +91,22 @@ def play(
     with clear_errors():
         from fourier_head._devices import chosen_device
         from fourier_head.atari import rollouts
-        from fourier_head.atari.agents import load_agent
         from fourier_head.atari.games import find_game
+        from fourier_head.atari.trained import load_agent
 
         place = chosen_device(device)
         agent = load_agent(folder, place)
         goal = agent.target if target is None else target
-        options: dict[str, Any] = {"episodes": episodes, "seed": seed, "max_steps": steps, "most": most}
         played = rollouts.play(
-            agent.model, agent.about, target=goal, greedy=greedy, bfloat16=place.startswith("cuda"), **options
+            agent.model,
+            agent.about,
+            target=goal,
+            episodes=episodes,
+            seed=seed,
+            max_steps=steps,
+            bfloat16=place.startswith("cuda"),
+            greedy=greedy,
+            most=most,
         )
         game, mean = find_game(agent.about.game), float(played.returns.mean())
         error = float(played.returns.std()) / len(played.returns) ** 0.5

@@ -134,11 +134,11 @@ def hold_down(pmf: Tensor, most: float) -> Tensor:
     """
     top, place = pmf.max(-1, keepdim=True)
     others = pmf.scatter(-1, place, 0.0)
-    left = others.sum(-1, keepdim=True)
     # Where nothing is left to share by, all others get the same.
-    spread = torch.where(left > 0, others / left.clamp_min(1e-30), torch.ones_like(pmf).scatter(-1, place, 0.0))
-    spread = spread / spread.sum(-1, keepdim=True)
-    return torch.where(top > most, ((1 - most) * spread).scatter(-1, place, most), pmf)
+    alike = torch.ones_like(pmf).scatter(-1, place, 0.0)
+    shares = torch.where(others.sum(-1, keepdim=True) > 0, others, alike)
+    held = (1 - most) * shares / shares.sum(-1, keepdim=True)
+    return torch.where(top > most, held.scatter(-1, place, most), pmf)
 
 
 @torch.no_grad()

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from fourier_head._files import write_atomically
-from fourier_head.atari.agents import describe_agent
 from fourier_head.atari.games import find_game
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import Recording
 from fourier_head.atari.rollouts import OutOfTime, Played, play
+from fourier_head.atari.trained import describe_agent
 from fourier_head.atari.trajectories import Trajectories, Window
 from fourier_head.errors import UserError
 from fourier_head.metrics import smoothness
@@ -201,8 +201,8 @@ def train_arm(
         return_mean=data.return_mean,
         return_std=data.return_std,
     )
-    kind = {"kind": settings.head, "frequencies": settings.frequencies, "gamma": settings.gamma}
-    head = action_head(width=settings.width, **kind)  # type: ignore[arg-type]
+    kind: dict[str, Any] = {"kind": settings.head, "frequencies": settings.frequencies, "gamma": settings.gamma}
+    head = action_head(width=settings.width, **kind)
     model = DecisionTransformer(sizes, head, compile=compile)
     steps, every = epoch_steps(settings.samples or len(data), settings.batch)
     training = Training(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fourier_head._clocks import Clock
+from fourier_head._clocks import Clock, changes_of
 from fourier_head.forecasting.calendars import FIRST, LAST, Calendar
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _MONTHS = (
 
 _OFFSET = r":[\d.]+ *(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})$"
 """What is after a time of day that tells its zone."""
-_CHANGES_APART = np.timedelta64(4, "W")
-"""Clocks are not set again before that; offsets that change sooner are of several zones."""
+_CHANGES_APART = 4 * 7 * 86400
+"""Seconds before which clocks are not set again; offsets that change sooner are of several zones."""
 
 
 class DateWarning(UserWarning):
@@ -250,7 +250,7 @@ def _clock_of_offsets(column: pd.Series, times: pd.Series) -> Clock | None:
     offsets = at[first]
     if (offsets[np.searchsorted(moments, times.to_numpy())] != at).any():
         return None  # different ones at one moment
-    changed = np.concatenate([[0], np.flatnonzero(np.diff(offsets)) + 1])
-    if len(changed) < 2 or (np.diff(moments[changed[1:]]) < _CHANGES_APART).any():
+    changes = changes_of(moments, offsets)
+    if len(changes) < 2 or (np.diff([start for start, _ in changes[1:]]) < _CHANGES_APART).any():
         return None
-    return Clock([(moments[i].astype(np.int64) / 1e9, offsets[i]) for i in changed])
+    return Clock(changes)

@@ -55,7 +55,7 @@ class Task:
 
     def call(self, report: Report | None = None, deadline: float | None = None) -> Any:
         """Run the task in this process, unless it is too late."""
-        if deadline is not None and time.time() > deadline:
+        if is_over(deadline):
             raise TimeUp
         more = {"report": report} if self.reports else {}
         return self.function(**self.settings, **self.resources, **more)
@@ -64,6 +64,11 @@ class Task:
 def deadline_after(seconds: float | None) -> float | None:
     """Return the moment so many seconds from now, as ``run_tasks`` takes it; none without a limit."""
     return None if seconds is None else time.time() + seconds
+
+
+def is_over(deadline: float | None) -> bool:
+    """Tell whether a moment that ``deadline_after`` gave has passed."""
+    return deadline is not None and time.time() > deadline
 
 
 def run_tasks(

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from fourier_head.errors import UserError, needs_extra
 
+CHECKPOINT = "checkpoint"
+"""Folder of a training's checkpoint within that of the training."""
+
 
 def save_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor], shard: int = 1000) -> list[Path]:
     """Write tensors to ``name-0.safetensors``, ``name-1.safetensors``, ..., each at most ``shard`` MB.

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.errors import UserError, needs_extra
+from fourier_head.training.checkpoints import CHECKPOINT
 from fourier_head.training.graphs import CapturedPass
 from fourier_head.training.log import TrainingLog
 from fourier_head.training.processes import agreed, leave_at_exit
@@ -318,7 +319,7 @@ class Training:
     @property
     def folder(self) -> Path:
         """Where the checkpoint is."""
-        return self.settings.output / "checkpoint"
+        return self.settings.output / CHECKPOINT
 
     def save(self) -> None:
         """Write a checkpoint beside the old one, then put it in its place."""

@@ -85,7 +85,7 @@ def forecast(
             raise UserError(f"--engine must be one of local, ray, got {engine}.")
         with err.status("forecasting"):
             result = forecast_one(settings)
-        for note in [result["guessed"], *result["notes"]] if result["guessed"] else result["notes"]:
+        for note in filter(None, [result["guessed"], *result["notes"]]):
             err.print(f"fourier-head: {note}", markup=False, soft_wrap=True)
         steps = "1 step" if horizon == 1 else f"{horizon} steps"
         out.print(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head._clocks import Changes
+from fourier_head._clocks import Changes, changes_of
 from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.report.charts import Chart, Mark, Panel, Series
@@ -101,10 +101,7 @@ def _clock(series: SeriesSet, number: int, count: int, horizon: int) -> Changes:
     moments = np.concatenate([series.past(number, count), series.future(number, horizon)])
     moments = moments[~np.isnat(moments)]
     ahead = (series.local(moments) - moments) / np.timedelta64(1, "s")
-    if not ahead.any():
-        return ()
-    changed = [0, *(np.flatnonzero(np.diff(ahead)) + 1)]
-    return tuple((float(_seconds(moments[i])), float(ahead[i])) for i in changed)
+    return changes_of(moments, ahead) if ahead.any() else ()
 
 
 def _seconds(moments: np.ndarray) -> np.ndarray:

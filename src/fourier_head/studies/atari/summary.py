@@ -87,7 +87,7 @@ def clip_best(
             continue
         run = max(own, key=lambda r: r["evaluations"][-1]["return"])
         settings = qualities.get(game, {}).get("settings", {})
-        about = About(game, settings.get("sticky", 0.0), settings.get("max_frames", 108_000))
+        about = About(game, **{key: settings[key] for key in ("sticky", "max_frames") if key in settings})
         path, episode = output / f"{game}.gif", run["evaluations"][-1]["replay"]
         write_clip(path, about, episode["seed"], episode["actions"])
         written[game] = path.name

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fourier_head._files import write_atomically
-from fourier_head.studies.engine import TimeUp
+from fourier_head.studies.engine import TimeUp, is_over
 from fourier_head.studies.tempo.clicks import draw_clips, render
 from fourier_head.studies.tempo.data import CHUNK
 from fourier_head.studies.tempo.features import fit_length, log_mel
@@ -45,14 +44,10 @@ def unlabelled(count: int, num_mels: int, device: str, deadline: float | None = 
     drawn, noise = draw_clips(bpm, generator).to(device), torch.Generator(device).manual_seed(SEED)
     parts = []
     for first in range(0, count, CHUNK):
-        _stop_after(deadline)
+        if is_over(deadline):
+            raise TimeUp
         parts.append(log_mel(render(drawn[first : first + CHUNK], noise), num_mels))
     return torch.cat(parts)
-
-
-def _stop_after(deadline: float | None) -> None:
-    if deadline is not None and time.time() > deadline:
-        raise TimeUp
 
 
 def hide(features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -128,14 +123,12 @@ def pretrain(
         generator.set_state(state["generator"].cpu())
         done, recent = state["step"], state["recent"]
     for step in range(done + 1, steps + 1):
-        try:
-            _stop_after(deadline)
-        except TimeUp:
+        if is_over(deadline):
             if kept is not None and step > done + 1:
                 state = {name: part.state_dict() for name, part in parts.items()}
                 state |= {"generator": generator.get_state(), "step": step - 1, "recent": recent}
                 write_atomically(kept, functools.partial(torch.save, state))
-            raise
+            raise TimeUp
         whole = features[torch.randint(len(features), (BATCH,), generator=generator, device=device)].float()
         seen, hidden = hide(whole, generator)
         covered = hidden.float().unfold(1, config.patch_size, config.time_stride).amin(-1).repeat(1, rows)

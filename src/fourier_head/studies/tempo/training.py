@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fourier_head.metrics import RELEASED_MAX_SIGMA, smoothness
-from fourier_head.studies.engine import TimeUp
+from fourier_head.studies.engine import TimeUp, is_over
 from fourier_head.studies.tempo.data import NUM_BINS, Heard, Split, bin_centre, generated_split, syntheory_split
 from fourier_head.studies.tempo.features import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
 from fourier_head.studies.tempo.model import SIZES, Start, build, configuration
@@ -163,7 +163,7 @@ def train_run(
             optimizer.step()
             schedule.step()
             total += loss.detach() * len(rows)
-        if deadline is not None and time.time() > deadline:
+        if is_over(deadline):
             raise TimeUp
         if epoch in shown:
             scores = measure(predict(network, split.validation, prepare, device), *_truth(split.validation))

@@ -13,9 +13,9 @@ from fourier_head._files import write_atomically
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About
 from fourier_head.errors import UserError
-from fourier_head.training.checkpoints import load_tensors, recover_folder
+from fourier_head.training.checkpoints import CHECKPOINT, load_tensors, recover_folder
 
-ABOUT, CHECKPOINT = "agent.json", "checkpoint"
+ABOUT = "agent.json"
 
 
 @dataclass(frozen=True)
