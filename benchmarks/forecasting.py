@@ -14,6 +14,7 @@ import argparse
 import functools
 import gc
 import importlib.util
+import itertools
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -60,7 +61,7 @@ class Sizes:
     patch_series: int = 50_000
     t5_series: int = 4000
     paths: int = 20
-    runs: int = 5
+    runs: int = 9
     warmup: int = 3
 
 
@@ -280,39 +281,61 @@ def cases(sizes: Sizes, device: str) -> list[Case]:
     return [*t5, *patch, *patch_data, *patch_forecast, t5_forecast, *t5_rest]
 
 
-def measure(case: Case, sizes: Sizes, device: str, left: Callable[[], float]) -> dict[str, object]:
-    """Return the row of a case: samples per second from medians over runs, as many as the time left allows."""
+@dataclass
+class Running:
+    """A case whose step is made and warm, with the times of its runs so far."""
+
+    case: Case
+    step: Step
+    first: float
+    peak_extra_bytes: int | str
+    times: list[float] = field(default_factory=list)
+
+    def row(self) -> dict[str, object]:
+        """Return what was measured, with samples per second from the median over runs."""
+        took: Spread = spread(self.times)
+        row = dict(self.case.about)
+        for name, seconds in (("median", took.median), ("low", took.low), ("high", took.high)):
+            row[f"{name}_ms"] = round(seconds * 1e3, 3)
+        row |= {"samples_per_s": round(self.case.samples / took.median, 1), "first_s": round(self.first, 2)}
+        return row | {"runs": len(self.times), "peak_extra_bytes": self.peak_extra_bytes}
+
+
+def timed(step: Step, steps: int, device: str) -> float:
+    """Return the seconds that ``steps`` steps take."""
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def begin(case: Case, sizes: Sizes, device: str) -> Running:
+    """Make the step of a case, take the first and those that warm it up."""
     gpu = device == "cuda"
-
-    def timed(step: Step, steps: int) -> float:
-        start = time.perf_counter()
-        for _ in range(steps):
-            step()
-        if gpu:
-            torch.cuda.synchronize()
-        return time.perf_counter() - start
-
     step = case.make()
     if gpu:  # before the first step: later ones that are replayed allocate nothing
         torch.cuda.reset_peak_memory_stats()
-    first = timed(step, 1)
+    first = timed(step, 1, device)
     before = torch.cuda.memory_allocated() if gpu else 0
     if case.steps > 1:
-        timed(step, sizes.warmup)
-    times: list[float] = []
-    while len(times) < sizes.runs and (not times or left() > 2 * case.steps * max(times)):
-        times.append(timed(step, case.steps) / case.steps)
-    took: Spread = spread(times)
-    row = dict(case.about)
-    for name, seconds in (("median", took.median), ("low", took.low), ("high", took.high)):
-        row[f"{name}_ms"] = round(seconds * 1e3, 3)
-    row |= {"samples_per_s": round(case.samples / took.median, 1), "first_s": round(first, 2), "runs": len(times)}
-    row["peak_extra_bytes"] = torch.cuda.max_memory_allocated() - before if gpu else ""
-    return row
+        timed(step, sizes.warmup, device)
+    return Running(case, step, first, torch.cuda.max_memory_allocated() - before if gpu else "")
+
+
+def time_in_turn(running: list[Running], sizes: Sizes, device: str, left: Callable[[], float]) -> None:
+    """Time every case ``sizes.runs`` times, or less often where time is short; what warms the machine warms all."""
+    for _ in range(sizes.runs):
+        for one in running:
+            if not one.times or left() > 2 * one.case.steps * max(one.times):
+                one.times.append(timed(one.step, one.case.steps, device) / one.case.steps)
 
 
 def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = "") -> Iterator[dict[str, object]]:
     """Yield the rows of cases that fit into ``limit`` seconds; one that fails does not take the others along.
+
+    Cases that differ in nothing but the head are timed in turn, run by run, so that their ratio is fair.
 
     Arguments:
         only: a part of what is printed about a case, such as "training T5 linear".
@@ -322,25 +345,36 @@ def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = 
     def left() -> float:
         return float("inf") if limit is None else limit - (time.perf_counter() - start)
 
+    def failed(case: Case, problem: Exception) -> None:
+        print(*case.about.values(), "failed:", type(problem).__name__, str(problem)[:300], flush=True)
+
     about = machine() if device == "cuda" else {"machine": platform.machine(), "threads": str(torch.get_num_threads()),
                                                 "torch": torch.__version__}  # fmt: skip
-    for case in cases(sizes, device):
-        if only.lower() not in " ".join(map(str, case.about.values())).lower():
-            continue
-        if left() < (COMPILING if case.compiles else STARTING):
-            print("left out for lack of time:", *case.about.values(), flush=True)
-            continue
+    wanted = [c for c in cases(sizes, device) if only.lower() in " ".join(map(str, c.about.values())).lower()]
+    for _, group in itertools.groupby(wanted, key=lambda c: {k: v for k, v in c.about.items() if k != "head"}):
+        running: list[Running] = []
+        for case in group:
+            if left() < (COMPILING if case.compiles else STARTING):
+                print("left out for lack of time:", *case.about.values(), flush=True)
+                continue
+            try:
+                running.append(begin(case, sizes, device))
+            except Exception as problem:
+                failed(case, problem)
         try:
-            row = measure(case, sizes, device, left)
+            time_in_turn(running, sizes, device, left)
         except Exception as problem:
-            print(*case.about.values(), "failed:", type(problem).__name__, str(problem)[:300], flush=True)
-            continue
-        finally:
-            gc.collect()
-            if device == "cuda":
-                torch.cuda.empty_cache()
-        print(*case.about.values(), f"{row['samples_per_s']} a second, first step {row['first_s']} s", flush=True)
-        yield row | about
+            for one in running:
+                failed(one.case, problem)
+            running.clear()
+        rows = [(one.case.about, one.row()) for one in running]
+        running.clear()  # its memory comes free before the next group
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+        for what, row in rows:
+            print(*what.values(), f"{row['samples_per_s']} a second, first step {row['first_s']} s", flush=True)
+            yield row | about
 
 
 def table(rows: list[dict[str, object]]) -> str:

@@ -47,6 +47,19 @@ def test_a_case_that_fails_is_left_out_and_the_others_run(monkeypatch, capsys):
     assert "failed: RuntimeError no such kernel" in capsys.readouterr().out
 
 
+def test_cases_that_differ_in_the_head_alone_are_timed_in_turn(monkeypatch):
+    steps = []
+
+    def case(head: str, batch: int) -> forecasting.Case:
+        about = {"task": "forecasting", "model": "patch", "head": head, "batch": batch}
+        return forecasting.Case(about, lambda: lambda: steps.append((head, batch)), batch)
+
+    monkeypatch.setattr(forecasting, "cases", lambda *_: [case("a", 1), case("b", 1), case("a", 2)])
+    assert len(list(forecasting.measured(replace(SIZES, runs=2), "cpu"))) == 3
+    begun, timed = [("a", 1), ("b", 1)], [("a", 1), ("b", 1)] * 2
+    assert steps == [*begun, *timed, *[("a", 2)] * 3]
+
+
 def test_nothing_is_begun_that_would_pass_the_limit(capsys):
     assert list(forecasting.measured(SIZES, "cpu", limit=1.0)) == []
     assert capsys.readouterr().out.count("left out for lack of time") == len(forecasting.cases(SIZES, "cpu"))
