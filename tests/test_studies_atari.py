@@ -139,7 +139,10 @@ def test_notes_say_who_won_and_how_the_data_differ(runs):
     shorter = [run | {"samples": 1000, "batch": 64} if run["seed"] else run for run in runs]
     text_of_both = " ".join(notes(all_rows(shorter, {}), shorter, left=0))
     assert "in batches of 512; others for 5 epochs of 1000 contexts in batches of 64." in text_of_both
-    assert "Fourier is above linear on 1 of 1 games (Seaquest)" in text
+    assert "Fourier is above linear on 1 of 1 games (Seaquest)." in text
+    assert f"and {find_game('seaquest').normalise(995):.2f} at the last;" in text
+    noisy = [one | {"std": 9.0 if one["std"] is not None else None} for one in all_rows(runs, {})]
+    assert "on 1 of 1 games (Seaquest); less than a deviation" in " ".join(notes(noisy, runs, left=0))
     assert "grows with every N" in text
     assert "stays below linear's 0.5000" in text
     assert "3 runs of the plan are not finished" in text

@@ -168,6 +168,13 @@ def test_weights_depend_on_the_budget_alone_that_counts():
     assert "seconds" not in replace(protocol, steps=5).training(arm, 0, "")
 
 
+def test_models_read_as_many_tokens_as_asked():
+    assert (Settings().protocol.context, Settings().protocol.lengths) == (512, (128, 512))
+    assert Settings(context=96).protocol.lengths == (96,)
+    model, _ = replace(Settings(context=200).protocol, size="test", ids=130).model(parse_arm("linear"), 0)
+    assert model.config.context == 200
+
+
 def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
     protocol, sets = replace(Settings(quick=True).protocol, seconds=1.0, batch=4), artificial_sets(3)
     store = SeriesStore.from_series([np.arange(100.0) % 12 + i for i in range(4)], period=12)

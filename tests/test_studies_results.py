@@ -49,6 +49,22 @@ def test_a_study_folder_has_everything_and_reads_back(tmp_path):
     assert not [p for p in folder.iterdir() if p.name.startswith(".")]
 
 
+def test_figures_that_are_no_longer_drawn_go_and_other_files_stay(tmp_path):
+    folder = tmp_path / "study"
+
+    def write(*names: str) -> set[str]:
+        write_results(folder, [row("kl", 1.0)], command="c", seconds=1.0, charts=[chart(name) for name in names])
+        return {path.name for path in folder.iterdir()} - {"summary.json", "rows.csv"}
+
+    folder.mkdir()
+    (folder / "mine.png").write_bytes(b"mine")
+    assert write("one", "two") == {"mine.png", "one.png", "two.png", "charts.json"}
+    assert write("two", "three") == {"mine.png", "two.png", "three.png", "charts.json"}
+    (folder / "charts.json").write_text("not a list of charts")
+    assert write("two") == {"mine.png", "two.png", "three.png", "charts.json"}
+    assert write() == {"mine.png", "three.png"}
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     path = tmp_path / "a.txt"
     results.write_atomically(path, "old")

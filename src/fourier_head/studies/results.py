@@ -148,6 +148,15 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _figures(output: Path) -> set[str]:
+    """Return the names of the figures that an earlier study drew into its folder."""
+    try:
+        names = {str(chart["name"]) for chart in json.loads((output / CHARTS).read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError, KeyError):
+        return set()  # nothing there, or nothing that this library wrote
+    return {name for name in names if Path(name).name == name}
+
+
 def write_results(
     output: Path,
     rows: Sequence[Row],
@@ -184,11 +193,16 @@ def write_results(
     if runs:
         lines = ",\n".join(to_json(run).strip() for run in runs)  # one line a run: readable, and small differences
         write_atomically(output / "runs.json", f"[\n{lines}\n]\n")
+    drawn_before = _figures(output)
     for chart in charts:
         write_atomically(output / f"{chart.name}.png", lambda path, chart=chart: save_png(chart, path))  # type: ignore[misc]
     if charts:
         lines = ",\n".join(to_json(chart.as_dict()).strip() for chart in charts)
         write_atomically(output / CHARTS, f"[\n{lines}\n]\n")
+    else:
+        (output / CHARTS).unlink(missing_ok=True)
+    for name in drawn_before - {chart.name for chart in charts}:
+        (output / f"{name}.png").unlink(missing_ok=True)
     header: dict[str, Any] = {
         "command": command,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

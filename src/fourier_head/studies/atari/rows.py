@@ -102,6 +102,12 @@ def _find(rows: Sequence[Row], dataset: str, protocol: str, head: str) -> Row | 
     return next((r for r in rows if (r["dataset"], r["protocol"], r["metric"], r["head"]) == wanted), None)
 
 
+def _last(rows: Sequence[Row], best: Row) -> Row:
+    """Return the row of the last epoch beside that of the best."""
+    same = ("metric", *(name for name in ARM if name != "protocol"))
+    return next(r for r in rows if r["protocol"] == FINAL and all(r.get(name) == best.get(name) for name in same))
+
+
 def notes(
     rows: Sequence[Row],
     runs: Sequence[Mapping[str, Any]],
@@ -125,7 +131,7 @@ def notes(
         recordings_note(qualities or {}),
         training_note([run for run in runs if is_main(run, full)]),
     ]
-    won, compared = [], []
+    won, compared, close = [], [], []
     for dataset in dict.fromkeys(one["dataset"] for one in main):
         linear, fourier = _find(main, dataset, BEST, "linear"), best_fourier(main, dataset)
         if linear is None or fourier is None:
@@ -133,13 +139,18 @@ def notes(
         compared.append(dataset)
         if fourier["ours"] > linear["ours"]:
             won.append(dataset)
+        if abs(fourier["ours"] - linear["ours"]) < max(one["std"] or 0.0 for one in (fourier, linear)):
+            close.append(dataset)
+        last = [_last(rows, one)["ours"] for one in (fourier, linear)]
         told.append(
-            f"{dataset}: Fourier-{fourier['frequencies']} (gamma {fourier['gamma']:g}) "
-            f"{_number(fourier)}, linear {_number(linear)} normalised return at the best epoch; "
-            "N was chosen by this very score, as in the paper's table."
+            f"{dataset}: Fourier-{fourier['frequencies']} (gamma {fourier['gamma']:g}, {fourier['seeds']} seeds) "
+            f"{_number(fourier)}, linear ({linear['seeds']} seeds) {_number(linear)} normalised return at the best "
+            f"epoch, {last[0]:.2f} and {last[1]:.2f} at the last; N was chosen by the best epoch's, as in the paper's "
+            "table."
         )
     if compared:
-        told.append(f"Fourier is above linear on {len(won)} of {len(compared)} games{_names(won)}.")
+        less = f"; less than a deviation over seeds lies between them on {', '.join(close)}" if close else ""
+        told.append(f"Fourier is above linear on {len(won)} of {len(compared)} games{_names(won)}{less}.")
     told += [smoothness_note(main), certainty_note(main)]
     told += [whole_note(run) for run in whole]
     if left:

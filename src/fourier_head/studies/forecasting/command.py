@@ -44,6 +44,7 @@ def forecasting(
     ] = None,
     limit: TimeLimit = None,
     size: Annotated[str, typer.Option(help="Of the models: 1m, 3m, 5m, tiny, mini, small or base.")] = "mini",
+    context: Annotated[int, typer.Option(min=2, max=8192, help="Tokens that a model reads: values and EOS.")] = 512,
     batch: Annotated[int, typer.Option(min=2, help="Windows of a step.")] = 512,
     learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 1e-3,
     recipe: Annotated[str, typer.Option(help="Mixture of the corpus: standard, chronos or plain.")] = "standard",

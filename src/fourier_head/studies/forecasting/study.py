@@ -58,6 +58,7 @@ class Settings:
     steps: int | None = None
     limit: float | None = None
     size: str = "mini"
+    context: int = 512
     batch: int = 512
     learning_rate: float = 1e-3
     recipe: str = "standard"
@@ -101,6 +102,8 @@ class Settings:
             raise UserError(f"--sampling must be one of {', '.join(SAMPLING)}, got {self.sampling}.")
         protocol = Protocol(
             size=self.size,
+            context=self.context,
+            lengths=tuple(sorted({min(128, self.context), self.context})),
             seconds=self.seconds,
             steps=self.steps,
             batch=self.batch,
