@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,30 @@ def test_bias_is_a_lookup_by_distance_and_its_last_row_that_of_a_step(two_sided)
     table = bias.table.detach().clone().requires_grad_()
     table[position_buckets(distances, 8, 20, two_sided)].sum().backward()
     assert torch.allclose(bias.table.grad, table.grad)
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_attention_may_start_near_by(two_sided):
+    position = PositionBias(heads=3, buckets=32, max_distance=128, two_sided=two_sided)
+    position.start_near()
+    bias = position(40)
+    back = bias[:, -1].flip(-1)  # from the last place, the nearest first
+    assert (back[0].diff() <= 0).all()
+    torch.testing.assert_close(back[:, 1], torch.tensor([-2.0, -1.0, 0.0]))  # twice as far as 0, so to speak
+    torch.testing.assert_close(back[0, 7], torch.tensor(-6.0))
+    assert (back[2] == 0).all()
+    if two_sided:
+        torch.testing.assert_close(bias, bias.transpose(1, 2))
+
+
+def test_a_start_near_by_changes_nothing_but_positions():
+    tokenizer, config = ChronosTokenizer(num_ids=34), T5Config.named("test", vocabulary=34, context=8, horizon=4)
+    plain, near = (
+        dict(build_forecaster(tokenizer, replace(config, near=near), seed=0).named_parameters())
+        for near in (False, True)
+    )
+    differ = {name for name in plain if not torch.equal(plain[name], near[name])}
+    assert differ == {"encoder.position.table", "decoder.position.table"}
 
 
 def test_attention_implementations_agree():

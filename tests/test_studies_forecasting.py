@@ -82,6 +82,8 @@ def test_missing_files_get_one_sentence(tmp_path):
         read_corpus(tmp_path / "none")
     with pytest.raises(UserError, match="--evaluation must name"):
         read_sets(None)
+    with pytest.raises(UserError, match="--positions must be near or noise, got far"):
+        run(Settings(quick=True, positions="far", output=tmp_path / "out"))
     with pytest.raises(UserError, match="--size must be one of"):
         run(Settings(size="huge", quick=True))
     with pytest.raises(UserError, match="--learning-rate must be positive, got -1"):
@@ -172,7 +174,8 @@ def test_models_read_as_many_tokens_as_asked():
     assert (Settings().protocol.context, Settings().protocol.lengths) == (512, (128, 512))
     assert Settings(context=96).protocol.lengths == (96,)
     model, _ = replace(Settings(context=200).protocol, size="test", ids=130).model(parse_arm("linear"), 0)
-    assert model.config.context == 200
+    assert (model.config.context, model.config.near) == (200, False)
+    assert Settings(positions="near").protocol.near
 
 
 def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):

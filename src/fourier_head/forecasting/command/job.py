@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 TOOL = "fourier-head forecast"
 FORMATS = ("csv", "parquet")
+FARTHEST = 100_000
+"""Steps ahead that the command still forecasts: weeks of minutes, and more would take hours without a word."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.horizon < 1:
             raise UserError(f"--horizon must be at least 1, got {self.horizon}.")
+        if self.horizon > FARTHEST:
+            raise UserError(f"--horizon must be at most {FARTHEST:,} steps, got {self.horizon:,}.")
         if self.format not in FORMATS:
             raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {self.format}.")
         if self.charts < 1:

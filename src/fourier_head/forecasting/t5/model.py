@@ -260,6 +260,9 @@ class T5Forecaster(nn.Module):
             if name.endswith("qkv.weight"):
                 nn.init.normal_(parameter, std=wide * config.init)
                 parameter[: config.attention_width] *= config.head_width**-0.5
+        if config.near:
+            for stack in (self.encoder, self.decoder):
+                stack.position.start_near()
         if config.smooth:
             values = self.embedding.weight[NUM_SPECIAL:]
             values.copy_(config.init * waves(*values.shape).to(values))

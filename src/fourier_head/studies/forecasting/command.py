@@ -51,6 +51,9 @@ def forecasting(
     embedding: Annotated[
         str, typer.Option(help="How embeddings of tokens start: smooth along the bins, or noise as in T5.")
     ] = "smooth",
+    positions: Annotated[
+        str, typer.Option(help="Where attention looks at the start: near by, or anywhere (noise) as in T5.")
+    ] = "noise",
     sampling: Annotated[
         str,
         typer.Option(

@@ -60,7 +60,8 @@ class Protocol:
     Args:
         size: name of the shape.
         context, horizon, ids: tokens read, values predicted, size of the vocabulary.
-        smooth: whether embeddings start smooth, see ``T5Config``; not in the paper, the same for all arms.
+        smooth, near: whether embeddings start smooth and attention near by, see ``T5Config``; not in the paper, but the
+            same for all arms.
         lengths: of the groups of a batch, see ``T5Objective``.
         seconds, steps: the budget of training, in steps where they are given.
         batch, learning_rate, recipe: of training and its data.
@@ -73,6 +74,7 @@ class Protocol:
     horizon: int = 64
     ids: int = 4096
     smooth: bool = True
+    near: bool = False
     lengths: tuple[int, ...] = (128, 512)
     seconds: float = 480.0
     steps: int | None = None
@@ -97,8 +99,8 @@ class Protocol:
     def model(self, arm: Arm, seed: int) -> tuple[T5Forecaster, ChronosTokenizer]:
         """Return the untrained model of an arm; arms of a seed and size start alike, but for their heads."""
         tokenizer = ChronosTokenizer(num_ids=self.ids, **dict(arm.tokenizer))
-        shape = {"context": self.context, "horizon": self.horizon, "vocabulary": self.ids, "smooth": self.smooth}
-        config = T5Config.named(arm.size or self.size, **shape)
+        own = {name: getattr(self, name) for name in ("context", "horizon", "smooth", "near")}
+        config = T5Config.named(arm.size or self.size, vocabulary=self.ids, **own)
         return build_forecaster(tokenizer, config, arm.head, seed), tokenizer
 
 

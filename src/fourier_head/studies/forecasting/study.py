@@ -63,6 +63,7 @@ class Settings:
     learning_rate: float = 1e-3
     recipe: str = "standard"
     embedding: str = "smooth"
+    positions: str = "noise"
     sampling: str = "trimmed"
     seeds: int = 1
     max_series: int | None = None
@@ -94,6 +95,8 @@ class Settings:
             raise UserError(f"--size must be one of {', '.join(SIZES)}, got {self.size}.")
         if self.embedding not in ("smooth", "noise"):
             raise UserError(f"--embedding must be smooth or noise, got {self.embedding}.")
+        if self.positions not in ("near", "noise"):
+            raise UserError(f"--positions must be near or noise, got {self.positions}.")
         if not 0 < self.learning_rate < math.inf:
             raise UserError(f"--learning-rate must be positive, got {self.learning_rate:g}.")
         if self.recipe not in RECIPES:
@@ -110,6 +113,7 @@ class Settings:
             learning_rate=self.learning_rate,
             recipe=self.recipe,
             smooth=self.embedding == "smooth",
+            near=self.positions == "near",
             sampling=self.sampling,
         )
         if not self.quick:
