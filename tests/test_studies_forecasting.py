@@ -83,7 +83,9 @@ def test_missing_files_get_one_sentence(tmp_path):
     with pytest.raises(UserError, match="--evaluation must name"):
         read_sets(None)
     with pytest.raises(UserError, match="--positions must be near or noise, got far"):
-        run(Settings(quick=True, positions="far", output=tmp_path / "out"))
+        run(Settings(quick=True, positions="far"))
+    with pytest.raises(UserError, match="--init must be positive, got -1"):
+        run(Settings(quick=True, init=-1.0))
     with pytest.raises(UserError, match="--size must be one of"):
         run(Settings(size="huge", quick=True))
     with pytest.raises(UserError, match="--learning-rate must be positive, got -1"):
@@ -170,12 +172,15 @@ def test_weights_depend_on_the_budget_alone_that_counts():
     assert "seconds" not in replace(protocol, steps=5).training(arm, 0, "")
 
 
-def test_models_read_as_many_tokens_as_asked():
+def test_models_read_as_many_tokens_as_asked_and_start_as_asked():
     assert (Settings().protocol.context, Settings().protocol.lengths) == (512, (128, 512))
     assert Settings(context=96).protocol.lengths == (96,)
     model, _ = replace(Settings(context=200).protocol, size="test", ids=130).model(parse_arm("linear"), 0)
     assert (model.config.context, model.config.near) == (200, False)
-    assert Settings(positions="near").protocol.near
+    model, _ = replace(Settings(positions="near", init=0.3).protocol, size="test", ids=130).model(
+        parse_arm("linear"), 0
+    )
+    assert (model.config.near, model.config.init) == (True, 0.3)
 
 
 def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):

@@ -54,6 +54,7 @@ def forecasting(
     positions: Annotated[
         str, typer.Option(help="Where attention looks at the start: near by, or anywhere (noise) as in T5.")
     ] = "noise",
+    init: Annotated[float, typer.Option(help="Factor of the deviations of all weights at the start, 1 in T5.")] = 0.05,
     sampling: Annotated[
         str,
         typer.Option(

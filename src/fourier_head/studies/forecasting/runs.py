@@ -60,8 +60,8 @@ class Protocol:
     Args:
         size: name of the shape.
         context, horizon, ids: tokens read, values predicted, size of the vocabulary.
-        smooth, near: whether embeddings start smooth and attention near by, see ``T5Config``; not in the paper, but the
-            same for all arms.
+        smooth, near, init: whether embeddings start smooth and attention near by, and how large weights are, see
+            ``T5Config``; the same for all arms.
         lengths: of the groups of a batch, see ``T5Objective``.
         seconds, steps: the budget of training, in steps where they are given.
         batch, learning_rate, recipe: of training and its data.
@@ -75,6 +75,7 @@ class Protocol:
     ids: int = 4096
     smooth: bool = True
     near: bool = False
+    init: float = 0.05
     lengths: tuple[int, ...] = (128, 512)
     seconds: float = 480.0
     steps: int | None = None
@@ -99,7 +100,7 @@ class Protocol:
     def model(self, arm: Arm, seed: int) -> tuple[T5Forecaster, ChronosTokenizer]:
         """Return the untrained model of an arm; arms of a seed and size start alike, but for their heads."""
         tokenizer = ChronosTokenizer(num_ids=self.ids, **dict(arm.tokenizer))
-        own = {name: getattr(self, name) for name in ("context", "horizon", "smooth", "near")}
+        own = {name: getattr(self, name) for name in ("context", "horizon", "smooth", "near", "init")}
         config = T5Config.named(arm.size or self.size, vocabulary=self.ids, **own)
         return build_forecaster(tokenizer, config, arm.head, seed), tokenizer
 

@@ -64,6 +64,7 @@ class Settings:
     recipe: str = "standard"
     embedding: str = "smooth"
     positions: str = "noise"
+    init: float = 0.05
     sampling: str = "trimmed"
     seeds: int = 1
     max_series: int | None = None
@@ -97,6 +98,8 @@ class Settings:
             raise UserError(f"--embedding must be smooth or noise, got {self.embedding}.")
         if self.positions not in ("near", "noise"):
             raise UserError(f"--positions must be near or noise, got {self.positions}.")
+        if not 0 < self.init < math.inf:
+            raise UserError(f"--init must be positive, got {self.init:g}.")
         if not 0 < self.learning_rate < math.inf:
             raise UserError(f"--learning-rate must be positive, got {self.learning_rate:g}.")
         if self.recipe not in RECIPES:
@@ -114,6 +117,7 @@ class Settings:
             recipe=self.recipe,
             smooth=self.embedding == "smooth",
             near=self.positions == "near",
+            init=self.init,
             sampling=self.sampling,
         )
         if not self.quick:
