@@ -141,6 +141,7 @@ def test_notes_say_who_won_and_how_the_data_differ(runs):
     assert "in batches of 512; others for 5 epochs of 1000 contexts in batches of 64." in text_of_both
     assert "Fourier is above linear on 1 of 1 games (Seaquest)." in text
     assert f"and {find_game('seaquest').normalise(995):.2f} at the last;" in text
+    assert "linear (4 seeds)" in text
     noisy = [one | {"std": 9.0 if one["std"] is not None else None} for one in all_rows(runs, {})]
     assert "on 1 of 1 games (Seaquest); less than a deviation" in " ".join(notes(noisy, runs, left=0))
     assert "grows with every N" in text

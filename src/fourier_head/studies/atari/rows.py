@@ -143,8 +143,8 @@ def notes(
             close.append(dataset)
         last = [_last(rows, one)["ours"] for one in (fourier, linear)]
         told.append(
-            f"{dataset}: Fourier-{fourier['frequencies']} (gamma {fourier['gamma']:g}, {fourier['seeds']} seeds) "
-            f"{_number(fourier)}, linear ({linear['seeds']} seeds) {_number(linear)} normalised return at the best "
+            f"{dataset}: Fourier-{fourier['frequencies']} (gamma {fourier['gamma']:g}, {_seeds(fourier)}) "
+            f"{_number(fourier)}, linear ({_seeds(linear)}) {_number(linear)} normalised return at the best "
             f"epoch, {last[0]:.2f} and {last[1]:.2f} at the last; N was chosen by the best epoch's, as in the paper's "
             "table."
         )
@@ -240,6 +240,10 @@ def certainty_note(rows: Sequence[Row]) -> str:
 
 def _number(one: Row) -> str:
     return f"{one['ours']:.2f}" + (f" ± {one['std']:.2f}" if one["std"] is not None else "")
+
+
+def _seeds(one: Row) -> str:
+    return f"{one['seeds']} seed{'' if one['seeds'] == 1 else 's'}"
 
 
 def _names(names: Sequence[str]) -> str:
