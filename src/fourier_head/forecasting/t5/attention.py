@@ -20,8 +20,8 @@ ATTENTIONS: tuple[Attention, ...] = ("plain", "sdpa", "flex", "flex-table", "fus
 
 HIDDEN = -1e9
 """What is added to the score of a key nobody may see; finite, so that not even rows without a key are NaN."""
-STEEPEST = 2.0
-"""How much the score of a key falls at first with every doubling of its distance, in the head that looks nearest."""
+STEEPEST, FLATTEST = 1.0, 1 / 64
+"""How much the score of a key may fall at first with every step away, in the head that looks nearest and farthest."""
 MARGIN = 128
 """Places at both ends of the table for fused attention, so that blocks may reach over the ends of a sequence."""
 
@@ -98,12 +98,16 @@ class PositionBias(nn.Module):
 
     @torch.no_grad()
     def start_near(self) -> None:
-        """Let the bias fall with the logarithm of the distance, at paces from ``STEEPEST`` down to none over heads."""
-        distance = torch.arange(-self.max_distance, self.max_distance if self.two_sided else 1)
+        """Let the bias fall with the distance, at paces from ``STEEPEST`` to ``FLATTEST`` over heads.
+
+        References:
+            Press et al., Train Short, Test Long: Attention with Linear Biases (2022).
+        """
+        distance = torch.arange(-self.max_distance, 1 + (self.max_distance if self.two_sided else 0))
         found = position_buckets(distance, self.buckets, self.max_distance, self.two_sided)
-        far = torch.log2(1 + distance.abs().float())
+        far = distance.abs().float()
         fall = torch.zeros(self.buckets).scatter_reduce(0, found, far, "mean", include_self=False)
-        paces = torch.linspace(STEEPEST, 0, self.table.shape[1])
+        paces = torch.logspace(math.log2(STEEPEST), math.log2(FLATTEST), self.table.shape[1], base=2)
         self.table.copy_(-fall[:, None] * paces)
 
     def _lookup(self, distance: Tensor) -> Tensor:

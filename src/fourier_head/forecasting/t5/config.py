@@ -22,8 +22,8 @@ class T5Config:
         init: factor of all initial deviations; T5-efficient and Chronos have 0.05.
         smooth: whether embeddings start as waves along the bins, so that near values look alike from the first step;
             T5's are noise.
-        near: whether attention starts near by: the bias falls with the logarithm of the distance, for each head at a
-            pace of its own and for the last one not at all; T5's is noise.
+        near: whether attention starts near by: the bias falls with the distance, for each head at a pace of its own;
+            T5's is noise.
         epsilon: of the norms.
 
     Example:
