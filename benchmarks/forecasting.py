@@ -325,11 +325,24 @@ def begin(case: Case, sizes: Sizes, device: str) -> Running:
 
 
 def time_in_turn(running: list[Running], sizes: Sizes, device: str, left: Callable[[], float]) -> None:
-    """Time every case ``sizes.runs`` times, or less often where time is short; what warms the machine warms all."""
+    """Time every case ``sizes.runs`` times, or less often where time is short; what warms the machine warms all.
+
+    A case that fails is told and taken out.
+    """
     for _ in range(sizes.runs):
-        for one in running:
-            if not one.times or left() > 2 * one.case.steps * max(one.times):
+        for one in list(running):
+            if one.times and left() <= 2 * one.case.steps * max(one.times):
+                continue
+            try:
                 one.times.append(timed(one.step, one.case.steps, device) / one.case.steps)
+            except Exception as problem:
+                tell_failure(one.case, problem)
+                running.remove(one)
+
+
+def tell_failure(case: Case, problem: Exception) -> None:
+    """Print why there will be no row of a case."""
+    print(*case.about.values(), "failed:", type(problem).__name__, str(problem)[:300], flush=True)
 
 
 def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = "") -> Iterator[dict[str, object]]:
@@ -345,9 +358,6 @@ def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = 
     def left() -> float:
         return float("inf") if limit is None else limit - (time.perf_counter() - start)
 
-    def failed(case: Case, problem: Exception) -> None:
-        print(*case.about.values(), "failed:", type(problem).__name__, str(problem)[:300], flush=True)
-
     about = machine() if device == "cuda" else {"machine": platform.machine(), "threads": str(torch.get_num_threads()),
                                                 "torch": torch.__version__}  # fmt: skip
     wanted = [c for c in cases(sizes, device) if only.lower() in " ".join(map(str, c.about.values())).lower()]
@@ -360,13 +370,8 @@ def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = 
             try:
                 running.append(begin(case, sizes, device))
             except Exception as problem:
-                failed(case, problem)
-        try:
-            time_in_turn(running, sizes, device, left)
-        except Exception as problem:
-            for one in running:
-                failed(one.case, problem)
-            running.clear()
+                tell_failure(case, problem)
+        time_in_turn(running, sizes, device, left)
         rows = [(one.case.about, one.row()) for one in running]
         running.clear()  # its memory comes free before the next group
         gc.collect()

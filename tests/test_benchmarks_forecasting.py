@@ -47,6 +47,18 @@ def test_a_case_that_fails_is_left_out_and_the_others_run(monkeypatch, capsys):
     assert "failed: RuntimeError no such kernel" in capsys.readouterr().out
 
 
+def test_a_case_that_fails_later_leaves_those_it_is_timed_with(monkeypatch, capsys):
+    def breaking():
+        steps = iter(range(1))
+        return lambda: next(steps)  # the first step goes, the second does not
+
+    good = chosen(task="forecasting", model="T5")
+    bad = replace(good, about=good.about | {"head": "bad"}, make=breaking)
+    monkeypatch.setattr(forecasting, "cases", lambda *_: [bad, good])
+    assert [row["head"] for row in forecasting.measured(SIZES, "cpu")] == [good.about["head"]]
+    assert "failed: StopIteration" in capsys.readouterr().out
+
+
 def test_cases_that_differ_in_the_head_alone_are_timed_in_turn(monkeypatch):
     steps = []
 

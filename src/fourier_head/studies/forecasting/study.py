@@ -92,20 +92,17 @@ class Settings:
     @property
     def protocol(self) -> Protocol:
         """What all arms have in common."""
-        if self.size not in SIZES:
-            raise UserError(f"--size must be one of {', '.join(SIZES)}, got {self.size}.")
-        if self.embedding not in ("smooth", "noise"):
-            raise UserError(f"--embedding must be smooth or noise, got {self.embedding}.")
-        if self.positions not in ("near", "noise"):
-            raise UserError(f"--positions must be near or noise, got {self.positions}.")
-        if not 0 < self.init < math.inf:
-            raise UserError(f"--init must be positive, got {self.init:g}.")
-        if not 0 < self.learning_rate < math.inf:
-            raise UserError(f"--learning-rate must be positive, got {self.learning_rate:g}.")
-        if self.recipe not in RECIPES:
-            raise UserError(f"--recipe must be one of {', '.join(RECIPES)}, got {self.recipe}.")
-        if self.sampling not in SAMPLING:
-            raise UserError(f"--sampling must be one of {', '.join(SAMPLING)}, got {self.sampling}.")
+        choices = {
+            "size": SIZES, "embedding": ("smooth", "noise"), "positions": ("near", "noise"), "recipe": RECIPES,
+            "sampling": SAMPLING,
+        }  # fmt: skip
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                words = " or ".join(allowed) if len(allowed) == 2 else f"one of {', '.join(allowed)}"
+                raise UserError(f"--{name} must be {words}, got {getattr(self, name)}.")
+        for name, number in (("init", self.init), ("learning-rate", self.learning_rate)):
+            if not 0 < number < math.inf:
+                raise UserError(f"--{name} must be positive, got {number:g}.")
         protocol = Protocol(
             size=self.size,
             context=self.context,
