@@ -207,6 +207,31 @@ def test_train_save_and_load_with_lora(case, tmp_path):
     same(logits(case.kind.from_pretrained(tmp_path / "merged"), batch), expected)
 
 
+def test_adapters_load_once_the_plain_model_is_swapped(case, tmp_path):
+    """The order that the docs give: an adapter's folder does not say what head its weights belong to."""
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    case.kind(case.config(**copy.deepcopy(case.settings))).save_pretrained(tmp_path / "plain")
+
+    def swapped():
+        plain = case.auto.from_pretrained(tmp_path / "plain")
+        return replace_head(plain, BINS, 5, boundary="reflect", domain=Interval(50, 210))
+
+    settings = peft.LoraConfig(r=2, target_modules=case.targets, modules_to_save=[case.path])
+    adapted, batch = peft.get_peft_model(swapped(), settings), case.batch()
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight += 0.1 * torch.randn_like(weight)
+    adapted.save_pretrained(tmp_path / "adapter")
+
+    base = swapped()
+    assert not torch.allclose(logits(base, batch), logits(adapted, batch), atol=1e-3)
+    again = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
+    same(logits(again, batch), logits(adapted, batch))
+    same(again.density(**batch).mean, adapted.density(**batch).mean)
+
+
 def test_other_models_of_one_configuration_stay_plain(case, tmp_path):
     """The configuration of a swapped model is its own, and that of its parts."""
     config, batch = case.config(**copy.deepcopy(case.settings)), case.batch()
