@@ -176,11 +176,11 @@ def test_models_read_as_many_tokens_as_asked_and_start_as_asked():
     assert (Settings().protocol.context, Settings().protocol.lengths) == (512, (128, 512))
     assert Settings(context=96).protocol.lengths == (96,)
     model, _ = replace(Settings(context=200).protocol, size="test", ids=130).model(parse_arm("linear"), 0)
-    assert (model.config.context, model.config.near) == (200, False)
-    model, _ = replace(Settings(positions="near", init=0.3).protocol, size="test", ids=130).model(
+    assert (model.config.context, model.config.near, model.config.init) == (200, True, 0.15)
+    model, _ = replace(Settings(positions="noise", init=0.3).protocol, size="test", ids=130).model(
         parse_arm("linear"), 0
     )
-    assert (model.config.near, model.config.init) == (True, 0.3)
+    assert (model.config.near, model.config.init) == (False, 0.3)
 
 
 def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):

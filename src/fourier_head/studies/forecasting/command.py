@@ -53,8 +53,11 @@ def forecasting(
     ] = "smooth",
     positions: Annotated[
         str, typer.Option(help="Where attention looks at the start: near by, or anywhere (noise) as in T5.")
-    ] = "noise",
-    init: Annotated[float, typer.Option(help="Factor of the deviations of all weights at the start, 1 in T5.")] = 0.05,
+    ] = "near",
+    init: Annotated[
+        float,
+        typer.Option(help="Factor of the deviations of all weights at the start, 1 in T5 and 0.05 in Chronos."),
+    ] = 0.15,
     sampling: Annotated[
         str,
         typer.Option(

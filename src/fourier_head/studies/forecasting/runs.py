@@ -74,8 +74,8 @@ class Protocol:
     horizon: int = 64
     ids: int = 4096
     smooth: bool = True
-    near: bool = False
-    init: float = 0.05
+    near: bool = True
+    init: float = 0.15
     lengths: tuple[int, ...] = (128, 512)
     seconds: float = 480.0
     steps: int | None = None

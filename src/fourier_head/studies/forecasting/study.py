@@ -63,8 +63,8 @@ class Settings:
     learning_rate: float = 1e-3
     recipe: str = "standard"
     embedding: str = "smooth"
-    positions: str = "noise"
-    init: float = 0.05
+    positions: str = "near"
+    init: float = 0.15
     sampling: str = "trimmed"
     seeds: int = 1
     max_series: int | None = None
