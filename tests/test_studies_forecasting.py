@@ -237,6 +237,34 @@ def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():
     }
 
 
+def test_notes_count_the_pairs_that_differ_in_the_head_alone():
+    def result(model, mase, wql):
+        spent = {"training_seconds": 1.0, "device": "cpu", "samples_per_second": 1.0}
+        return {
+            "model": model,
+            "smoothness": 0.1,
+            **spent,
+            "scores": [{**SCORE, "model": model, "mase": mase, "wql": wql}],
+        }
+
+    results = [
+        result("linear", 2.0, 0.5),
+        result("fourier-64", 1.8, 0.6),
+        result("fourier-8", 1.9, 0.5),
+        result("linear@size=tiny", 2.0, 0.5),
+        result("fourier-64@size=tiny", 2.2, 0.4),
+        result("linear@data=0.1", 2.0, 0.5),
+        result("fourier-64@data=0.1", 1.4, 0.4),
+    ]
+    said = tables.notes(results, [SCORE], 0, "paths")
+    assert any(one.startswith("fourier-64, the best of 2 Fourier heads, against linear") for one in said)
+    pairs = [one for one in said if "pairs" in one]
+    assert pairs == [
+        "Of 3 pairs of fourier-64 and linear, alike in size and data, fourier-64 has the lower MASE in 2 (-0.100 on "
+        "average) and the lower WQL in 2 (-0.067)."
+    ]
+
+
 def test_the_linear_head_is_a_line_among_the_frequencies():
     arms = {name: parse_arm(name) for name in ("fourier-64", "fourier-550")}
     means = {name: dict.fromkeys(("mase", "wql", "smoothness"), 0.1 * i) for i, name in enumerate([*arms, "linear"], 1)}

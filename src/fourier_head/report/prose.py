@@ -79,16 +79,16 @@ STUDIES = {
     "forecasting-tables": About(
         "Time series forecasting, frequencies and ablations",
         "Forecasting, tables",
-        "The table of appendix D.2 at a small budget: heads of 64 to 550 frequencies, without the regulariser, with uniform "
-        "bins and with the tokenizer as released; ours beside them. All arms start with attention that looks near by, "
-        "without which so few windows teach nothing. One seed: two such arms that hardly differ may lie 0.03 apart in MASE.",
+        "The table of appendix D.2 at a small budget: heads of 64 to 550 frequencies, without the regulariser, with "
+        "uniform bins and with the tokenizer as released; ours beside them. All arms start with attention near "
+        "by, without which so few windows teach nothing. One seed: arms that hardly differ may lie 0.03 apart in MASE.",
         repeats=False,
     ),
     "forecasting-curves": About(
         "Time series forecasting, sizes and data",
         "Forecasting, curves",
-        "Both heads at the same small budget with models of 2 to 22 million parameters, and with a share of the training "
-        "series, scored on up to 400 series of each set.",
+        "Both heads at the same small budget with models of 2 to 22 million parameters, and with a share of the "
+        "training series, scored on up to 400 series of each set.",
         repeats=False,
     ),
     "zero-shot": About(

@@ -13,6 +13,7 @@ from fourier_head.studies.forecasting.arms import Arm
 from fourier_head.studies.results import aggregate
 
 Result = Mapping[str, Any]
+SCORES = ("relative_mase", "relative_wql")
 
 
 def rows(
@@ -61,15 +62,17 @@ def notes(results: Sequence[Result], naive: Sequence[ScoreRow], missing: int, sa
         best = min(fouriers, key=lambda name: fouriers[name]["relative_mase"])
         ours = fouriers[best]
         times = linear["smoothness"] / ours["smoothness"]
+        chosen = f", the best of {len(fouriers)} Fourier heads," if len(fouriers) > 1 else ""
         out.append(
-            f"{best} against linear over {ours['sets']:.0f} sets: relative MASE {ours['relative_mase']:.3f} and "
-            f"{linear['relative_mase']:.3f}, WQL {ours['relative_wql']:.3f} and {linear['relative_wql']:.3f}, "
+            f"{best}{chosen} against linear over {ours['sets']:.0f} sets: relative MASE {ours['relative_mase']:.3f} "
+            f"and {linear['relative_mase']:.3f}, WQL {ours['relative_wql']:.3f} and {linear['relative_wql']:.3f}, "
             f"next-token distributions {times:.1f} times smoother."
         )
         out.append(_by_set(results, best))
         speed, other = ours.get("samples_per_second"), linear.get("samples_per_second")
         if timed and speed and other:  # a budget of steps may be spent side by side with other arms
             out.append(f"Training ran at {speed:.0f} samples per second with {best} and {other:.0f} with linear.")
+    out += _by_pair(means)
     if missing:
         out.append(f"{missing} runs are not finished and left out.")
     return out
@@ -85,13 +88,33 @@ def _means(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, di
     groups: dict[str, list[dict[str, float]]] = {}
     for one in results:
         relative = next(row for row in relative_scores(one["scores"], naive) if row["dataset"] == "all")
-        kept = {key: relative[key] for key in ("relative_mase", "relative_wql", "sets")}
+        kept = {key: relative[key] for key in (*SCORES, "sets")}
         kept |= {key: one[key] for key in ("smoothness", "samples_per_second") if one[key] is not None}
         groups.setdefault(one["model"], []).append(kept)
     return {
         name: {key: fmean(one[key] for one in members if key in one) for key in members[0]}
         for name, members in groups.items()
     }
+
+
+def _by_pair(means: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Say of each Fourier head how often it is better than linear, where arms differ in the head alone."""
+    pairs: dict[str, list[tuple[Mapping[str, float], Mapping[str, float]]]] = {}
+    for name, ours in means.items():
+        head = name.partition("@")[0]
+        if head.startswith("fourier") and (linear := means.get("linear" + name.removeprefix(head))):
+            pairs.setdefault(head, []).append((ours, linear))
+    out = []
+    for head, members in pairs.items():
+        if len(members) > 1:
+            lower = {key: sum(ours[key] < linear[key] for ours, linear in members) for key in SCORES}
+            change = {key: fmean(ours[key] - linear[key] for ours, linear in members) for key in SCORES}
+            out.append(
+                f"Of {len(members)} pairs of {head} and linear, alike in size and data, {head} has the lower MASE in "
+                f"{lower['relative_mase']} ({change['relative_mase']:+.3f} on average) and the lower WQL in "
+                f"{lower['relative_wql']} ({change['relative_wql']:+.3f})."
+            )
+    return out
 
 
 def _by_set(results: Sequence[Result], best: str) -> str:
