@@ -1,14 +1,46 @@
 """Shared fixtures: where the reference data lies, and which tests need a flag."""
 
+import gc
+import importlib.util
 import os
 from pathlib import Path
 
 import pytest
 import torch
 
+
+def patch_language_once_per_launch():
+    """Spare Triton's interpreter up to half of its work.
+
+    It replaces the functions of its language when a kernel starts, and needlessly all of them anew whenever the kernel
+    calls a function; once for each module that calls come to is enough. Other versions may work in another way, and
+    are left alone.
+    """
+    from triton.runtime import interpreter
+
+    if not (hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "GridExecutor")):
+        return
+    patch, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    done = set()
+
+    def patch_once(function):
+        if id(function.__globals__) in done:
+            return None
+        done.add(id(function.__globals__))
+        return patch(function)
+
+    def launch_anew(self, *args, **kwargs):
+        done.clear()  # at its end the launch before took back what it had replaced
+        return launch(self, *args, **kwargs)
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_once, launch_anew
+
+
 if not torch.cuda.is_available():
     # Read when kernels are decorated, so before anything imports them: without a GPU they run in the interpreter.
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    if importlib.util.find_spec("triton"):
+        patch_language_once_per_launch()
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -23,6 +55,21 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="slow: pass --slow to run it"))
         if "gpu" in item.keywords and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Keep what all imports make out of the collection of garbage, which torch asks for whenever it compiles."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # libraries would take for a leak what is still there when Python ends
 
 
 _crashed: set[str] = set()

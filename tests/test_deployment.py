@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fourier_head import FourierHead
+from fourier_head._compilers import constant_result
 from tests.two_processes import spawn
 
 OPTIONS = [
@@ -50,6 +51,16 @@ def test_inductor_compiles_loss_logits_and_large_heads():
     compiled = torch.compile(everything, fullgraph=True)(x, target, value)
     for a, b in zip(compiled, everything(x, target, value), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_constant_results_are_marked_as_torch_marks_them():
+    def ours():
+        return 0
+
+    def theirs():
+        return 0
+
+    assert vars(constant_result(ours)) == vars(torch.compiler.assume_constant_result(theirs)) != {}
 
 
 class Quantiles(nn.Module):

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head._compilers import constant_result
+
 
 @functools.lru_cache(maxsize=64)
 def legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -20,13 +22,13 @@ def legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
 # Constants to compilers, which cannot look into numpy.
 
 
-@torch.compiler.assume_constant_result
+@constant_result
 def legendre_rows(count: int) -> Tensor:
     """Return this many nodes and weights on [-1, 1] as rows of a tensor."""
     return torch.from_numpy(np.stack(legendre(count)))
 
 
-@torch.compiler.assume_constant_result
+@constant_result
 def legendre_pieces(corners: tuple[float, ...], resolution: int) -> Tensor:
     """Return nodes and weights, rows of a tensor, on pieces of [-1, 1], enough for this many harmonics over it all."""
     pieces = []

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from fourier_head._compilers import constant_result
+
 __all__ = [
     "available",
     "coefficient_quantile",
@@ -43,7 +45,7 @@ def available(x: Tensor) -> bool:
     return x.is_cuda and x.dtype in DTYPES and _capable(x.device.index)
 
 
-@torch.compiler.assume_constant_result
+@constant_result
 def _capable(index: int) -> bool:
     if index not in _CAPABLE:
         found = importlib.util.find_spec("triton") is not None and torch.version.hip is None
