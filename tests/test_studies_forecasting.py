@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from fourier_head.cli import app
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.studies.forecast_scores import RELATIVE
 from fourier_head.studies.forecasting import charts, runs, study, tables
 from fourier_head.studies.forecasting.arms import GROUPS, PAPER, parse_arm, parse_arms
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets, share_of
@@ -227,7 +228,7 @@ def test_processes_begin_an_arm_together_or_not_at_all(settings, monkeypatch):
 
 def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():
     results = [{"model": "linear", "scores": [SCORE], "smoothness": 0.1, "samples_per_second": v} for v in (9.0, None)]
-    means = tables._means(results, [SCORE])
+    means = tables.means_over_seeds(results, [SCORE])
     assert means["linear"] == {
         "relative_mase": 1,
         "relative_wql": 1,
@@ -267,7 +268,8 @@ def test_notes_count_the_pairs_that_differ_in_the_head_alone():
 
 def test_the_linear_head_is_a_line_among_the_frequencies():
     arms = {name: parse_arm(name) for name in ("fourier-64", "fourier-550")}
-    means = {name: dict.fromkeys(("mase", "wql", "smoothness"), 0.1 * i) for i, name in enumerate([*arms, "linear"], 1)}
+    scores = (*RELATIVE, "smoothness")
+    means = {name: dict.fromkeys(scores, 0.1 * i) for i, name in enumerate([*arms, "linear"], 1)}
     for panel in charts.frequency_chart(arms, means).panels:
         fourier, linear = panel.series
         assert (list(fourier.x), list(fourier.y)) == ([64, 550], [0.1, 0.2])

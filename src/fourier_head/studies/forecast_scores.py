@@ -10,10 +10,10 @@ from fourier_head.forecasting.evaluation_sets import BENCHMARK
 from fourier_head.report.summary import Row
 from fourier_head.studies.results import aggregate, row
 
-__all__ = ["CALIBRATION", "comparable", "published_rows", "seasonal_naive_rows", "summary_rows"]
+__all__ = ["CALIBRATION", "RELATIVE", "comparable", "published_rows", "seasonal_naive_rows", "summary_rows"]
 
 CALIBRATION = ("coverage_50", "coverage_80", "coverage_95", "interval_error")
-_RELATIVE = ("relative_mase", "relative_wql")
+RELATIVE = ("relative_mase", "relative_wql")
 
 
 def summary_rows(
@@ -51,7 +51,7 @@ def summary_rows(
             raise ValueError(f"every seed of {model} must be scored on the same sets, got others for seed {seed}")
     relative = [one for members in runs.values() for one in relative_scores(members, naive)]
     single = [one for members in runs.values() for one in members]
-    out = aggregate(relative, [*_RELATIVE, *CALIBRATION, "seconds"], ["dataset", "model", "sets"])
+    out = aggregate(relative, [*RELATIVE, *CALIBRATION, "seconds"], ["dataset", "model", "sets"])
     out += aggregate(single, ["mase", "wql", *CALIBRATION, "seconds"], ["dataset", "model", "status"])
     base = {one["dataset"]: one for one in naive}
     for one in out:
@@ -108,7 +108,7 @@ def published_rows(published: Sequence[ScoreRow]) -> list[Row]:
     for one in relative_scores(models, naive):
         dataset = "published" if one["dataset"] == "all" else one["dataset"]
         about = {"head": one["model"], "model": one["model"], "protocol": "published", "sets": one["sets"]}
-        out += [row(metric, None, dataset=dataset, **about, published=one[metric]) for metric in _RELATIVE]
+        out += [row(metric, None, dataset=dataset, **about, published=one[metric]) for metric in RELATIVE]
     for one in models:
         if one["status"] == "verified":
             about = {"head": one["model"], "model": one["model"], "protocol": "published", "status": "verified"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
+from fourier_head.forecasting.evaluation import ScoreRow
 from fourier_head.report.charts import Chart, Panel, Series, nth_dash
+from fourier_head.report.tables import metric_label
 from fourier_head.studies.forecast_charts import calibration_chart, overview_chart, pens, relative_chart
+from fourier_head.studies.forecast_scores import RELATIVE
 from fourier_head.studies.forecasting.arms import Arm
-from fourier_head.studies.forecasting.tables import budget_of
+from fourier_head.studies.forecasting.tables import budget_of, means_over_seeds
 
 Result = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ def charts(
     shown = two if len(two) == 2 else main[:4]
     scores = [row for one in results for row in one["scores"]]
     few = [row for row in scores if row["model"] in shown]
-    means = _means(results, naive)
+    means = means_over_seeds(results, naive)
     verified = any(row["status"] == "verified" for row in naive)
     out = [
         overview_chart(
@@ -52,18 +52,6 @@ def charts(
         if varied:
             out.append(curve_chart(kind, [*two, *varied], x, means, budget_of(results)))
     return out
-
-
-def _means(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
-    groups: dict[str, list[dict[str, float]]] = {}
-    for one in results:
-        relative = next(row for row in relative_scores(one["scores"], naive) if row["dataset"] == "all")
-        kept = {"mase": relative["relative_mase"], "wql": relative["relative_wql"], "smoothness": one["smoothness"]}
-        groups.setdefault(one["model"], []).append(kept)
-    return {
-        name: {key: float(np.mean([one[key] for one in members])) for key in members[0]}
-        for name, members in groups.items()
-    }
 
 
 def _parameters(results: Sequence[Result]) -> dict[str, float]:
@@ -115,11 +103,11 @@ def frequency_chart(counted: Mapping[str, Arm], means: Mapping[str, Mapping[str,
     names = sorted(counted, key=lambda name: counted[name].head.frequencies)
     x = [counted[name].head.frequencies for name in names]
     panels = []
-    for key, title in (("mase", "Relative MASE"), ("wql", "Relative WQL"), ("smoothness", "Smoothness")):
+    for key in (*RELATIVE, "smoothness"):
         series = [Series("Fourier", x, [means[name][key] for name in names], "fourier", dots=True)]
         if "linear" in means:  # a line of its own and no mark, since axes reach as far as lines do
             series.append(Series("Linear", [x[0], x[-1]], [means["linear"][key]] * 2, "linear", dash=nth_dash(1)))
-        panels.append(Panel(series, title, "frequencies", x_log=True, y_log=key == "smoothness"))
+        panels.append(Panel(series, metric_label(key), "frequencies", x_log=True, y_log=key == "smoothness"))
     caption = "Means over all sets relative to seasonal naive, and of next-token distributions; lower is better."
     return Chart("frequencies", "Scores against the number of frequencies", panels, caption)
 
@@ -129,14 +117,14 @@ def curve_chart(
 ) -> Chart:
     """Draw relative MASE and WQL of both heads against the size of the model or the share of the data."""
     panels = []
-    for key, title in (("mase", "Relative MASE"), ("wql", "Relative WQL")):
+    for key in RELATIVE:
         series = []
         for head in ("linear", "fourier"):
             members = sorted((name for name in names if name.startswith(head)), key=lambda name: x[name])
             at = [x[name] for name in members], [means[name][key] for name in members]
             series.append(Series(head.capitalize(), *at, head, dots=True))
         label = "million parameters" if kind == "sizes" else "share of the training series"
-        panels.append(Panel(series, title, label, x_log=True))
+        panels.append(Panel(series, metric_label(key), label, x_log=True))
     what = "the size of the model" if kind == "sizes" else "the number of training series"
     return Chart(
         f"by-{kind}", f"Scores against {what}", panels, f"Equal {budget} of training for every point.", columns=2

@@ -8,12 +8,11 @@ from typing import Any
 
 from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
 from fourier_head.report.summary import Row
-from fourier_head.studies.forecast_scores import published_rows, seasonal_naive_rows, summary_rows
+from fourier_head.studies.forecast_scores import RELATIVE, published_rows, seasonal_naive_rows, summary_rows
 from fourier_head.studies.forecasting.arms import Arm
 from fourier_head.studies.results import aggregate
 
 Result = Mapping[str, Any]
-SCORES = ("relative_mase", "relative_wql")
 
 
 def rows(
@@ -46,7 +45,7 @@ def rows(
 
 def notes(results: Sequence[Result], naive: Sequence[ScoreRow], missing: int, sampling: str) -> list[str]:
     """Return in sentences what came out; ``sampling`` says how paths were drawn."""
-    means = _means(results, naive)
+    means = means_over_seeds(results, naive)
     first = results[0]
     timed = budget_of(results) == "seconds"
     spent = f"{first['training_seconds']:.0f} seconds" if timed else f"{first['steps']} steps"
@@ -83,12 +82,12 @@ def budget_of(results: Sequence[Result]) -> str:
     return str(results[0].get("budget", "seconds"))
 
 
-def _means(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
+def means_over_seeds(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
     """Return for each model the means over seeds of what is compared, over all sets."""
     groups: dict[str, list[dict[str, float]]] = {}
     for one in results:
         relative = next(row for row in relative_scores(one["scores"], naive) if row["dataset"] == "all")
-        kept = {key: relative[key] for key in (*SCORES, "sets")}
+        kept = {key: relative[key] for key in (*RELATIVE, "sets")}
         kept |= {key: one[key] for key in ("smoothness", "samples_per_second") if one[key] is not None}
         groups.setdefault(one["model"], []).append(kept)
     return {
@@ -107,8 +106,8 @@ def _by_pair(means: Mapping[str, Mapping[str, float]]) -> list[str]:
     out = []
     for head, members in pairs.items():
         if len(members) > 1:
-            lower = {key: sum(ours[key] < linear[key] for ours, linear in members) for key in SCORES}
-            change = {key: fmean(ours[key] - linear[key] for ours, linear in members) for key in SCORES}
+            lower = {key: sum(ours[key] < linear[key] for ours, linear in members) for key in RELATIVE}
+            change = {key: fmean(ours[key] - linear[key] for ours, linear in members) for key in RELATIVE}
             out.append(
                 f"Of {len(members)} pairs of {head} and linear, alike in size and data, {head} has the lower MASE in "
                 f"{lower['relative_mase']} ({change['relative_mase']:+.3f} on average) and the lower WQL in "

@@ -18,6 +18,7 @@ from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, train
 from fourier_head.forecasting.validation import Validation, validation_sets
 from fourier_head.report.summary import Row
 from fourier_head.studies.engine import Task
+from fourier_head.studies.forecast_scores import RELATIVE
 from fourier_head.studies.results import aggregate, hardware
 from fourier_head.training.loop import TrainingSettings
 
@@ -136,7 +137,7 @@ def rows(runs: list[dict[str, Any]], relative: list[dict[str, Any]], steps: int,
     ]
     out = aggregate(flat, ["held_out_mase", "held_out_wql", "parameters"], ["model"])
     verified = [one for one in relative if one["dataset"] == "verified"]
-    out += aggregate(verified, ["relative_mase", "relative_wql", "interval_error"], ["model"])
+    out += aggregate(verified, [*RELATIVE, "interval_error"], ["model"])
     for one in out:
         variant = one["model"]
         config = recipe_of(variant).model
