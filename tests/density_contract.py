@@ -4,12 +4,14 @@ Truth comes from Gauss-Legendre quadrature of ``exp(log_prob)`` on panels, from 
 from the method under test. On a circle the interval is one period from ``low``.
 """
 
+import copy
 import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import scipy.stats
 import torch
 from torch import Tensor
@@ -25,7 +27,7 @@ class Contract:
     Args:
         make: builds the density from its parameter tensors.
         params: float64 tensors, given to ``make``; gradients are asked for with respect to them.
-        support: ``"interval"``, ``"line"`` or ``"circle"``.
+        support: ``"interval"``, ``"line"``, ``"positive"`` or ``"circle"``.
         low, high: the support, as numbers or tensors of the batch shape; on a line an interval that holds all but
             about 1e-12 of the probability.
         panels: edges between which the density is smooth, shape (P + 1,) or (P + 1, *batch); default 200 equal ones.
@@ -33,6 +35,7 @@ class Contract:
         tol: largest error against quadrature.
         smooth: False where the density jumps, so that derivatives with respect to values are not compared.
         samples: how many samples to test.
+        inside: two values between which to look, where most of the support is empty; low and high unless given.
     """
 
     make: Callable[..., Distribution]
@@ -44,6 +47,7 @@ class Contract:
     tol: float = 1e-6
     smooth: bool = True
     samples: int = 100_000
+    inside: Tensor | None = None
 
     def density(self, dtype: torch.dtype = torch.float64, grad: bool = False) -> tuple[Distribution, list[Tensor]]:
         params = [p.detach().to(dtype).clone().requires_grad_(grad) for p in self.params]
@@ -52,7 +56,15 @@ class Contract:
     def points(self, d: Distribution, count: int = 23) -> Tensor:
         """Values of the inside, shape (count, *batch), none of them special."""
         share = torch.linspace(0.0123, 0.9871, count, dtype=torch.float64)
-        return self.low + self.column(d, share) * (self.high - self.low)
+        low, high = (self.low, self.high) if self.inside is None else self.inside
+        return low + self.column(d, share) * (high - low)
+
+    @staticmethod
+    def unchecked(d: Distribution) -> Distribution:
+        """The same density, its arguments not checked."""
+        other = copy.copy(d)
+        other._validate_args = False
+        return other
 
     @staticmethod
     def column(d: Distribution, x: Tensor) -> Tensor:
@@ -96,6 +108,7 @@ class Contract:
         batch = d.batch_shape
         assert d.event_shape == ()
         assert d.has_rsample
+        d = self.unchecked(d)
         assert d.sample().shape == batch
         assert d.sample((4, 3)).shape == (4, 3, *batch)
         assert d.sample((0,)).shape == (0, *batch)
@@ -121,16 +134,30 @@ class Contract:
             for turn in (-3, 1, 2):
                 self.close(d.log_prob(x + turn * period), d.log_prob(x), 1e-8)
             return
-        assert not d.log_prob(self.stack(d, -math.inf, -1e30, 1e30, math.inf)).isnan().any()
+        free = self.unchecked(d)
+        assert not free.log_prob(self.stack(d, -math.inf, -1e30, 1e30, math.inf)).isnan().any()
         span = self.high - self.low
         zero_one = self.stack(d, 0.0, 1.0)
         self.close(d.cdf(self.stack(d, self.low - 1e9 * span, self.high + 1e9 * span)), zero_one, 1e-8)
         if self.support == "interval":
             out = self.stack(d, -math.inf, self.low - 1e-3 * span, self.high + 1e-3 * span, 1e30, math.inf)
-            assert (d.log_prob(out) == -math.inf).all()
+            assert (free.log_prob(out) == -math.inf).all()
+            for value in out[1:-1]:
+                with pytest.raises(ValueError, match="support"):
+                    d.log_prob(value)
             ends = self.stack(d, self.low, self.high)
             assert d.support.check(ends).all()
             self.close(d.cdf(ends), zero_one, 1e-12)
+
+    def check_nan(self) -> None:
+        """NaN is an error where arguments are checked, as in torch, and stays NaN where they are not."""
+        d, _ = self.density()
+        nan = self.stack(d, math.nan)
+        free = self.unchecked(d)
+        for name in ("log_prob", "cdf", "crps"):
+            with pytest.raises(ValueError):
+                getattr(d, name)(nan)
+            assert getattr(free, name)(nan).isnan().all()
 
     def check_cdf(self) -> None:
         d, _ = self.density()
@@ -198,7 +225,7 @@ class Contract:
 
     def check_crps(self) -> None:
         """On a circle distances are along it, and the definition by expectations is the one to meet."""
-        d, _ = self.density()
+        d = self.unchecked(self.density()[0])
         x, w = self.nodes(d)
         mass = w * d.log_prob(x).exp()
         values = self.points(d, 9)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import Normal, Uniform, kl_divergence
 
-from fourier_head import BinnedInterval, Bins, Circle, FourierDensity, Interval, Line
+from fourier_head import Adaptive, Affine, Asinh, BinnedInterval, Bins, Circle, FourierDensity, Interval, Line, Log
 from tests.density_contract import NAMES, Contract
 
 
@@ -25,6 +25,23 @@ def _peak(length, centre=0.3, width=0.02):
     return torch.stack([envelope * torch.cos(math.pi * index * centre), envelope * torch.sin(math.pi * index * centre)])
 
 
+def _adaptive(domain, a, reach, support="line", **options):
+    """A density on an adaptive domain with gradients to its place, too; panels narrow where the map is steep."""
+    loc, width = torch.tensor([0.3, -0.5], dtype=torch.float64), torch.tensor([0.8, 1.5], dtype=torch.float64)
+
+    def make(a, loc, width):
+        return FourierDensity(a, domain.at(loc, width), **options)
+
+    inside = torch.linspace(-1, 1, 161, dtype=torch.float64)
+    beyond = 1 + torch.expm1(torch.linspace(0, math.log(reach), 120, dtype=torch.float64))[1:]
+    v = torch.cat([-beyond.flip(0), inside, beyond])
+    panels = domain.at(loc, width).from_unit(v[:, None])
+    return Contract(
+        make, [a, loc, width], support=support, low=panels[0], high=panels[-1], panels=panels, smooth=False,
+        samples=20_000, inside=(domain.at(loc, width).from_unit(inside[[1, -2], None].expand(2, 2))),
+    )  # fmt: skip
+
+
 MIXED = Bins.mixed(24, -15.0, 15.0, dense=(-1.0, 10.0), sparse_share=0.25)
 DENSITIES = {
     "interval": Contract(lambda a: FourierDensity(a, Interval(-3, 7)), [_coefficients(2, 13)], low=-3, high=7),
@@ -34,7 +51,9 @@ DENSITIES = {
     "no frequencies": Contract(lambda a: FourierDensity(a, Interval(0, 5)), [_coefficients(2, 1)], low=0, high=5),
     "many frequencies": Contract(lambda a: FourierDensity(a), [_coefficients(2, 129, decay=0.02)], samples=20_000),
     "peak": Contract(lambda a: FourierDensity(a, floor=1e-4), [_peak(100)]),
-    "walls": Contract(lambda a: FourierDensity(a, Interval(-3, 7)), [_coefficients(1, 14)], low=-3, high=7),
+    "walls": Contract(
+        lambda a: FourierDensity(a, Interval(-3, 7), boundary="reflect"), [_coefficients(1, 14)], low=-3, high=7
+    ),
     "blurred": Contract(lambda a: FourierDensity(a, floor=1e-3, blur=0.05), [_coefficients(2, 13)]),
     "sum of squares": Contract(
         lambda a: FourierDensity(a, floor=1e-3, squares=True), [_coefficients(2, 9, batch=(2, 3))], samples=20_000
@@ -57,6 +76,15 @@ DENSITIES = {
         high=15.0,
         panels=torch.as_tensor(MIXED.edges, dtype=torch.float64),
         smooth=False,
+    ),
+    "adaptive": _adaptive(Adaptive(tails=0.02), _coefficients(2, 9, batch=(2,)), reach=40),
+    "adaptive, walls": _adaptive(Adaptive(tails=0.02), _coefficients(1, 12, batch=(2,)), reach=40, boundary="reflect"),
+    "adaptive, scaled": _adaptive(
+        Adaptive(tails=0.1, map=Affine(100.0, 20.0)), _coefficients(2, 7, batch=(2,)), reach=40
+    ),
+    "adaptive, asinh": _adaptive(Adaptive(tails=0.02, map=Asinh(3.0, 2.0)), _coefficients(2, 9, batch=(2,)), reach=60),
+    "adaptive, log": _adaptive(
+        Adaptive(tails=0.02, map=Log(1.0, 0.5)), _coefficients(2, 9, batch=(2,)), reach=60, support="positive"
     ),
 }
 
@@ -81,7 +109,7 @@ def test_batched_domain():
 @pytest.mark.parametrize("rows", [1, 2])
 def test_zero_coefficients_are_uniform(rows):
     a = torch.zeros(rows, 6, requires_grad=True)
-    d = FourierDensity(a, Interval(0, 4))
+    d = FourierDensity(a, Interval(0, 4), boundary="reflect" if rows == 1 else "periodic")
     x = torch.tensor([0.0, 1.0, 4.0])
     torch.testing.assert_close(d.log_prob(x), torch.full((3,), -math.log(4)))
     torch.testing.assert_close(d.cdf(x), x / 4)
@@ -101,7 +129,7 @@ def test_scale_of_coefficients_does_not_matter(scale):
 
 
 def test_walls_do_not_join_the_ends():
-    half = FourierDensity(torch.tensor([[1.0, 0.9, 0.7, 0.3]]))
+    half = FourierDensity(torch.tensor([[1.0, 0.9, 0.7, 0.3]]), boundary="reflect")
     assert half.prob(torch.tensor(-1.0)) > 20 * half.prob(torch.tensor(1.0))
     full = FourierDensity(torch.randn(2, 5))
     torch.testing.assert_close(full.prob(torch.tensor(-1.0)), full.prob(torch.tensor(1.0)))
@@ -164,7 +192,8 @@ def test_bad_input(build, message):
 def test_properties(frequencies, decay, seed, rows, floor):
     """Any coefficients: a non-negative density whose cdf rises from 0 to 1 and is undone by ordered quantiles."""
     length = frequencies + 1 if rows == 2 else 2 * frequencies + 2
-    d = FourierDensity(_coefficients(rows, length, seed=seed, decay=decay), floor=floor)
+    boundary = "periodic" if rows == 2 else "reflect"
+    d = FourierDensity(_coefficients(rows, length, seed=seed, decay=decay), floor=floor, boundary=boundary)
     z = torch.linspace(-1, 1, 8 * length + 1, dtype=torch.float64)
     p = d.prob(z)
     assert (p >= 0).all()
@@ -296,7 +325,7 @@ def test_intervals_are_finite(make):
 
 def test_a_circle_has_no_walls():
     with pytest.raises(ValueError, match="a circle has no walls"):
-        FourierDensity(torch.randn(1, 6), Circle())
+        FourierDensity(torch.randn(1, 6), Circle(), boundary="reflect")
 
 
 # --- bins of many widths

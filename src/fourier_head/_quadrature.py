@@ -36,3 +36,18 @@ def legendre_pieces(corners: tuple[float, ...], resolution: int) -> Tensor:
         x, w = legendre(8 + math.ceil(resolution * (high - low)))
         pieces.append(np.stack([low + (x + 1) * (high - low) / 2, w * (high - low) / 2]))
     return torch.from_numpy(np.concatenate(pieces, 1))
+
+
+@constant_result
+def double_exponential(count: int) -> Tensor:
+    """Return nodes z = tanh(x) of [-1, 1], weights, and x itself, rows of a tensor; x runs far into both tails."""
+    t = np.linspace(-3.4, 3.4, count)
+    x = np.pi / 2 * np.sinh(t)
+    weight = (t[1] - t[0]) * np.pi / 2 * np.cosh(t) / np.cosh(x) ** 2
+    return torch.from_numpy(np.stack([np.tanh(x), weight, x]))
+
+
+@constant_result
+def midpoints(count: int) -> Tensor:
+    """Return the centres of equal parts of [-1, 1] and their widths, rows of a tensor: the rule for periodic functions."""
+    return torch.from_numpy(np.stack([(2 * np.arange(count) + 1 - count) / count, np.full(count, 2 / count)]))

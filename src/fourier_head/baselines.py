@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from fourier_head import reductions
 from fourier_head._arrays import widened
-from fourier_head.domains import BinnedInterval, Interval
 from fourier_head.heads import DomainLike, Head
 from fourier_head.histogram import HistogramDensity
 from fourier_head.mixture import GaussianMixture
@@ -33,7 +32,7 @@ class _HistogramHead(Head):
         dtype: torch.dtype | None,
     ):
         super().__init__(in_features, num_bins, domain)
-        if not isinstance(self.domain, Interval | BinnedInterval):
+        if not self.domain.bounded:
             raise ValueError(f"domain must be an Interval or Bins for a histogram, got {self.domain!r}")
         self.proj = nn.Linear(in_features, self.out_features, bias=bias, device=device, dtype=dtype)
 
@@ -134,7 +133,7 @@ class _MixtureHead(Head):
 
     def __init__(self, in_features: int, num_bins: int | None, domain: DomainLike | None):
         super().__init__(in_features, num_bins, domain)
-        if not isinstance(self.domain, Interval):
+        if self.domain.straight is None:
             raise ValueError(f"domain must be an Interval for a mixture of Gaussians, got {self.domain!r}")
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -152,9 +151,9 @@ class _MixtureHead(Head):
 
     def density(self, x: Tensor) -> GaussianMixture:
         logits, loc, scale = self.components(x)
-        assert isinstance(self.domain, Interval)
-        low, high = float(self.domain.low), float(self.domain.high)
-        half = (high - low) / 2
+        assert self.domain.straight is not None
+        low, half = self.domain.straight
+        high = low + 2 * half
         return GaussianMixture(logits, low + (loc + 1) * half, scale * half, low=low, high=high, validate_args=False)
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from fourier_head import inversion, kernels, series
+from fourier_head import kernels, series, tails
 from fourier_head import spectrum as closed_form
 from fourier_head._arrays import widened
-from fourier_head._quadrature import legendre_pieces, legendre_rows
-from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
-from fourier_head.scalar import ScalarDensity
-
-Shape = torch.Size | list[int] | tuple[int, ...]
+from fourier_head.domains import Boundary, Domain, Interval, fine_grid
+from fourier_head.inversion import invert, with_implicit_gradient
+from fourier_head.scalar import ScalarDensity, Shape
 
 
 class FourierDensity(ScalarDensity):
@@ -29,12 +26,14 @@ class FourierDensity(ScalarDensity):
     carried from z in [-1, 1] to the values of ``domain``.
 
     Args:
-        coefficients: real tensor (..., 2, N+1), rows alpha and beta; or (..., 1, L), real coefficients of a density
-            between reflecting walls. Any scale; all zeros mean the uniform density.
-        domain: an ``Interval`` (default [-1, 1]), ``Circle``, ``Line`` or ``BinnedInterval``.
+        coefficients: real tensor (..., 2, N+1), rows alpha and beta; with ``boundary="reflect"`` (..., 1, L), real
+            coefficients of a density between reflecting walls. Any scale; all zeros mean the uniform density.
+        domain: an ``Interval`` (default [-1, 1]), ``Circle``, ``Line``, ``BinnedInterval``, or an ``Adaptive`` domain
+            put in its place by ``Adaptive.at``.
         floor: share of probability spread uniformly over z.
         blur: standard deviation, in units of z, of a Gaussian blur applied to the density.
         squares: whether coefficients have one more dimension, (..., R, 2, N+1), and the density is a sum of R squares.
+        boundary: "periodic", the two ends are neighbours, or "reflect".
 
     References:
         De la Fuente et al., Fourier Basis Density Model, PCS 2024.
@@ -62,58 +61,75 @@ class FourierDensity(ScalarDensity):
         floor: float = 0.0,
         blur: float = 0.0,
         squares: bool = False,
+        boundary: Boundary = "periodic",
         validate_args: bool | None = None,
     ):
-        if coefficients.dim() < 2 + squares or coefficients.shape[-2] not in (1, 2):
-            raise ValueError(
-                f"coefficients must have shape (..., 2, N+1), or (..., 1, L) between walls, "
-                f"got {tuple(coefficients.shape)}"
-            )
         if not 0 <= floor < 1:
             raise ValueError(f"floor must be a share of probability in [0, 1), got {floor}")
         if blur < 0:
             raise ValueError(f"blur must not be negative, got {blur}")
         self.domain: Domain = Interval() if domain is None else domain
-        self.squares = squares
-        if coefficients.shape[-2] == 1 and isinstance(self.domain, Circle):
-            raise ValueError("a circle has no walls: take coefficients (..., 2, N+1), or an Interval")
+        self.domain.check_boundary(boundary)
+        rows = 1 if boundary == "reflect" else 2
+        if coefficients.dim() < 2 + squares or coefficients.shape[-2] != rows:
+            raise ValueError(
+                f"coefficients must have shape (..., 2, N+1), or (..., 1, L) with boundary='reflect', "
+                f"got {tuple(coefficients.shape)} with boundary={boundary!r}"
+            )
+        self.squares, self.boundary, self.floor, self.blur = squares, boundary, floor, blur
         if not coefficients.is_floating_point():
             coefficients = widened(coefficients)
         own = coefficients.dim() - 2 - squares
         batch_shape = torch.broadcast_shapes(coefficients.shape[:own], self.domain.shape)
         # As given: the kernels read 16-bit coefficients as they are, and make none of them float32.
         self._given = coefficients.expand(*batch_shape, *coefficients.shape[own:])
-        self.floor, self.blur = floor, blur
         self._kept: tuple[int, Tensor] | None = None  # the spectrum, and of which version of the coefficients
         # torch cannot check the parameters of an empty batch.
         super().__init__(batch_shape, validate_args=validate_args if coefficients.numel() else False)
 
     # --- shape and structure
 
-    def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> FourierDensity:
-        expanded = FourierDensity(
-            self._given.expand(*batch_shape, *self._given.shape[len(self.batch_shape) :]),
-            self.domain,
+    def _with(self, coefficients: Tensor, domain: Domain, blur: float | None = None) -> FourierDensity:
+        """Return a density with the same options."""
+        other = FourierDensity(
+            coefficients,
+            domain,
             floor=self.floor,
-            blur=self.blur,
+            blur=self.blur if blur is None else blur,
             squares=self.squares,
-            validate_args=self._validate_args,
+            boundary=self.boundary,
+            validate_args=False,
         )
-        expanded.impl = self.impl
-        return expanded
+        other._validate_args, other.impl = self._validate_args, self.impl
+        return other
+
+    def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> FourierDensity:
+        """Return the same density for a larger batch, without copying."""
+        own = self._given.shape[len(self.batch_shape) :]
+        return self._with(self._given.expand(*batch_shape, *own), self.domain)
+
+    def __getitem__(self, index: Any) -> FourierDensity:
+        """Return the densities of a part of the batch."""
+        domain = self.domain.apply(lambda number: number.expand(self.batch_shape)[index])
+        return self._with(self._given[index], domain)
+
+    def to(self, *args: Any, **options: Any) -> FourierDensity:
+        """Return the density in another dtype or on another device, as ``Tensor.to`` takes them."""
+        return self._with(self._given.to(*args, **options), self.domain.apply(lambda x: x.to(*args, **options)))
 
     def low_pass(self, scale: float) -> FourierDensity:
         """Return the density blurred by a Gaussian of this standard deviation in z, an exact low-pass filter."""
-        blur = math.hypot(self.blur, scale)
-        blurred = FourierDensity(
-            self._given, self.domain, floor=self.floor, blur=blur, squares=self.squares, validate_args=False
-        )
-        blurred.impl = self.impl
-        return blurred
+        return self._with(self._given, self.domain, math.hypot(self.blur, scale))
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
+        """The values that have a density."""
         return self.domain.support
+
+    @property
+    def walls(self) -> bool:
+        """Whether the two ends are no neighbours."""
+        return self.boundary == "reflect"
 
     @property
     def coefficients(self) -> Tensor:
@@ -124,7 +140,12 @@ class FourierDensity(ScalarDensity):
     def num_frequencies(self) -> int:
         """The highest harmonic N of the density."""
         length = self._given.shape[-1]
-        return length - 1 if self._given.shape[-2] == 2 else (length - 1) // 2
+        return (length - 1) // 2 if self.walls else length - 1
+
+    @property
+    def resolution(self) -> int:
+        """How finely to look at the density: twice its harmonics."""
+        return 2 * self._given.shape[-1]
 
     @property
     def spectrum(self) -> Tensor:
@@ -140,7 +161,7 @@ class FourierDensity(ScalarDensity):
 
     def _compute_spectrum(self) -> Tensor:
         q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
-        return closed_form.low_pass(q, self.blur) if self.blur else q
+        return closed_form.low_pass(q, self.blur, self.walls) if self.blur else q
 
     def __repr__(self) -> str:
         return (
@@ -148,11 +169,12 @@ class FourierDensity(ScalarDensity):
             f"domain={self.domain!r}, floor={self.floor:g})"
         )
 
-    def _at_points(self, function: Callable[[Tensor, Tensor], Tensor], parameter: Tensor, x: Tensor) -> Tensor:
-        """Apply ``function(parameter, points)``, points last, to x of shape (*sample, *batch) in that same shape."""
-        shape = torch.broadcast_shapes(x.shape, self.batch_shape)
+    def at_points(self, function: Callable[[Tensor, Tensor], Tensor], parameter: Tensor, z: Tensor) -> Tensor:
+        """Apply ``function(parameter, points)``, points last, to z of shape (*sample, *batch) in that same shape."""
+        z = z.to(self._like.dtype)
+        shape = torch.broadcast_shapes(z.shape, self.batch_shape)
         batch = shape[len(shape) - len(self.batch_shape) :]
-        points = x.expand(shape).reshape(math.prod(shape[: len(shape) - len(batch)]), *batch).movedim(0, -1)
+        points = z.expand(shape).reshape(math.prod(shape[: len(shape) - len(batch)]), *batch).movedim(0, -1)
         parameter = parameter.expand(*batch, *parameter.shape[len(self.batch_shape) :])
         return function(parameter, points).movedim(-1, 0).reshape(shape)
 
@@ -161,38 +183,77 @@ class FourierDensity(ScalarDensity):
         wide = self._given.dtype in (torch.float32, torch.float64)
         return self._given if wide else self._given.new_empty(0, dtype=torch.float32)
 
-    # --- density, distribution, quantiles
-
-    def _log_prob_of_unit(self, z: Tensor) -> Tensor:
-        if self.blur:
-            smallest = torch.finfo(z.dtype).tiny
-            return self._at_points(closed_form.density, self.spectrum, z).clamp_min(smallest).log()
-        return self._at_points(lambda a, v: series.log_density(a, v, self.floor, self.squares), self.coefficients, z)
-
     def _cast_value(self, value: Tensor | float) -> Tensor:
         """Values keep the digits they have until the domain is subtracted from them."""
         if isinstance(value, Tensor) and value.dtype == torch.float64:
             return value.to(self._like.device)
         return self._cast(value)
 
-    def _to_unit(self, value: Tensor) -> Tensor:
-        return self.domain.to_unit(value).to(self._like.dtype)
+    # --- the density of z, tails included
+
+    def log_prob_at(self, z: Tensor) -> Tensor:
+        """Return the log-density of the unit variable."""
+        z = z.to(self._like.dtype)
+        core = z.clamp(-1, 1) if self.domain.tails else z
+        if self.blur:
+            density = self.at_points(lambda q, v: closed_form.density(q, v, self.walls), self.spectrum, core)
+            log_prob = density.clamp_min(torch.finfo(z.dtype).tiny).log()
+        else:
+            log_prob = self.at_points(
+                lambda a, v: series.log_density(a, v, self.floor, self.squares, self.walls), self.coefficients, core
+            )
+        return tails.mix_log_density(log_prob, z, self.domain.tails) if self.domain.tails else log_prob
+
+    def cdf_at(self, z: Tensor) -> Tensor:
+        """Return the distribution function of the unit variable."""
+        z = z.to(self._like.dtype)
+        cdf = self._core_cdf(z)
+        return tails.mix_cdf(cdf, z, self.domain.tails) if self.domain.tails else cdf
+
+    def survival_at(self, z: Tensor) -> Tensor:
+        """Return one minus the distribution function of the unit variable, exact far out in the upper tail."""
+        z = z.to(self._like.dtype)
+        rest = 1 - self._core_cdf(z)
+        return tails.mix_cdf(rest, -z, self.domain.tails) if self.domain.tails else rest
+
+    def log_mass_between(self, low: Tensor, high: Tensor) -> Tensor:
+        """Return the log-probability of intervals of values, whose ends may be infinite."""
+        low, high = (self._to_unit_or_infinity(end) for end in (low, high))
+        weight = self.domain.tails
+        core = (self._core_cdf(high) - self._core_cdf(low)).clamp_min(0)
+        mass = (1 - weight) * core + weight * tails.mass_between(low, high) if weight else core
+        return mass.clamp_min(torch.finfo(mass.dtype).tiny).log()
+
+    def _to_unit_or_infinity(self, value: Tensor) -> Tensor:
+        value = self._cast_value(value)
+        finite = value.isfinite()
+        z = self.domain.to_unit(torch.where(finite, value, 0)).to(self._like.dtype)
+        return torch.where(finite, z, value.to(z.dtype))
+
+    def _core_cdf(self, z: Tensor) -> Tensor:
+        """Return the distribution function without tails, exactly 0 and 1 from the ends on."""
+        cdf = self.at_points(lambda q, v: closed_form.cdf(q, v, self.walls), self.spectrum, z.clamp(-1, 1))
+        return torch.where(z <= -1, 0, torch.where(z >= 1, 1, cdf))
+
+    # --- density, distribution, quantiles
 
     def log_prob(self, value: Tensor) -> Tensor:
-        value = self._value(value)
+        """Return the log-density, ``-inf`` outside the support."""
+        value = self._supported(value)
         inside = self.domain.contains(value)
         safe = torch.where(inside, value, self.domain.from_unit(torch.zeros_like(value)))
-        log_prob = self._log_prob_of_unit(self._to_unit(safe)) + self.domain.log_slope(safe).to(self._like.dtype)
-        return torch.where(inside, log_prob, torch.full_like(log_prob, -torch.inf))
+        z = self.domain.to_unit(safe)
+        log_prob = self.log_prob_at(z) + self.domain.log_slope(safe).to(self._like.dtype)
+        return self._outside(value, inside, log_prob)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Return P(X <= value); on a circle, the probability of the arc from ``low`` to the value."""
-        return self._cdf_of_unit(self._to_unit(self._value(value)))
+        return self.cdf_at(self.domain.to_unit(self._value(value)))
 
     def _for_kernels(self, *others: Tensor) -> Tensor | None:
         """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
         single = not self.squares or self._given.shape[-3] == 1
-        fresh = self._kept is None and not self.blur
+        fresh = self._kept is None and not self.blur and not self.domain.tails
         if single and fresh and kernels.wanted(self.impl, self._given, *others):
             return self._given.squeeze(-3) if self.squares else self._given
         return None
@@ -200,138 +261,125 @@ class FourierDensity(ScalarDensity):
     def _icdf(self, level: Tensor) -> Tensor:
         a = self._for_kernels(level)
         if a is not None:
-            z = self._at_points(lambda a, u: inversion.icdf_of_coefficients(a, u, self.floor), a, level)
+            z = self.at_points(self._kernel_quantiles, a, level)
         else:
-            z = self._at_points(lambda q, u: inversion.icdf(q, u, self.impl), self.spectrum, level)
-        value = self.domain.from_unit(z)
-        if isinstance(self.domain, Circle):
-            # The end of the arc is its beginning one turn on; taken for that, it would lie below all quantiles.
-            value = torch.where(z >= 1, self.domain.low + self.domain.period, value)
-        return value
+            z = self.at_points(self._unit_quantiles, self.spectrum, level)
+        return self.domain.quantile_of_unit(z)
+
+    def _kernel_quantiles(self, a: Tensor, level: Tensor) -> Tensor:
+        rows = a.reshape(-1, *a.shape[-2:])
+        z = kernels.coefficient_quantile(rows, level.reshape(-1, level.shape[-1]), floor=self.floor)
+        return z.view(level.shape)
+
+    def _unit_quantiles(self, q: Tensor, level: Tensor) -> Tensor:
+        """Return z with F(z) = level (..., V) for spectra (..., rows, K), with implicit gradients."""
+        weight = self.domain.tails
+        if not weight and kernels.wanted(self.impl, q, level):
+            rows = q.reshape(-1, *q.shape[-2:])
+            return kernels.quantile(rows, level.reshape(-1, level.shape[-1])).view(level.shape)
+        z = unit_quantiles(q.detach(), level.detach(), self.walls, weight)
+        if torch.is_grad_enabled() and (q.requires_grad or level.requires_grad):
+            cdf, density = curve_of(q, self.walls, weight)(z)
+            z = with_implicit_gradient(z, cdf - level, density.clamp_min(1e-12))
+        return tails.quantile_outside(z, level, weight) if weight else _closed(z, level)
 
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
+        """Return quantiles at any levels, shape (*levels.shape, *batch_shape); they never cross."""
         level = self._levels(levels)
-        domain, few = self.domain, level.numel() <= kernels.FEW_LEVELS
-        if few and not self._validate_args and isinstance(domain, Interval) and isinstance(domain.half_width, float):
+        line = self.domain.straight
+        if line is not None and level.numel() <= kernels.FEW_LEVELS and not self._validate_args:
             a = self._for_kernels(level)
             if a is not None:
-                rows, place = a.reshape(-1, *a.shape[-2:]), (float(domain.low), domain.half_width)
-                values = kernels.ordered_quantiles(rows, level.reshape(-1), *place, floor=self.floor)
+                rows = a.reshape(-1, *a.shape[-2:])
+                values = kernels.ordered_quantiles(rows, level.reshape(-1), *line, floor=self.floor)
                 return values.view(level.shape + self.batch_shape)
         return super().quantile(level)
 
     def rsample(
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
     ) -> Tensor:
-        sample = super().rsample(sample_shape, generator)
-        if not isinstance(self.domain, Line):
-            return sample
-        # A level drawn so near to an end that z rounds to it would be infinitely far out.
-        last = self.domain.from_unit(self._cast(torch.finfo(sample.dtype).eps / 2 - 1).expand(self.batch_shape))
-        return torch.minimum(torch.maximum(sample, last), 2 * self.domain.loc - last)
+        """Draw samples whose gradients flow to the parameters."""
+        return self.domain.keep_samples(super().rsample(sample_shape, generator))
 
-    @torch.no_grad()
     def sample(
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw samples without gradients; one per density is drawn digit by digit where the kernels run."""
-        shape = self._extended_shape(torch.Size(sample_shape))
-        a = self._for_kernels() if math.prod(sample_shape) == 1 else None
-        if a is None or a.shape[-1] > kernels.FEW_COEFFICIENTS:
-            return super().sample(sample_shape, generator)
-        z = kernels.coefficient_sample(a.reshape(-1, *a.shape[-2:]), floor=self.floor, generator=generator)
-        return self.domain.from_unit(z.view(shape))
+        with torch.no_grad():
+            a = self._for_kernels() if math.prod(sample_shape) == 1 else None
+            if a is None or a.shape[-1] > kernels.FEW_COEFFICIENTS:
+                return super().sample(sample_shape, generator)
+            z = kernels.coefficient_sample(a.reshape(-1, *a.shape[-2:]), floor=self.floor, generator=generator)
+            return self.domain.from_unit(z.view(self._extended_shape(torch.Size(sample_shape))))
 
     # --- summaries
 
     @property
     def mean(self) -> Tensor:
         """The mean; on a circle, the mean direction."""
-        if isinstance(self.domain, Circle):
-            # E e^{i pi z} is the conjugate of q_1.
-            q = self.spectrum
-            q = q[..., :, 0] if q.shape[-1] else self._cast(0.0).expand(*self.batch_shape, 2)
-            return self.domain.from_unit(torch.atan2(-q[..., 1], q[..., 0]) / math.pi)
-        if isinstance(self.domain, Interval):
-            return self.domain.from_unit(closed_form.mean(self.spectrum))
-        return self._moments()[0]
+        return self.domain.mean(self)
 
     @property
     def variance(self) -> Tensor:
         """The variance; on a circle, the circular variance 1 - |E e^{i theta}|, as torch's VonMises has it."""
-        if isinstance(self.domain, Circle):
-            q = self.spectrum
-            if not q.shape[-1]:
-                return torch.ones(self.batch_shape, dtype=q.dtype, device=q.device)
-            return 1 - torch.linalg.vector_norm(q[..., :, 0], dim=-1)
-        if isinstance(self.domain, Interval):
-            q = self.spectrum
-            return (closed_form.second_moment(q) - closed_form.mean(q) ** 2).clamp_min(0) * self.domain.half_width**2
-        return self._moments()[1]
+        return self.domain.variance(self)
 
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        """Return mean and variance by quadrature, for domains whose map is not affine."""
-        z, weight, value = self._quadrature()
-        mass = weight * self._log_prob_of_unit(z).exp()
-        mean = (mass * value).sum(0)
-        return mean, (mass * (value - mean) ** 2).sum(0)
+    def crps(self, value: Tensor) -> Tensor:
+        r"""Return the continuous ranked probability score :math:`\int (F(x) - 1\{x \ge value\})^2 dx`.
 
-    def _quadrature(self) -> tuple[Tensor, Tensor, Tensor]:
+        In closed form on an interval (for values outside, the distance is added), on an adaptive domain without a
+        curved map and, with the distance along the circle, on a circle; elsewhere by quadrature.
+        """
+        return self.domain.crps(self, self._value(value))
+
+    def quadrature(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return nodes z, weights and values, each (points, *batch), fit for this domain and this many harmonics."""
-        resolution = 2 * self.coefficients.shape[-1]
-        if isinstance(self.domain, BinnedInterval):
-            nodes, weights = map(self._column, legendre_pieces(self.domain.corners, resolution))
-            return nodes, weights, self.domain.from_unit(nodes)
-        # Double exponential: x = (pi/2) sinh t is exact at the far ends, where atanh(z) would cancel.
-        t = np.linspace(-3.4, 3.4, 8 * resolution + 257)
-        x = np.pi / 2 * np.sinh(t)
-        weight = (t[1] - t[0]) * np.pi / 2 * np.cosh(t) / np.cosh(x) ** 2
-        nodes, weights, x_unit = (self._column(torch.from_numpy(a)) for a in (np.tanh(x), weight, x))
-        if isinstance(self.domain, Line):
-            return nodes, weights, self.domain.loc + self.domain.scale * x_unit
-        return nodes, weights, self.domain.from_unit(nodes)
+        nodes, weights = map(self._column, self.domain.nodes(self.resolution))
+        return nodes, weights, self.domain.values_at_nodes(nodes, self.resolution)
+
+    def expect(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Return E f(X, log p(X)) by quadrature, p the density of values."""
+        z, weight, value = self.quadrature()
+        log_prob = self.log_prob_at(z)
+        mass = weight * log_prob.exp()
+        result = function(value, log_prob + self.domain.log_slope(value).to(log_prob))
+        # Far out mass may round to zero, which counts as nothing even where the function is infinite.
+        return torch.where(mass > 0, mass * result, 0).sum(0).to(self._like.dtype)
 
     def _column(self, points: Tensor) -> Tensor:
         return self._cast(points).reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
 
-    def _grid(self, parts: int = 1) -> tuple[Tensor, Tensor]:
-        """Return centres (points, *batch) fine enough for this density, as many in each part, and the log-mass."""
-        points = max(2048, 1 << (16 * self._given.shape[-1] - 1).bit_length())
-        points = parts * max(4, -(-points // parts))
+    def grid(self) -> tuple[Tensor, Tensor]:
+        """Return centres z (points, *batch) of [-1, 1], fine enough for this density, and the log-density there."""
+        parts = self.domain.pieces
+        points = parts * max(4, -(-fine_grid(self.resolution) // parts))
         if self.blur:
-            log_mass = closed_form.log_bin_mass(self.spectrum, points)
+            log_mass = closed_form.log_bin_mass(self.spectrum, points, walls=self.walls)
         else:
-            log_mass = series.log_pmf(self.coefficients, points, self.floor, self.squares)
-        z = series.bin_centers(points, self.coefficients.dtype, self.coefficients.device)
-        return z.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape), log_mass.movedim(-1, 0)
+            log_mass = series.log_pmf(self.coefficients, points, self.floor, self.squares, self.walls)
+        z = series.bin_centers(points, log_mass.dtype, log_mass.device)
+        z = z.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
+        log_prob = log_mass.movedim(-1, 0) + math.log(points / 2)
+        return z, tails.mix_log_density(log_prob, z, self.domain.tails) if self.domain.tails else log_prob
 
     def entropy(self) -> Tensor:
-        """Return the differential entropy in nats, by the midpoint rule on a grid finer than the harmonics."""
-        z, log_mass = self._grid()
-        mass = log_mass.exp()
-        entropy = -(mass * (log_mass + math.log(len(z) / 2))).sum(0)
-        if isinstance(self.domain, Line | BinnedInterval):
-            z, weight, value = self._quadrature()
-            stretch = (weight * self._log_prob_of_unit(z).exp() * self.domain.log_slope(value)).sum(0)
-        else:
-            stretch = self.domain.log_slope(self.domain.from_unit(z[0]))
-        return entropy - stretch
+        """Return the differential entropy in nats."""
+        return self.domain.entropy(self)
 
     @property
     def mode(self) -> Tensor:
         """The value of the highest density: the best grid point, refined by golden-section search."""
         with torch.no_grad():
-            bins = self.domain.bins.num_bins if isinstance(self.domain, BinnedInterval) else 1
-            z, log_mass = self._grid(bins)
-            height = log_mass + self.domain.log_slope(self.domain.from_unit(z))
-            best = height.argmax(0, keepdim=True)
+            pieces = self.domain.pieces
+            z, log_prob = self.grid()
+            best = (log_prob + self._log_slope_at(z)).argmax(0, keepdim=True)
             middle = z.gather(0, best)[0]
             cell = 2 / len(z)
             low, high = middle - cell, middle + cell
-            if not isinstance(self.domain, Circle):
-                # The height jumps from bin to bin, so the search stays within one.
-                left = 2 * (best[0] * bins // len(z)).to(z.dtype) / bins - 1
-                low, high = low.maximum(left), high.minimum(left + 2 / bins)
+            if not self.domain.wraps:
+                # The height jumps from piece to piece, so the search stays within one.
+                left = 2 * (best[0] * pieces // len(z)).to(z.dtype) / pieces - 1
+                low, high = low.maximum(left), high.minimum(left + 2 / pieces)
             ratio = (math.sqrt(5) - 1) / 2
             for _ in range(24 if z.dtype == torch.float32 else 40):
                 left, right = high - ratio * (high - low), low + ratio * (high - low)
@@ -339,73 +387,55 @@ class FourierDensity(ScalarDensity):
                 low, high = torch.where(keep_left, low, left), torch.where(keep_left, right, high)
             return self.domain.from_unit((low + high) / 2)
 
+    def _log_slope_at(self, z: Tensor) -> Tensor:
+        return self.domain.log_slope(self.domain.from_unit(z)).to(z.dtype)
+
     def _height(self, z: Tensor) -> Tensor:
-        return self._log_prob_of_unit(z) + self.domain.log_slope(self.domain.from_unit(z))
+        return self.log_prob_at(z) + self._log_slope_at(z)
 
-    def crps(self, value: Tensor) -> Tensor:
-        r"""Return the continuous ranked probability score :math:`\int (F(x) - 1\{x \ge value\})^2 dx`.
 
-        Closed form on an interval (for values outside, the distance is added) and, with the distance along the
-        circle, on a circle; quadrature through the quantile form on the line and on warped bins.
-        """
-        value = self._value(value)
-        if isinstance(self.domain, Circle):
-            z = self._to_unit(value)
-            return self._at_points(closed_form.circular_crps, self.spectrum, z) * (self.domain.period / 2)
-        if isinstance(self.domain, Interval):
-            z = self.domain.to_unit(value)
-            beyond = (value - self.domain.from_unit(z)).abs().to(self._like.dtype)
-            score = self._at_points(closed_form.crps, self.spectrum, z.to(self._like.dtype))
-            return score * self.domain.half_width + beyond
-        shape = torch.broadcast_shapes(value.shape, self.batch_shape)
-        if isinstance(self.domain, BinnedInterval):
-            return self._crps_on_bins(self.domain, self._cast(value).expand(shape))
-        return self._crps_by_quadrature(self._cast(value).expand(shape))
+def _closed(z: Tensor, level: Tensor) -> Tensor:
+    """Let levels at the ends give the ends of the interval."""
+    return torch.where(level <= 0, -torch.ones_like(z), torch.where(level >= 1, torch.ones_like(z), z))
 
-    def _cdf_of_unit(self, z: Tensor, q: Tensor | None = None) -> Tensor:
-        return self._at_points(closed_form.cdf, self.spectrum if q is None else q, z)
 
-    def _crps_on_bins(self, domain: BinnedInterval, value: Tensor) -> Tensor:
-        """Integrate in the stretches where the warp is straight; all that depends on the value is closed form."""
-        nodes, weight, x = self._quadrature()
-        q, slope = self.spectrum, torch.exp(-domain.log_slope(x))
-        square = (weight * slope * self._cdf_of_unit(nodes, q) ** 2).sum(0)
-        corners = self._cast(torch.tensor(domain.corners, dtype=torch.float64))
-        corner = self._column(corners)
-        beyond = self._at_points(closed_form.cdf_integral_above, q, corner)
-        stretch = torch.exp(-domain.log_slope(domain.from_unit((corner[1:] + corner[:-1]) / 2)))
-        pieces = stretch * (beyond[:-1] - beyond[1:])
-        rest = torch.cat([pieces.flip(0).cumsum(0).flip(0), torch.zeros_like(pieces[:1])])  # from each corner upwards
-        z = domain.to_unit(value)
-        inside = domain.from_unit(z)
-        piece = torch.searchsorted(corners, z.contiguous(), right=True)
-        piece = piece.clamp(1, len(corners) - 1)
-        batch = value.shape[value.dim() - len(self.batch_shape) :]
-        flat = piece.reshape(math.prod(value.shape[: value.dim() - len(batch)]), *batch)
-        pick = [t.expand(-1, *batch).gather(0, flat).reshape(value.shape) for t in (beyond, rest)]
-        here = torch.exp(-domain.log_slope(inside))
-        above = pick[1] + here * (self._at_points(closed_form.cdf_integral_above, q, z) - pick[0])
-        return square - 2 * above + (domain.high - inside) + (value - inside).abs()
+def curve_of(q: Tensor, walls: bool, weight: float) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """Return the distribution function and density of spectra (..., rows, K), tails mixed in, at points (..., V)."""
 
-    def _crps_by_quadrature(self, value: Tensor) -> Tensor:
-        r"""Return :math:`E|X - y| - \int F (1 - F)`, the expectation from the tail on the far side of the value.
+    def curve(z: Tensor) -> tuple[Tensor, Tensor]:
+        cdf, density = closed_form.cdf_and_density(q, z, walls)
+        return tails.mix_curve(cdf, density, z, weight) if weight else (cdf, density)
 
-        That tail is smooth in z; where the value is so far out that z rounds to an end, it is empty.
-        """
-        nodes, weight, x = self._quadrature()
-        q, mean = self.spectrum, self.mean
-        cdf = self._cdf_of_unit(nodes, q)
-        spread = (weight * torch.exp(-self.domain.log_slope(x)) * cdf * (1 - cdf)).sum(0)
-        node, weight = (
-            self._cast(row).reshape(-1, *(1,) * value.dim()) for row in legendre_rows(2 * self._given.shape[-1] + 32)
-        )
-        z = self.domain.to_unit(value)
-        upper = z > 0
-        end = torch.where(upper, 1.0, -1.0).to(z)
-        half = (end - z).abs() / 2
-        limit = 1 - torch.finfo(z.dtype).eps
-        inner = ((z + end) / 2 + half * node).clamp(-limit, limit)
-        cdf = self._cdf_of_unit(inner, q)
-        stretch = torch.exp(-self.domain.log_slope(self.domain.from_unit(inner)))
-        tail = (weight * half * stretch * torch.where(upper, 1 - cdf, cdf)).sum(0)
-        return torch.where(upper, value - mean, mean - value) + 2 * tail - spread
+    return curve
+
+
+@torch.no_grad()
+def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tensor:
+    """Return z in [-1, 1] with F(z) = level (..., V): from a table, a straight line within its cell, and Newton."""
+    cells = 1 << max(6, (8 * q.shape[-1] - 1).bit_length())
+    table = closed_form.cdf_grid(q, cells, walls)
+    if weight:
+        z = torch.linspace(-1, 1, cells + 1, dtype=q.dtype, device=q.device)
+        table = tails.mix_cdf(table, z, weight)
+    table = table.expand(*level.shape[:-1], cells + 1).contiguous()
+    if series.exporting():  # ONNX has no binary search
+        place = (table.unsqueeze(-2) < level.unsqueeze(-1)).sum(-1)
+    else:
+        place = torch.searchsorted(table, level.contiguous())
+    cell = place.clamp(1, cells) - 1
+    lower, upper = table.gather(-1, cell), table.gather(-1, cell + 1)
+    low = -1 + 2 * cell.to(level.dtype) / cells
+    high = low + 2 / cells
+    start = low + (high - low) * ((level - lower) / (upper - lower).clamp_min(1e-30)).clamp(0, 1)
+
+    def part(where: tuple[Tensor, ...]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        rows = q.expand(*level.shape[:-1], *q.shape[-2:])[where[:-1]]
+        some = curve_of(rows, walls, weight)
+
+        def curve(z: Tensor) -> tuple[Tensor, Tensor]:
+            cdf, density = some(z.unsqueeze(-1))
+            return cdf.squeeze(-1), density.squeeze(-1)
+
+        return curve
+
+    return invert(curve_of(q, walls, weight), level, low, high, start, part=part)

@@ -230,11 +230,13 @@ def _scaled(raw: Floats, domain: tuple[float, float] | Interval | None) -> tuple
         )
     if np.ptp(raw) == 0:
         raise ValueError(f"values must not be constant, got {raw[0]:g} throughout")
-    if isinstance(domain, Interval):
-        domain = float(domain.low), float(domain.high)
-    if domain is not None and not isinstance(domain, tuple | list):
-        raise TypeError(f"domain must be a pair (low, high) or an Interval, got {domain!r}")
-    low, high = (raw.min(), raw.max()) if domain is None else domain
+    match domain:
+        case None:
+            low, high = raw.min(), raw.max()
+        case Interval(low=low, high=high) | (low, high):
+            low, high = float(low), float(high)
+        case _:
+            raise TypeError(f"domain must be a pair (low, high) or an Interval, got {domain!r}")
     if not low < high:
         raise ValueError(f"domain must be an interval (low, high) with low < high, got {domain}")
     outside = np.count_nonzero((raw < low) | (raw > high))

@@ -134,11 +134,12 @@ class HistogramDensity(ScalarDensity):
 
     def log_prob(self, value: Tensor | float) -> Tensor:
         """Return the log-density, ``-inf`` outside the bins."""
-        inside, value = self._inside(self._value(value))
-        rows = Rows(value, self.batch_shape)
+        value = self._supported(value)
+        inside, near = self._inside(value)
+        rows = Rows(near, self.batch_shape)
         j = rows.find(self.edges, right=True)
         height = rows.take(self.logits, j) - rows.take(self.widths.log(), j)
-        return torch.where(inside, rows.back(height), -math.inf)
+        return self._outside(value, inside, rows.back(height))
 
     def cdf(self, value: Tensor | float) -> Tensor:
         """Return P(X <= value), linear on each bin."""

@@ -1,68 +1,101 @@
-"""Invert the cumulative distribution of a spectrum, for quantiles and samples."""
+"""Invert distribution functions: the one routine behind all quantiles and samples."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from fourier_head import kernels, series, spectrum
-from fourier_head._arrays import widened
+from fourier_head._arrays import is_out_of_sight
+
+Curve = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""A distribution function and its density at points of any shape that broadcasts with the levels."""
+
+FEW = 0.25
+"""Share of points still unsolved below which they go on by themselves."""
+
+
+def _rounds(dtype: torch.dtype, looking: bool) -> int:
+    """Return how many points to try at most; where nobody looks at the errors, as many as are needed as a rule."""
+    if looking:
+        return 60
+    return 12 if dtype == torch.float32 else 36
 
 
 @torch.no_grad()
-def _solve(q: Tensor, u: Tensor) -> Tensor:
-    """Return z with F(z) = u by Newton steps kept inside a shrinking bracket; no host synchronisation."""
-    cells = 1 << max(6, (8 * q.shape[-1] - 1).bit_length())
-    grid = spectrum.cdf_grid(q, cells)
-    grid = grid.expand(*u.shape[:-1], grid.shape[-1]).contiguous()
-    if series.exporting():  # ONNX has no binary search
-        place = (grid.unsqueeze(-2) < u.unsqueeze(-1)).sum(-1)
-    else:
-        place = torch.searchsorted(grid, u.contiguous())
-    cell = place.clamp(1, cells) - 1
-    lower, upper = grid.gather(-1, cell), grid.gather(-1, cell + 1)
-    low = -1 + 2 * cell.to(u.dtype) / cells
-    high = low + 2 / cells
-    z = low + (high - low) * ((u - lower) / (upper - lower).clamp_min(1e-30)).clamp(0, 1)
-    step = high - low
-    resolution = 4 * torch.finfo(u.dtype).eps
-    for _ in range(12 if u.dtype == torch.float32 else 36):
-        value, density = spectrum.cdf_and_density(q, z)
-        error = value - u
-        low = torch.where(error < 0, z, low)
-        high = torch.where(error > 0, z, high)
+def invert(
+    curve: Curve,
+    level: Tensor,
+    low: Tensor,
+    high: Tensor,
+    start: Tensor,
+    *,
+    tolerance: float | None = None,
+    part: Callable[[tuple[Tensor, ...]], Curve] | None = None,
+) -> Tensor:
+    """Return x with F(x) = level by Newton steps kept inside a shrinking bracket; bisection where they fail.
+
+    Args:
+        curve: F and its density.
+        level: levels, of the shape of the result.
+        low, high: points between which the results lie.
+        start: first points to try.
+        tolerance: relative error of the level, or of its distance to one, that is good enough; rounding unless given.
+        part: gives the curve at some of the points, named by their indices, so that the last few go on without the
+            others.
+
+    Example:
+        >>> cubic = lambda x: (x**3, 3 * x**2)
+        >>> zero, one = torch.zeros(2), torch.ones(2)
+        >>> invert(cubic, torch.tensor([0.125, 0.729]), zero, one, one / 2)
+        tensor([0.5000, 0.9000])
+    """
+    # Under a tracer, or where looking would make the host wait, the number of rounds is fixed.
+    looking = not torch.compiler.is_compiling() and not is_out_of_sight(level)
+    eps = torch.finfo(start.dtype).eps
+    tolerance = torch.finfo(level.dtype).eps if tolerance is None else tolerance
+    # Relative to the nearer end, so that levels far out are as exact as those in the middle.
+    enough = tolerance * torch.minimum(level, 1 - level)
+    x, step = start, high - low
+    finest = eps * step
+    for _ in range(_rounds(start.dtype, looking)):
+        value, density = curve(x)
+        error = value - level
+        low, high = torch.where(error < 0, x, low), torch.where(error > 0, x, high)
         newton = error / density.clamp_min(1e-30)
         # A Newton step that leaves the bracket, or does not halve the last step, gives way to bisection.
-        small = newton.abs() <= (0.5 * step).clamp_min(resolution)
-        good = small & (z - newton >= low) & (z - newton <= high)
-        new = torch.where(good, z - newton, (low + high) / 2)
-        step = (new - z).abs()
-        z = new
-    return z
+        resolution = torch.maximum(finest, 2 * eps * x.abs())
+        small = newton.abs() <= torch.maximum(0.5 * step, resolution)
+        good = small & (x - newton >= low) & (x - newton <= high)
+        new = torch.where(good, x - newton, (low + high) / 2)
+        # What is found stays, so that no quantile depends on which others are asked for.
+        done = (error.abs() <= enough) | (high - low <= resolution)
+        new = torch.where(done, x, new)
+        done = done | (good & (newton.abs() <= resolution))
+        step = (new - x).abs()
+        x = new
+        if looking:
+            left = ~done
+            count = int(left.sum())
+            if not count:
+                break
+            if part is not None and count < FEW * left.numel():
+                where = left.nonzero(as_tuple=True)
+                some = (t[where] for t in (level, low, high, x))
+                x[where] = invert(part(where), *some, tolerance=tolerance)
+                break
+    return x
 
 
-def icdf_of_coefficients(a: Tensor, u: Tensor, floor: float) -> Tensor:
-    """Return the quantiles z of levels (..., V) from coefficients (..., rows, L), by the kernels: no gradients."""
-    z = kernels.coefficient_quantile(a.reshape(-1, *a.shape[-2:]), u.reshape(-1, u.shape[-1]), floor=floor)
-    return z.view(u.shape)
+def with_implicit_gradient(x: Tensor, residual: Tensor, density: Tensor) -> Tensor:
+    r"""Return x, the solution of F(x) = level, with the gradients that follow from it.
 
+    From :math:`F(x; \theta) = u` follow :math:`dx/du = 1/p(x)` and :math:`dx/d\theta = -(\partial F/\partial\theta) / p(x)`.
 
-def icdf(q: Tensor, u: Tensor, impl: str = "auto") -> Tensor:
-    r"""Return the quantiles z of levels (..., V), with implicit gradients; by the kernels where none is wanted.
-
-    From :math:`F(z; q) = u` follow :math:`dz/du = 1/p(z)` and :math:`dz/dq = -(\partial F / \partial q) / p(z)`.
-    Levels at the ends give the ends of the interval.
+    Args:
+        x: the solution, without gradient.
+        residual: F(x) - level, with gradients to the parameters and the level.
+        density: p(x), kept from zero.
     """
-    q = widened(q)
-    u = u.to(q.dtype)
-    if kernels.wanted(impl, q, u):
-        levels = u.expand(*q.shape[:-2], u.shape[-1]) if u.dim() < q.dim() else u
-        spectra = q.expand(*levels.shape[:-1], *q.shape[-2:]).reshape(-1, *q.shape[-2:])
-        return kernels.quantile(spectra, levels.reshape(-1, u.shape[-1])).view(levels.shape)
-    z = _solve(q.detach(), u.detach())
-    if torch.is_grad_enabled() and (q.requires_grad or u.requires_grad):
-        with torch.no_grad():
-            density = spectrum.density(q, z).clamp_min(1e-12)
-        residual = spectrum.cdf(q, z) - u
-        z = z - (residual - residual.detach()) / density
-    return torch.where(u <= 0, -torch.ones_like(z), torch.where(u >= 1, torch.ones_like(z), z))
+    return x - (residual - residual.detach()) / density.detach()

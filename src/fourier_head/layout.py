@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import torch
@@ -10,6 +12,9 @@ from torch import Tensor
 
 from fourier_head import series, spectrum
 from fourier_head._arrays import widened
+from fourier_head.density import FourierDensity
+from fourier_head.domains import Boundary, Domain
+from fourier_head.maps import ValueMap
 
 Regularizer = Literal["roughness", "paper"]
 
@@ -19,7 +24,7 @@ class Layout:
     """Describe the outputs of a Fourier head's projection.
 
     In order: alpha_0..alpha_N, beta_0..beta_N; four rows of K packet parameters (mu, width, logit of the weight,
-    tilt), the weight of the free coefficients having logit zero; one logit per atom.
+    tilt), the weight of the free coefficients having logit zero; one logit per atom; the place of an adaptive domain.
     Between reflecting walls the first 2 (N+1) outputs are the real coefficients of half waves, which resolve as much
     as N full ones.
 
@@ -31,11 +36,16 @@ class Layout:
     num_frequencies: int
     floor: float = 0.0
     bin_mass: Literal["midpoint", "exact"] = "midpoint"
-    boundary: Literal["periodic", "reflect"] = "periodic"
+    boundary: Boundary = "periodic"
     packets: int = 0
     num_atoms: int = 0
+    place_outputs: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("num_bins", "num_frequencies", "packets", "num_atoms"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+                raise TypeError(f"{name} must be a whole number, got {value!r}")
         if self.num_bins is not None and self.num_bins < 1:
             raise ValueError(f"num_bins must be at least 1, got {self.num_bins}")
         if self.num_frequencies < 0:
@@ -61,7 +71,7 @@ class Layout:
 
     @property
     def out_features(self) -> int:
-        return self.num_coefficients + 4 * self.packets + self.num_atoms
+        return self.num_coefficients + 4 * self.packets + self.num_atoms + self.place_outputs
 
     @property
     def num_classes(self) -> int:
@@ -91,51 +101,78 @@ class Layout:
         squares = torch.cat([series.unit_energy(free).unsqueeze(-3), bumps], dim=-3)
         return squares * weight.sqrt()[..., None, None]
 
+    def start(self, place: Tensor) -> Tensor:
+        """Return what is added to the small random outputs at the start, (out_features,).
+
+        A flat density, as in the paper; on a domain that moves, a bell in its middle that is nothing at the ends.
+        """
+        start = torch.zeros(self.out_features)
+        if self.place_outputs:
+            # |1 + e^{-i pi z}|^8; between walls the same wave at twice the frequency, moved to the middle.
+            bell = min(4, self.num_frequencies)
+            for l in range(bell + 1):
+                weight = math.comb(bell, l) / 2**bell
+                start[2 * l if self.walls else l] = -weight if self.walls and l % 2 else weight
+            start[-self.place_outputs :] = place
+        if self.packets:
+            # Packets that start at one place stay together for long.
+            first = self.num_coefficients
+            start[first : first + self.packets] = series.bin_centers(self.packets)
+        if self.num_atoms and self.num_bins is not None:
+            # An atom starts as likely as one bin.
+            first = self.num_coefficients + 4 * self.packets
+            start[first : first + self.num_atoms] = -math.log(self.num_bins)
+        return start
+
     def atom_logs(self, outputs: Tensor) -> Tensor:
         """Return log-probabilities (..., 1 + num_atoms): of the continuum first, then of each atom."""
-        logits = widened(outputs[..., self.num_coefficients + 4 * self.packets :])
+        first = self.num_coefficients + 4 * self.packets
+        logits = widened(outputs[..., first : first + self.num_atoms])
         return torch.log_softmax(torch.nn.functional.pad(logits, (1, 0)), dim=-1)
 
-    def log_mass(self, outputs: Tensor, index: Tensor, a: Tensor | None = None) -> Tensor:
-        """Return the log-probability of one class per token; O(N), or O(N log N) for exact bin masses.
-
-        ``a`` are the coefficients of the outputs, where the caller has them already.
-        """
-        bins = self.require_bins()
+    def density(
+        self,
+        outputs: Tensor,
+        domain: Domain,
+        *,
+        map: ValueMap | None = None,
+        anchor: Tensor | None = None,
+        a: Tensor | None = None,
+        blur: float = 0.0,
+    ) -> FourierDensity:
+        """Return the density that outputs stand for; ``a`` are their coefficients, where the caller has them."""
         a = self.coefficients(outputs) if a is None else a
-        place = (index - self.num_atoms).clamp_min(0) if self.num_atoms else index
-        if self.bin_mass == "exact":
-            q = spectrum.bin_average(spectrum.of_coefficients(a, self.floor, squares=True), bins)
-            log_mass = spectrum.log_bin_mass(q, bins, place.unsqueeze(-1)).squeeze(-1)
-        else:
-            log_mass = series.log_bin_mass(a, place, bins, self.floor, squares=True)
-        if not self.num_atoms:
-            return log_mass
-        logs = self.atom_logs(outputs)
-        is_atom = index < self.num_atoms
-        of_atom = logs.gather(-1, torch.where(is_atom, index + 1, 0).unsqueeze(-1)).squeeze(-1)
-        return torch.where(is_atom, of_atom, of_atom + log_mass)
+        place = outputs[..., self.out_features - self.place_outputs :]
+        placed = domain.at_outputs(place, map=map, anchor=anchor)
+        options = {"floor": self.floor, "boundary": self.boundary, "blur": blur}
+        return FourierDensity(a, placed, squares=True, validate_args=False, **options)  # type: ignore[arg-type]
 
-    def log_pmf(self, outputs: Tensor, blur: float = 0.0) -> Tensor:
-        """Return the log-probabilities of all classes, (..., num_atoms + num_bins)."""
+    def log_mass(self, d: FourierDensity, index: Tensor) -> Tensor:
+        """Return the log-probability of one bin per density; O(N), or O(N log N) for exact masses."""
         bins = self.require_bins()
-        a = self.coefficients(outputs)
-        if self.bin_mass == "exact" or blur:
-            q = spectrum.of_coefficients(a, self.floor, squares=True)
-            if blur:
-                q = spectrum.low_pass(q, blur)
-            if self.bin_mass == "exact":
-                q = spectrum.bin_average(q, bins)
-            log_pmf = torch.log_softmax(spectrum.log_bin_mass(q, bins), dim=-1)
-        else:
-            log_pmf = series.log_pmf(a, bins, self.floor, squares=True)
-        if not self.num_atoms:
-            return log_pmf
-        logs = self.atom_logs(outputs)
-        return torch.cat([logs[..., 1:], logs[..., :1] + log_pmf], dim=-1)
+        edges = d.domain.edges
+        if edges is not None:
+            edges = edges.to(device=index.device)
+            return d.log_mass_between(edges[index], edges[index + 1])
+        if self.bin_mass == "exact":
+            q = spectrum.bin_average(d.spectrum, bins, self.walls)
+            return spectrum.log_bin_mass(q, bins, index.unsqueeze(-1), self.walls).squeeze(-1)
+        return series.log_bin_mass(d.coefficients, index, bins, self.floor, True, self.walls)
+
+    def log_masses(self, d: FourierDensity) -> Tensor:
+        """Return the log-probabilities of all bins, (..., num_bins)."""
+        bins = self.require_bins()
+        edges = d.domain.edges
+        if edges is not None:
+            points = edges.to(d.coefficients.device).reshape(-1, *(1,) * len(d.batch_shape))
+            return torch.log_softmax(d.log_mass_between(points[:-1], points[1:]).movedim(0, -1), dim=-1)
+        if self.bin_mass == "midpoint" and not d.blur:
+            return series.log_pmf(d.coefficients, bins, self.floor, True, self.walls)
+        q = spectrum.bin_average(d.spectrum, bins, self.walls) if self.bin_mass == "exact" else d.spectrum
+        return torch.log_softmax(spectrum.log_bin_mass(q, bins, walls=self.walls), dim=-1)
 
     def penalty(self, a: Tensor, regularizer: Regularizer) -> Tensor:
         """Return the regulariser of coefficients: the roughness of their density, or the form printed in the paper."""
         if regularizer == "paper":
-            return spectrum.paper_penalty(a, self.require_bins(), squares=True)
-        return spectrum.roughness(spectrum.of_coefficients(a, self.floor, squares=True))
+            return spectrum.paper_penalty(a, self.require_bins(), True, self.walls)
+        return spectrum.roughness(spectrum.of_coefficients(a, self.floor, squares=True), self.walls)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from fourier_head._gaussians import HUGE, PARTS, absolute_mean, long_integral, panel_nodes, tail_integral
+from fourier_head.inversion import invert, with_implicit_gradient
 from fourier_head.scalar import Rows, ScalarDensity
 
 # Where to cut the line around a component. Inside, in deviations: beyond 9 lie 2e-19 of a Gaussian. One whose location
@@ -146,10 +147,10 @@ class GaussianMixture(ScalarDensity):
 
     def log_prob(self, value: Tensor | float) -> Tensor:
         """Return the log-density, ``-inf`` outside the limits and at infinity."""
-        value = self._value(value)
+        value = self._supported(value)
         inside = value.isfinite() & (self._clamp(value) == value)
         safe = torch.where(inside, value, 0 if self.limits is None else self.limits[0])
-        return torch.where(inside, self._log_terms(self._frame(), safe).logsumexp(-1), -math.inf)
+        return self._outside(value, inside, self._log_terms(self._frame(), safe).logsumexp(-1))
 
     def cdf(self, value: Tensor | float) -> Tensor:
         """Return P(X <= value)."""
@@ -165,13 +166,11 @@ class GaussianMixture(ScalarDensity):
         with torch.no_grad():
             x = self._solve(safe)
         if torch.is_grad_enabled():
-            # F(x; theta) = u gives dx/du = 1 / p and dx/dtheta = -(dF/dtheta) / p.
             with torch.no_grad():
                 density = self._log_terms(frame, x).logsumexp(-1).exp()
                 # Below this the rounding error of F moves x by more than all the mixture is wide.
                 density = density.clamp_min(torch.finfo(x.dtype).eps / self._width())
-            residual = self._cdf_at(frame, x) - safe
-            x = x - (residual - residual.detach()) / density
+            x = with_implicit_gradient(x, self._cdf_at(frame, x) - safe, density)
         low, high = self.limits or (-math.inf, math.inf)
         return torch.where(level <= 0, low, torch.where(level >= 1, high, x))
 
@@ -181,32 +180,29 @@ class GaussianMixture(ScalarDensity):
         return self.limits[1] - self.limits[0]
 
     def _solve(self, level: Tensor) -> Tensor:
-        """Return x with F(x) = u: Newton steps kept in a bracket, bisection where they do not halve the step."""
+        """Return x with F(x) = level."""
         # In float64 the short stretches of tail_integral need no care, and its long form is several times cheaper.
         wide = torch.float32 if level.device.type == "mps" else torch.float64
         u, loc, scale, logits = (a.to(wide) for a in (level, self.loc, self.scale, self.logits))
-        low, high = (None, None) if self.limits is None else (x.to(wide) for x in self.limits)
+        low, high = (None, None) if self.limits is None else (x.to(wide).expand_as(u) for x in self.limits)
         frame = GaussianMixture(logits, loc, scale, low, high, False)._frame()
         weight, tail, norm = frame.log_weight.exp(), frame.tail.abs(), frame.log_norm.exp()
         if low is None or high is None:
             # A quantile of a mixture lies between the least and the greatest quantile of its components.
             points = loc + scale * torch.special.ndtri(u)[..., None]
             low, high = points.amin(-1), points.amax(-1)
-        x, step = (low + high) / 2, high - low
-        for _ in range(30 if level.dtype == torch.float32 else 50):
+
+        def curve(x: Tensor) -> tuple[Tensor, Tensor]:
             d = (x[..., None] - frame.near) / scale
             fade = torch.exp(-d.abs() * (d.abs() / 2 + tail))
             if frame.start is None:
                 parts = torch.erfc(-d * math.sqrt(0.5)) / 2
             else:
                 parts = (d.sign() * long_integral(d.abs(), tail, fade) - frame.start) / norm
-            error = (weight * parts).sum(-1) - u
-            low, high = torch.where(error < 0, x, low), torch.where(error > 0, x, high)
-            newton = error / (weight / (scale * norm) * fade).sum(-1)
-            good = (newton.abs() <= step / 2) & (x - newton >= low) & (x - newton <= high)
-            new = torch.where(good, x - newton, (low + high) / 2)
-            x, step = new, (new - x).abs()
-        return x.to(level.dtype)
+            return (weight * parts).sum(-1), (weight / (scale * norm) * fade).sum(-1)
+
+        tolerance = torch.finfo(level.dtype).eps / 16 if level.dtype == torch.float32 else None
+        return invert(curve, u, low, high, (low + high) / 2, tolerance=tolerance).to(level.dtype)
 
     # --- summaries
 

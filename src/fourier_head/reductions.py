@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fourier_head._arrays import is_out_of_sight, widened
-from fourier_head.domains import Domain
 
 Reduction = Literal["none", "mean", "sum"]
 
@@ -91,30 +88,3 @@ def dense_cross_entropy(
     if reduction == "none":
         return loss.view(target.shape)
     return torch.where((target == ignore_index).all(), torch.zeros_like(loss), loss) if reduction == "mean" else loss
-
-
-def over_values(
-    score: Callable[[Tensor], Tensor], x: Tensor, value: Tensor, domain: Domain, reduction: Reduction
-) -> Tensor:
-    """Reduce a score of continuous values, one per row of features or one for all.
-
-    Missing ones do not count, and those outside are moved to the nearest end.
-    """
-    shape = torch.broadcast_shapes(x.shape[:-1], domain.shape)
-    if value.dim() and value.shape != shape:
-        raise ValueError(f"value must have the shape {tuple(shape)} of x without features, got {tuple(value.shape)}")
-    value = widened(value).expand(shape)
-    missing = torch.isnan(value)
-    middle = domain.from_unit(torch.zeros_like(value))
-    there = torch.where(missing, middle, value)
-    near = domain.nearest(there)
-    if not torch.compiler.is_compiling() and not is_out_of_sight(value):
-        outside = int((near != there).sum())
-        if outside > value.numel() / 2:
-            warnings.warn(
-                f"{outside} of {value.numel()} values lie outside {domain!r} and count as its nearest end; "
-                "give the head a domain that holds them",
-                stacklevel=4,
-            )
-    losses = score(near)
-    return reduce_weighted(losses, (~missing).to(losses.dtype), reduction)

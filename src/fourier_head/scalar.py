@@ -12,6 +12,8 @@ from torch.distributions import Distribution
 from fourier_head._arrays import is_out_of_sight
 from fourier_head.series import exporting
 
+Shape = torch.Size | list[int] | tuple[int, ...]
+
 
 def running_maximum(x: Tensor) -> Tensor:
     """Return the largest entry so far along the first dimension."""
@@ -26,8 +28,9 @@ class ScalarDensity(Distribution):
     """Share what follows from ``icdf`` among densities of one real number.
 
     A subclass sets ``_like``, a tensor whose dtype and device are those of the results, and writes ``_icdf``, the
-    quantile function of levels already known to be good. Values outside the support have density zero and are no error;
-    with ``validate_args`` NaN values and levels outside [0, 1] are.
+    quantile function of levels already known to be good. As elsewhere in torch, with ``validate_args`` it is an error to
+    ask for the density of a value outside the support, and of NaN for anything; without, the density there is zero and
+    what NaN gives is NaN.
     """
 
     has_rsample = True
@@ -45,6 +48,18 @@ class ScalarDensity(Distribution):
         if self._validate_args and bool(value.isnan().any()):
             raise ValueError("value must be a number, got NaN.")
         return value
+
+    def _supported(self, value: Tensor | float) -> Tensor:
+        """Return values whose density is asked for."""
+        value = self._value(value)
+        if self._validate_args and not bool(self.support.check(value).all()):  # type: ignore[union-attr]
+            raise ValueError(f"value must lie within the support {self.support}, got some outside.")
+        return value
+
+    @staticmethod
+    def _outside(value: Tensor, inside: Tensor, log_prob: Tensor) -> Tensor:
+        """Return log-densities, ``-inf`` for values outside and NaN for NaN."""
+        return torch.where(inside, log_prob, torch.where(value.isnan(), torch.nan, -torch.inf).to(log_prob))
 
     def _cast_value(self, value: Tensor | float) -> Tensor:
         return self._cast(value)

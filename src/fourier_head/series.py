@@ -11,9 +11,9 @@ which equals the series :math:`\frac12 + \mathrm{Re} \sum_k q_k e^{i \pi k z}` o
 :math:`q_k = c_k / c_0` the normalised autocorrelation of :math:`a`.
 
 Conventions of this module
-    ``a`` has shape (..., 2, L): rows alpha and beta, a density on the circle ("periodic"); or (..., 1, L): real
-    coefficients, a density between reflecting walls ("reflect"), :math:`p(z) = \tilde p((z + 1) / 2)` with
-    :math:`\tilde p` even, so that the two ends are not neighbours.
+    ``a`` has shape (..., 2, L): rows alpha and beta, a density on the circle ("periodic"). With ``walls=True`` it has
+    shape (..., 1, L): real coefficients, a density between reflecting walls ("reflect"),
+    :math:`p(z) = \tilde p((z + 1) / 2)` with :math:`\tilde p` even, so that the two ends are not neighbours.
     With ``squares=True`` there is one more dimension, (..., R, 2, L) or (..., R, 1, L), and the density is a sum of R
     squares, :math:`\\sum_r |A_r(z)|^2 / (2 \\sum_r \\|a_r\\|^2)`: a mixture of densities of the same kind.
     ``z`` has shape (..., V): V points per density, leading dimensions broadcast with those of the density.
@@ -196,27 +196,27 @@ def _relative_density(a: Tensor, re: Tensor, im: Tensor, floor: float | Tensor) 
 
 
 @full_precision
-def log_density(a: Tensor, z: Tensor, floor: float = 0.0, squares: bool = False) -> Tensor:
+def log_density(a: Tensor, z: Tensor, floor: float = 0.0, squares: bool = False, walls: bool = False) -> Tensor:
     r"""Return :math:`\log((1 - \epsilon) p(z) + \epsilon / 2)` at points (..., V) of [-1, 1].
 
     >>> log_density(torch.tensor([[1.0, 0.5], [0.0, 0.0]]), torch.tensor([0.0, 1.0])).exp()
     tensor([0.9000, 0.1000])
     """
     a = normalize(a, squares)
-    re, im = amplitude(a, phases_at(z.to(a.dtype).unsqueeze(-2), a.shape[-2] == 1))
+    re, im = amplitude(a, phases_at(z.to(a.dtype).unsqueeze(-2), walls))
     return torch.log(_relative_density(a, re, im, floor)) - math.log(2)
 
 
 # --- bins -----------------------------------------------------------------------------------------------------------
 
 
-def fold(a: Tensor, num_bins: int) -> Tensor:
+def fold(a: Tensor, num_bins: int, walls: bool = False) -> Tensor:
     """Fold harmonics that the bin centres cannot tell apart (l and l + m) onto one.
 
     Afterwards at most m harmonics are left, all values at the centres are the same, and they sum to m times the
     energy: the exact normaliser for any N.
     """
-    modulus = 2 * num_bins if a.shape[-2] == 1 else num_bins
+    modulus = 2 * num_bins if walls else num_bins
     length = a.shape[-1]
     if length <= modulus:
         return a
@@ -229,24 +229,26 @@ def fold(a: Tensor, num_bins: int) -> Tensor:
 
 
 @full_precision
-def log_bin_mass(a: Tensor, index: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False) -> Tensor:
+def log_bin_mass(
+    a: Tensor, index: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False, walls: bool = False
+) -> Tensor:
     r"""Return the log-probability of one bin per density, :math:`\log(|A(b_t)|^2 / (m \|a\|^2))`, in O(N).
 
     >>> a = torch.tensor([[1.0, 0.5], [0.0, 0.0]])
     >>> sum(log_bin_mass(a, torch.tensor(t), 4).exp() for t in range(4))
     tensor(1.)
     """
-    a = normalize(fold(a, num_bins), squares)
-    phases = phases_at_bins(index[..., None, None], num_bins, a.shape[-2] == 1, a.dtype)
+    a = normalize(fold(a, num_bins, walls), squares)
+    phases = phases_at_bins(index[..., None, None], num_bins, walls, a.dtype)
     re, im = amplitude(a, phases)
     return torch.log(_relative_density(a, re, im, floor)).squeeze(-1) - math.log(num_bins)
 
 
 @full_precision
-def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False) -> Tensor:
+def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False, walls: bool = False) -> Tensor:
     """Return the log-probabilities of all bins, (..., m): one matrix product or one FFT."""
-    a = normalize(fold(a, num_bins), squares)
-    re, im = _amplitude_at_all_bins(a, num_bins)
+    a = normalize(fold(a, num_bins, walls), squares)
+    re, im = _amplitude_at_all_bins(a, num_bins, walls)
     return torch.log(_relative_density(a, re, im, floor)) - math.log(num_bins)
 
 
@@ -256,8 +258,7 @@ def prefer_gemm(a: Tensor, points: int) -> bool:
     return a.shape[-1] * points <= limit or exporting()
 
 
-def _amplitude_at_all_bins(a: Tensor, num_bins: int) -> tuple[Tensor, Tensor]:
-    walls = a.shape[-2] == 1
+def _amplitude_at_all_bins(a: Tensor, num_bins: int, walls: bool) -> tuple[Tensor, Tensor]:
     if prefer_gemm(a, num_bins):
         return amplitude(a, phases_at_bins(torch.arange(num_bins, device=a.device), num_bins, walls, a.dtype))
     # At b_j = -1 + (2j+1)/m the phase splits into a twiddle of the harmonic and a plain DFT over j.

@@ -1,0 +1,314 @@
+"""Adaptive: a domain that the projection itself moves and stretches, for values anywhere on the line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+from torch.nn import functional
+
+from fourier_head import spectrum, tails
+from fourier_head._arrays import Numeric, as_tensors, widened
+from fourier_head._quadrature import legendre, legendre_pieces
+from fourier_head.domains import Domain
+from fourier_head.maps import MAPS, Affine, Asinh, Log, ValueMap, broadcast_shape
+
+if TYPE_CHECKING:
+    from fourier_head.bins import Bins
+    from fourier_head.density import FourierDensity
+
+START_WIDTH = 3.0
+"""Raw half width at the start, where the bell has a deviation of about one."""
+LEAST_WIDTH = 1e-4
+"""Half width, in units of the map, below which no density falls."""
+TAIL_INDEX = 5.0
+"""Behind a curved map tails fall off like |x|^-5 or faster: mean, variance, skewness and kurtosis exist."""
+TAIL_CORNERS = (1.0, 1.5, 2.5, 4.5, 8.5, 16.5, 32.5, 64.5)
+"""Between these lie the nodes of quadrature in the tails; e^-64 of them lies beyond."""
+
+
+class Adaptive(Domain):
+    r"""The real line, on an interval whose middle and half width the projection emits beside the coefficients.
+
+    .. math:: p(u) = \frac{1 - \epsilon}{w} \, p_a\!\left(\frac{u - \mu}{w}\right)
+        + \frac{\epsilon}{2 w} e^{-|u - \mu| / w}, \qquad u = map(x)
+
+    with the Fourier density :math:`p_a` on [-1, 1]. Two numbers move and stretch the density, the coefficients only
+    shape it, and no range of the values has to be known. Laplace tails give every value a finite likelihood.
+
+    Args:
+        tails: the weight :math:`\epsilon`, between 0 and 1.
+        map: what happens to values first: ``Affine(loc, scale)`` (nothing unless given), ``Asinh(loc, scale)``, or
+            ``Log(loc, scale)`` for positive values. ``Adaptive.fit`` finds one.
+        anchored: whether each row brings a guess of its value, ``anchor=``, of which the projection says how much to
+            keep: :math:`\mu = \sigma(r) \, map(anchor) + \ldots`.
+        bins: bins laid over the line, for a head with ``num_bins``; the outermost reach to infinity.
+
+    Example:
+        >>> domain = Adaptive(tails=0.01).at(torch.tensor([0.0, 100.0]), torch.tensor([1.0, 5.0]))
+        >>> domain.to_unit(torch.tensor([0.5, 120.0]))
+        tensor([0.5000, 4.0000])
+    """
+
+    boundary = "periodic"  # the density starts as a bell that is nothing at the ends
+
+    def __init__(
+        self, tails: float = 0.01, *, map: ValueMap | None = None, anchored: bool = False, bins: Bins | None = None
+    ):
+        if not 0 < tails < 1:
+            raise ValueError(f"tails must be a share of probability between 0 and 1, got {tails}")
+        if map is not None and map.shape:
+            raise ValueError("map must have one loc and scale for all rows; pass others with each call, map=")
+        self.tails, self.map, self.anchored, self.bins = tails, Affine() if map is None else map, anchored, bins
+        self.place_outputs = 3 if anchored else 2
+
+    @classmethod
+    def fit(
+        cls, values: Numeric, tails: float = 0.01, *, anchored: bool = False, bins: Bins | None = None
+    ) -> Adaptive:
+        """Return a domain whose map takes training values to numbers of size one.
+
+        Straight unless that would leave a few values far away from all others: the logarithm where all values are
+        positive and their logarithms lie closer together, else asinh.
+
+        >>> Adaptive.fit([1e6, 3e6, 2e6, 5e6]).map
+        Affine(2500000.0, 1479019.9...)
+        >>> Adaptive.fit(np.exp(3 * np.random.default_rng(0).normal(size=1000))).map.kind
+        'log'
+        """
+        (given,) = as_tensors(values)
+        x = given.detach().double().cpu().flatten().numpy()
+        x = x[np.isfinite(x)]
+        if not len(x):
+            raise ValueError("values must hold at least one finite number to fit a domain to.")
+        return cls(tails, map=_fitted_map(x), anchored=anchored, bins=bins)
+
+    @property
+    def support(self) -> constraints.Constraint:  # type: ignore[override]
+        return self.map.support
+
+    def start(self) -> Tensor:
+        """Return the outputs that a projection starts with: in the middle, a bell of one unit, anchor kept by half."""
+        return torch.tensor([0.0, START_WIDTH, 0.0][: self.place_outputs])
+
+    def at_outputs(self, outputs: Tensor, map: ValueMap | None = None, anchor: Tensor | None = None) -> Placed:
+        """Return the domain in the place that outputs (..., place_outputs) of a projection give it."""
+        outputs, map = widened(outputs), self.map if map is None else map
+        loc = outputs[..., 0]
+        width = functional.softplus(outputs[..., 1]) + LEAST_WIDTH
+        if self.anchored:
+            if anchor is None:
+                raise ValueError("this head is anchored: pass anchor=, a guess of each value.")
+            loc = loc + torch.sigmoid(outputs[..., 2]) * map.forward(widened(anchor)).to(loc.dtype)
+        elif anchor is not None:
+            raise ValueError("anchor was given to a head that takes none: its domain is not Adaptive(anchored=True).")
+        return Placed(loc, width, self.tails, map, self.bins)
+
+    def at(self, loc: Tensor, width: Tensor, map: ValueMap | None = None) -> Placed:
+        """Return the domain with the middle and half width of each row, in units of the map."""
+        return Placed(loc, width, self.tails, self.map if map is None else map, self.bins)
+
+    def check_bins(self) -> None:
+        if self.bins is None:
+            raise ValueError("an adaptive domain has no ends to divide: pass Adaptive(bins=Bins...) instead of num_bins")
+
+    def state(self) -> Tensor:
+        """Return the kind, loc and scale of the map."""
+        kind = [one.kind for one in MAPS].index(self.map.kind)
+        return torch.tensor([kind, float(self.map.loc), float(self.map.scale)], dtype=torch.float64)
+
+    def with_state(self, state: Tensor) -> Adaptive:
+        kind, loc, scale = state.tolist()
+        return Adaptive(self.tails, map=MAPS[int(kind)](loc, scale), anchored=self.anchored, bins=self.bins)
+
+    # Before it is placed, all it says of values is whether they can occur.
+
+    def contains(self, value: Tensor) -> Tensor:
+        return self.map.support.check(value) & torch.isfinite(value)
+
+    def middle(self, value: Tensor, map: ValueMap | None = None) -> Tensor:
+        map = self.map if map is None else map
+        return map.inverse(torch.zeros_like(value)).to(value.dtype)
+
+    def nearest(self, value: Tensor, map: ValueMap | None = None) -> Tensor:
+        map = self.map if map is None else map
+        fits = map.support.check(value) & torch.isfinite(value)
+        # Only the logarithm has an end, and it lies at zero.
+        return torch.where(fits | value.isnan(), value, map.inverse(torch.full_like(value, -30.0)).to(value.dtype))
+
+    def __repr__(self) -> str:
+        more = ", anchored=True" if self.anchored else ""
+        more += f", bins={self.bins!r}" if self.bins is not None else ""
+        return f"Adaptive(tails={self.tails:g}, map={self.map!r}{more})"
+
+
+def _fitted_map(x: np.ndarray) -> ValueMap:
+    """Return the map that brings the bulk of values to size one and leaves the fewest far out."""
+
+    def loc_and_scale(u: np.ndarray) -> tuple[float, float]:
+        low, middle, high = (float(v) for v in np.quantile(u, [0.25, 0.5, 0.75]))
+        spread = float(u.std())
+        # Half of the deviation at least: counts and rounded values may have quartiles that are one number.
+        scale = max((high - low) / 1.349, spread / 100 if high > low else spread, 1e-12 * abs(middle))
+        return middle, scale if scale > 0 else 1.0
+
+    def reach(u: np.ndarray, loc: float, scale: float) -> float:
+        return float(np.abs((u - loc) / scale).max())
+
+    straight = loc_and_scale(x)
+    if reach(x, *straight) <= 12:  # of a million Gaussian values none lies this far out
+        mean, spread = float(x.mean()), float(x.std())
+        return Affine(mean, spread if spread > 1e-12 * abs(mean) and spread > 0 else straight[1])
+    if (x > 0).all():
+        bent = loc_and_scale(np.log(x))
+        if reach(np.log(x), *bent) < reach(x, *straight) / 2:
+            return Log(*bent)
+    return Asinh(*straight)
+
+
+class Placed(Domain):
+    r"""An adaptive domain in its place: :math:`v = (map(x) - \mu) / w`, with tails beyond [-1, 1].
+
+    Behind a curved map values would run away exponentially in the tails, and neither mean nor variance exist. Beyond
+    the ends of the interval they go on as :math:`x = x_1 \pm \sigma (e^{\xi t} - 1) / \xi` with t = |v| - 1, the slope
+    :math:`\sigma` they have there and :math:`\xi` at most a fifth: generalised Pareto tails with four moments.
+
+    Args:
+        loc, width: middle and half width of the interval, in units of the map.
+        tails: weight of the tails.
+        map: of the values.
+        bins: laid over the values, where there are any.
+    """
+
+    boundary = "periodic"
+
+    def __init__(self, loc: Tensor, width: Tensor, tails: float, map: ValueMap, bins: Bins | None = None):
+        self.loc, self.width, self.tails, self.map, self.bins = loc, width, tails, map, bins
+
+    @property
+    def support(self) -> constraints.Constraint:  # type: ignore[override]
+        return self.map.support
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.broadcast_shapes(broadcast_shape(self.loc, self.width), self.map.shape)
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Placed:
+        return Placed(function(self.loc), function(self.width), self.tails, self.map.apply(function), self.bins)
+
+    @property
+    def edges(self) -> Tensor | None:
+        if self.bins is None:
+            return None
+        inner = self.bins.edges[1:-1]
+        return torch.cat([inner.new_tensor([-math.inf]), inner, inner.new_tensor([math.inf])])
+
+    def contains(self, value: Tensor) -> Tensor:
+        return self.map.support.check(value) & torch.isfinite(value)
+
+    def _edge(self, side: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the value at the lower (-1) or upper (1) end, the slope dx/dv there, and the growth beyond it."""
+        u = self.loc + side * self.width
+        slope = torch.exp(-self.map.log_slope(u)) * self.width
+        growth = self.width * self.map.scale if self.map.kind == "log" else self.width
+        return self.map.inverse(u), slope, torch.as_tensor(growth).clamp(1e-3, 1 / TAIL_INDEX)
+
+    def to_unit(self, value: Tensor) -> Tensor:
+        v = (self.map.forward(value) - self.loc) / self.width
+        for side, curved in zip((-1, 1), self.map.curved, strict=True):
+            if curved:
+                end, slope, growth = self._edge(side)
+                far = (side * (value - end)).clamp_min(0) / slope
+                v = torch.where(side * v > 1, side * (1 + torch.log1p(growth * far) / growth), v)
+        return v
+
+    def from_unit(self, z: Tensor) -> Tensor:
+        value = self.map.inverse(self.loc + self.width * z)
+        for side, curved in zip((-1, 1), self.map.curved, strict=True):
+            if curved:
+                end, slope, growth = self._edge(side)
+                far = torch.expm1(growth * (side * z - 1).clamp_min(0)) / growth
+                value = torch.where(side * z > 1, end + side * slope * far, value)
+        return value
+
+    def log_slope(self, value: Tensor) -> Tensor:
+        u = self.map.forward(value)
+        v = (u - self.loc) / self.width
+        log_slope = self.map.log_slope(u) - self.width.log()
+        for side, curved in zip((-1, 1), self.map.curved, strict=True):
+            if curved:
+                end, slope, growth = self._edge(side)
+                far = (side * (value - end)).clamp_min(0) / slope
+                log_slope = torch.where(side * v > 1, -slope.log() - torch.log1p(growth * far), log_slope)
+        return log_slope
+
+    # --- quadrature
+
+    def nodes(self, resolution: int) -> Tensor:
+        # Smooth between these corners: the Fourier density ends at -1 and 1, the tails have a kink at 0.
+        return torch.cat([_tail_nodes().flip(1) * torch.tensor([[-1.0], [1.0]]), self._core(resolution), _tail_nodes()], 1)
+
+    @staticmethod
+    def _core(resolution: int) -> Tensor:
+        return legendre_pieces((-1.0, 0.0, 1.0), 4 * resolution + 64)
+
+    def nodes_beyond(self, z: Tensor, upper: Tensor, resolution: int) -> tuple[Tensor, Tensor]:
+        x, w = (torch.as_tensor(a).to(z).reshape(-1, *(1,) * (z.dim() + 1)) for a in legendre(resolution + 16))
+        sign = torch.where(upper, 1.0, -1.0).to(z)
+        corners = z.new_tensor((-1.0, 0.0, *TAIL_CORNERS)).reshape(-1, *(1,) * z.dim())
+        # The corners that lie beyond z, on its side; those before it collapse to z and count nothing.
+        ends = torch.maximum(corners, sign * z)
+        half = ends.diff(dim=0) / 2
+        return (sign * (ends[:-1] + half * (1 + x))).flatten(0, 1), (half * w).flatten(0, 1)
+
+    # --- moments and scores
+
+    @property
+    def _straight_map(self) -> bool:
+        return not any(self.map.curved)
+
+    def mean(self, d: FourierDensity) -> Tensor:
+        """Return the mean; behind a curved map, whose tails have four moments, by quadrature."""
+        if self._straight_map:
+            return self.map.inverse(self.loc + self.width * (1 - self.tails) * spectrum.mean(d.spectrum, d.walls))
+        return super().mean(d)
+
+    def variance(self, d: FourierDensity) -> Tensor:
+        if self._straight_map:
+            q = d.spectrum
+            mean = (1 - self.tails) * spectrum.mean(q, d.walls)
+            second = (1 - self.tails) * spectrum.second_moment(q, d.walls) + 2 * self.tails
+            return (second - mean**2).clamp_min(0) * (self.width * self.map.scale) ** 2
+        return super().variance(d)
+
+    def entropy(self, d: FourierDensity) -> Tensor:
+        """Return the entropy by quadrature in pieces; no grid has the tails."""
+        return -d.expect(lambda _, log_prob: log_prob)
+
+    def crps_of_map(self, d: FourierDensity, value: Tensor) -> Tensor:
+        """Return the score in the coordinate of the map, in closed form."""
+        v = (self.map.forward(value) - self.loc) / self.width
+        score = d.at_points(
+            lambda q, y: spectrum.crps_with_tails(q, y, self.tails, d.walls), d.spectrum, v.to(self.loc.dtype)
+        )
+        return score * self.width
+
+    def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
+        """Return the score: in closed form behind a straight map, else by quadrature."""
+        return self.crps_of_map(d, value) * self.map.scale if self._straight_map else super().crps(d, value)
+
+    def __repr__(self) -> str:
+        return f"Placed(batch_shape={tuple(self.shape)}, tails={self.tails:g}, map={self.map.kind})"
+
+
+def _tail_nodes() -> Tensor:
+    """Return nodes of the upper tail and their weights, rows of a tensor."""
+    x, w = legendre(10)
+    ends = np.array(TAIL_CORNERS)
+    half = np.diff(ends)[:, None] / 2
+    return torch.from_numpy(np.stack([(ends[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()]))
