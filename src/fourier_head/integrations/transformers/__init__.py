@@ -17,9 +17,7 @@ from typing import Any
 from torch import nn
 
 from fourier_head._arrays import plain
-from fourier_head.bins import Bins
-from fourier_head.domains import BinnedInterval
-from fourier_head.heads import FourierHead, Head
+from fourier_head.heads import FourierHead, Head, as_domain
 
 try:
     from transformers import PreTrainedModel
@@ -87,7 +85,7 @@ def replace_head(
         raise ValueError(f"{type(model).__name__} has no recognisable head: its forward takes no labels")
     path = name or _find_head(model)
     old = module_at(model, path)
-    if num_bins is None and not isinstance(options.get("domain"), (Bins, BinnedInterval)):
+    if num_bins is None and as_domain(options.get("domain")).bins is None:
         num_bins = old.out_features - options.get("num_atoms", 0)
     if head is FourierHead:
         options["num_frequencies"] = 16 if num_frequencies is None else num_frequencies
