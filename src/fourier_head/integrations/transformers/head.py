@@ -71,6 +71,10 @@ class HeadInModel(Head):
     def bias(self) -> Tensor | None:
         return self.proj.bias
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.pop(f"{prefix}weight", None)  # the empty one that `save_pretrained` writes for other classes
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         return restore, (_in_model, type(self).__name__), self.__dict__
 
