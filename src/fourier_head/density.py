@@ -442,3 +442,7 @@ def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tens
         return curve
 
     return invert(curve_of(q, walls, weight), level, low, high, start, part=part)
+
+
+# Divergences register themselves with torch, and are of no use without the density.
+from fourier_head import divergence as _divergence  # noqa: E402, F401
