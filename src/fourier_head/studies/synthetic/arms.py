@@ -70,8 +70,8 @@ def fourier_arms(frequencies: Sequence[int]) -> list[Arm]:
 def combinations(
     kind: str, frequencies: Sequence[int], gammas: Sequence[float], datasets: int
 ) -> list[tuple[int, int, float]]:
-    """Return the runs of a stack as (data set, frequencies, gamma); the data sets take turns, as `Stack` expects."""
-    settings = [(n, g) for n in frequencies for g in gammas] if kind == "fourier" else [(0, 0.0)]
+    """Return the runs of a stack as (data set, frequencies, gamma), those with the same gamma together."""
+    settings = [(n, g) for g in gammas for n in frequencies] if kind == "fourier" else [(0, 0.0)]
     return [(d, n, g) for n, g in settings for d in range(datasets)]
 
 
