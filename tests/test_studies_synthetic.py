@@ -140,7 +140,7 @@ def test_the_cost_of_the_papers_runs_is_told():
     groups = [[{"group_seconds": 30.0}] * 120, [{"group_seconds": 10.0}] * 12]
     rows = study.cost_rows(groups)
     assert (rows[0]["ours"], rows[0]["runs"]) == (40.0, 132)
-    assert study.notes(rows) == ["The paper's 132 runs took 40 s of a core."]
+    assert study.notes(rows) == ["The 132 runs of the paper's arms took 40 s of a core."]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -171,6 +171,44 @@ def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
     for name in ("summary.json", "rows.csv", "runs.json", "recommended-kl.png", "recommended-densities.png"):
         assert (tmp_path / "synthetic" / name).stat().st_size > 0
     assert "quick" in summary.command
+
+
+def test_notes_say_where_other_heads_lead():
+    from fourier_head.studies.synthetic import study
+
+    def kl(head, ours, **more):
+        return {"metric": "kl", "dataset": "beta", "protocol": "recommended", "head": head, "ours": ours} | more
+
+    rows = [kl("fourier", 0.12, packets=None), kl("fourier", 0.3, packets=None), kl("fourier", 0.01, packets=4)]
+    rows += [kl("linear", 0.1), kl("gmm_full", 0.09), kl("recommended", 0.08)]
+    (said,) = (note for note in study.notes(rows) if note.startswith("On "))
+    assert (
+        said == "On Beta the linear head is ahead of every Fourier head without packets: 0.100 against 0.120 at best."
+    )
+    rows[-1]["ours"] = 0.095
+    assert study.notes(rows)[-1] == "The full mixture has a lower KL than the recommended head on Beta."
+
+
+def test_agreement_with_the_paper_is_counted_by_its_deviations():
+    from fourier_head.studies.synthetic import study
+
+    row = {"metric": "kl", "dataset": "beta", "head": "linear", "paper": 0.2, "paper_std": 0.01, "protocol": "released"}
+    rows = [row | {"ours": ours} for ours in (0.205, 0.215, 0.23)]
+    assert (
+        "of 3 numbers in the paper's tables 1 agree within one of its deviations, 2 within two" in study.notes(rows)[0]
+    )
+    assert study.notes(rows)[1].endswith("ours 0.230, paper 0.200 ± 0.010.")
+
+
+def test_more_seeds_make_more_stacks():
+    from fourier_head.studies.synthetic import study
+
+    tasks = study.groups(study.Settings(protocol="released", arms="paper", seeds=20))
+    assert all(len(t.settings["seeds"]) == 4 for t in tasks if t.settings["kind"] == "fourier")
+    for kind, count in (("fourier", 10), ("linear", 1)):
+        mine = [t for t in tasks if t.settings["kind"] == kind]
+        assert len(mine) == len({t.label for t in mine}) == count
+        assert sorted({seed for t in mine for seed in t.settings["seeds"]}) == [*range(1, 20), 42]
 
 
 def test_paper_values_stand_beside_the_released_protocol_only():

@@ -105,6 +105,7 @@ class Settings:
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
     output: Path = Path("results/likelihood")
+    seeds: int = len(data.SEEDS)
     quick: bool = False
     engine: Engine = "local"
     device: str = "cpu"
@@ -112,7 +113,7 @@ class Settings:
 
     @property
     def command(self) -> str:
-        options = {name: getattr(self, name) for name in ("output", "quick", "device")}
+        options = {name: getattr(self, name) for name in ("output", "seeds", "quick", "device")}
         return command_line("study likelihood", options, vars(Settings()))
 
 
@@ -121,10 +122,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     begin = time.monotonic()
     settings = replace(settings, device=chosen_device(settings.device))
     sweep = arms_of.fourier_arms((4, 12) if settings.quick else arms_of.FREQUENCIES)
-    seeds = data.SEEDS[:1] if settings.quick else data.SEEDS
+    seeds = data.first_seeds(1 if settings.quick else settings.seeds)
     epochs = QUICK_EPOCHS if settings.quick else SCHEDULE.epochs
     arms = [*sweep, Arm("fourier", (12,), packets=4), Arm("gmm"), Arm("gmm_full")]
-    tasks = [arm.task(train_group, seeds, epochs, settings.device) for arm in arms]
+    tasks = [task for arm in arms for task in arm.tasks(train_group, seeds, epochs, settings.device)]
     store = RunStore(settings.output)
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r for part in done for r in part]
