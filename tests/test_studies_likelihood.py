@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fourier_head.studies.synthetic import data, likelihood
+from fourier_head.studies.synthetic.networks import draw_network, make_head
 
 
 @pytest.fixture
@@ -37,11 +38,10 @@ def test_training_helps(kind, epochs, few_rows):
 def test_the_record_of_known_coefficients_is_their_divergence():
     """A head whose outputs are constant: a uniform density, whose divergence and perplexity are known."""
     triple = data.draw("gaussian", seed=1)
-    head = likelihood.stacked_head("fourier", [3], [0.0], 0)
-    outputs = torch.zeros(len(triple.test_inputs), head.out_features)
-    outputs[:, 0] = 1.0
-    y = torch.as_tensor(np.clip(triple.test_outcomes, -1, 1), dtype=torch.float32)
-    record = likelihood.scores(head.density_of_run(0, outputs, []), y, triple)
+    network = draw_network(0, make_head("fourier", likelihood.FOURIER, 3))
+    torch.nn.init.zeros_(network.head.proj.weight)
+    network.head.proj.bias.data = torch.tensor([1.0, *[0.0] * 7])
+    record = likelihood.scores(network, triple)
     z = -1 + (2 * np.arange(2000) + 1) / 2000
     truth = np.exp(data.log_density("gaussian", triple.test_inputs, z)) / 1000
     truth /= truth.sum(1, keepdims=True)

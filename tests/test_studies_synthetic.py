@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fourier_head import FourierHead
-from fourier_head.layout import Layout
-from fourier_head.studies.synthetic import data
+from fourier_head.studies.synthetic import data, likelihood
 from fourier_head.studies.synthetic.discrete import PROTOCOLS, train_group
-from fourier_head.studies.synthetic.kinds import (
-    FourierStack,
-    HLGaussStack,
-    LinearStack,
-    MixtureStack,
-    RegressionStack,
-)
-from fourier_head.studies.synthetic.stack import Schedule, Stack
+from fourier_head.studies.synthetic.networks import FourierOptions, draw_network, make_head
+from fourier_head.studies.synthetic.stack import Schedule, train
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gmm2"])
@@ -49,116 +41,97 @@ def few_rows(monkeypatch):
     monkeypatch.setattr(data, "draw", lambda name, seed: draw(name, seed, count=400))
 
 
-def _toy(runs=3, rows=96):
+def _toy(datasets=2, rows=72):
     generator = torch.Generator().manual_seed(0)
-    return torch.rand(runs, rows, 2, generator=generator), torch.randint(50, (runs, rows), generator=generator)
+    x = torch.rand(datasets, rows, 2, generator=generator)
+    return x, torch.randint(50, x.shape[:2], generator=generator), 2 * torch.rand(x.shape[:2], generator=generator) - 1
 
 
-def _heads(settings):
-    """Return stacked heads of every kind by name; settings are those of the Fourier runs, (frequencies, gamma)."""
-    frequencies, gammas = [n for n, _ in settings], [g for _, g in settings]
-    layout = Layout(50, 6, floor=1e-3)  # runs with fewer frequencies are masked
-    same = [6] * len(settings)
-    return {
-        "linear": LinearStack(50),
-        "hl_gauss": HLGaussStack(50),
-        "gmm": MixtureStack(50, "paper"),
-        "gmm_full": MixtureStack(50, "full"),
-        "regression": RegressionStack(50),
-        "fourier": FourierStack(layout, frequencies, gammas),
-        "fourier_released": FourierStack(layout, frequencies, gammas, "released", 100.0),
-        "fourier_packets": FourierStack(Layout(50, 6, floor=1e-3, packets=2), same, gammas, "roughness", 1.0),
-    }
+OPTIONS = {
+    "ours": FourierOptions(1e-3, init_scale=10.0),
+    "released": PROTOCOLS["released"].fourier,
+    "likelihood": likelihood.FOURIER,
+}
+# Of Fourier heads the frequencies, gamma and packets of the networks in a stack.
+SWEEP = [(6, 0.0, 0), (3, 0.0, 0), (6, 1e-3, 0), (3, 1e-2, 0)]
+PACKETS = [(4, 0.0, 2), (4, 1e-3, 2)]
+OTHERS = [(0, 0.0, 0)] * 2
+BINS = [("fourier", "ours", SWEEP), ("fourier", "released", SWEEP), ("fourier", "ours", PACKETS)]
+BINS += [(kind, "ours", OTHERS) for kind in ("linear", "hl_gauss", "gmm", "gmm_full", "regression")]
+VALUES = [("fourier", "likelihood", SWEEP), ("fourier", "likelihood", PACKETS)]
+VALUES += [(kind, "likelihood", OTHERS) for kind in ("gmm", "gmm_full")]
 
 
-SETTINGS = [(4, 0.0)] * 3 + [(2, 1e-3)] * 3 + [(6, 0.0)] * 3
-KINDS = list(_heads(SETTINGS))
-
-
-@pytest.mark.parametrize("kind", ["linear", "gmm", "fourier"])
-def test_a_stacked_run_equals_the_same_run_alone(kind):
-    """The middle setting on three data sets in a stack of nine, and by itself: same weights out."""
-    x, target = _toy()
-    schedule = Schedule(epochs=2, batch=40, rate=1e-2, clip=0.5)  # the last batch is smaller
-    together = Stack(_heads(SETTINGS)[kind], [5, 6, 7] * 3)
-    alone = Stack(_heads(SETTINGS[3:6])[kind], [5, 6, 7])
-    together.train(x, target, schedule)
-    alone.train(x, target, schedule)
-    inputs = torch.rand(3, 10, 2)
-    outputs, expected = together.outputs(inputs.repeat(3, 1, 1))[3:6], alone.outputs(inputs)
-    torch.testing.assert_close(outputs, expected, rtol=1e-3, atol=1e-4)
+def _networks(kind, options, settings, dtype=torch.float32):
+    return [draw_network(seed, make_head(kind, OPTIONS[options], *s)).to(dtype) for seed, s in enumerate(settings)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "continuous"), [(k, False) for k in KINDS] + [(k, True) for k in KINDS if k.startswith("fourier")]
+    ("kind", "options", "settings", "values"), [(*c, False) for c in BINS] + [(*c, True) for c in VALUES]
 )
-def test_gradients_in_closed_form_are_those_of_autograd(kind, continuous):
-    head = _heads(SETTINGS)[kind]
-    generator = torch.Generator().manual_seed(1)
-    weight, bias = torch.zeros(9, 32, head.out_features), torch.zeros(9, 1, head.out_features)
-    extra = head.initialise(weight, bias)
-    outputs = torch.randn(9, 5, head.out_features, generator=generator)
-    if kind.startswith("fourier_r") or kind == "fourier":
-        outputs = outputs * head.mask  # as trained networks have them
-    target = torch.randint(50, (3, 5), generator=generator)
-    if continuous:
-        target = 2 * torch.rand(3, 5, generator=generator) - 1
-    leaves = [t.clone().requires_grad_() for t in (outputs, *extra)]
-    loss = head.losses(leaves[0], target, leaves[1:])
-    assert loss.shape == (9, 5)
-    expected = torch.autograd.grad(loss.mean(1).sum(), leaves)
-    out = torch.empty_like(outputs)
-    found = [out, *head.gradients(outputs, target, extra, out)]
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+def test_training_together_is_training_one_by_one(kind, options, settings, values):
+    """Against the library's head at the end of a plain network, its own loss and torch's Adam.
+
+    In double precision, as Adam makes steps of gradients that are nothing but rounding.
+    """
+    x, ids, numbers = _toy()
+    x, target = x.double(), numbers.double() if values else ids
+    schedule = Schedule(epochs=2, batch=32, rate=1e-3, cosine=True, clip=0.1 if values else None)
+    start, together, alone = (_networks(kind, options, settings, torch.float64) for _ in range(3))
+    which = [r % 2 for r in range(len(settings))]
+    train(together, x, target, which, schedule)
+    for r, network in enumerate(alone):
+        head, d = network.head, which[r]
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+        order = torch.Generator().manual_seed(0)
+        for epoch in range(2):
+            rows = torch.rand(2, x.shape[1], generator=order).argsort(1)[d]
+            for step, some in enumerate(rows.split(32)):  # the last batch is smaller
+                for group in optimizer.param_groups:
+                    group["lr"] = schedule.rate_at((epoch + step * 32 / len(rows)) / 2)
+                optimizer.zero_grad()
+                (head.nll if values else head.loss)(network.body(x[d, some]), target[d, some]).backward()
+                if schedule.clip is not None:
+                    torch.nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
+                optimizer.step()
+        for found, expected, first in zip(*(n.parameters() for n in (together[r], network, start[r])), strict=True):
+            assert not torch.equal(found, first)
+            torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_a_stack_is_training_networks_one_by_one(kind):
-    """Against torch's own layers, autograd and Adam, on the second of two data sets."""
-    x, target = _toy(runs=2)
-    settings = [(6, 1e-3)] * 2
-    stack = Stack(_heads(settings)[kind], [5, 6])
-    first, second, third = ([layer[1] for layer in stack.layers][i].clone() for i in range(3))
-    sizes = [torch.nn.Linear(2, 64), torch.nn.Linear(64, 32), torch.nn.Linear(32, stack.head.out_features)]
-    for layer, both in zip(sizes, (first, second, third), strict=True):
-        layer.weight.data, layer.bias.data = both[:-1].T.contiguous(), both[-1].clone()
-    network = torch.nn.Sequential(sizes[0], torch.nn.ReLU(), sizes[1], torch.nn.ReLU(), sizes[2])
-    extra = [t[1:].clone().requires_grad_() for t in stack.extra]
-    optimizer = torch.optim.Adam([*network.parameters(), *extra], lr=1e-3)
-    stack.train(x, target, Schedule(epochs=2, batch=32, rate=1e-3))
-    head = _heads(settings[:1])[kind]
-    head.initialise(torch.zeros(1, 32, head.out_features), torch.zeros(1, 1, head.out_features))
-    order = torch.Generator().manual_seed(0)
-    for _ in range(2):
-        rows = torch.rand(2, x.shape[1], generator=order).argsort(1)[1]
-        for some in rows.split(32):
-            optimizer.zero_grad()
-            head.losses(network(x[1, some])[None], target[1:, some], extra).mean().backward()
-            optimizer.step()
-    inputs = torch.rand(10, 2)
-    torch.testing.assert_close(stack.outputs(inputs.expand(2, -1, -1))[1], network(inputs), rtol=1e-3, atol=1e-4)
+def test_a_network_starts_from_its_seed_alone():
+    """The body from the seed, whatever the head; the head as the library draws it."""
+    linear, fourier = (draw_network(7, make_head(kind, OPTIONS["ours"], 4)) for kind in ("linear", "fourier"))
+    assert torch.equal(linear.body[2].weight, fourier.body[2].weight)
+    torch.manual_seed(7)
+    torch.nn.Linear(2, 64), torch.nn.Linear(64, 32)
+    assert torch.equal(make_head("fourier", OPTIONS["ours"], 4)(32).proj.weight, fourier.head.proj.weight)
 
 
-def test_products_by_torch_and_by_numpy_train_alike(monkeypatch):
-    outputs = []
-    for torch_multiplies in (False, True):
-        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda chosen=torch_multiplies: chosen)
-        stack = Stack(_heads(SETTINGS)["fourier"], range(9))
-        stack.train(*_toy(), Schedule(epochs=1, batch=40, rate=1e-3))
-        outputs.append(stack.outputs(torch.full((9, 1, 2), 0.3)))
-    torch.testing.assert_close(outputs[0], outputs[1], rtol=1e-4, atol=1e-6)
+def test_heads_with_packets_are_stacked_only_with_as_many_frequencies():
+    x, ids, _ = _toy()
+    with pytest.raises(ValueError, match="same number of frequencies"):
+        train(_networks("fourier", "ours", [(4, 0.0, 2), (6, 0.0, 2)]), x, ids, [0, 1], Schedule(1, 32, 1e-3))
 
 
 def test_inputs_may_be_jittered():
     schedule = Schedule(epochs=1, batch=96, rate=1e-3)
-    plain, jittered = Stack(LinearStack(50), [1]), Stack(LinearStack(50), [1])
-    x, target = _toy(runs=1)
+    (plain,), (jittered,) = (_networks("linear", "ours", OTHERS[:1]) for _ in range(2))
+    x, ids, _ = _toy(datasets=1)
     before = x.clone()
-    plain.train(x, target, schedule)
-    jittered.train(x, target, replace(schedule, jitter=0.1))
+    train([plain], x, ids, [0], schedule)
+    train([jittered], x, ids, [0], replace(schedule, jitter=0.1))
     assert torch.equal(x, before)
-    assert not torch.equal(plain.parameters, jittered.parameters)
+    assert not torch.equal(plain.body[0].weight, jittered.body[0].weight)
+
+
+def test_the_released_penalty_is_that_of_the_released_code():
+    head = make_head("fourier", OPTIONS["released"], 3, 1e-6)(5)
+    x = torch.randn(4, 5)
+    a = torch.complex(*head.proj(x).unflatten(-1, (2, 4)).unbind(-2))
+    c = torch.stack([(a[:, : 4 - k] * a[:, k:].conj()).sum(-1) for k in range(4)], dim=-1)
+    expected = 1e-6 * 2 * (2 * torch.pi**2 * torch.arange(4) ** 2 * c.abs() ** 2).sum(-1)
+    torch.testing.assert_close(head.gamma * head.penalty(x), expected, rtol=1e-4, atol=1e-14)
 
 
 def test_the_cost_of_the_papers_runs_is_told():
@@ -167,34 +140,7 @@ def test_the_cost_of_the_papers_runs_is_told():
     groups = [[{"group_seconds": 30.0}] * 120, [{"group_seconds": 10.0}] * 12]
     rows = study.cost_rows(groups)
     assert (rows[0]["ours"], rows[0]["runs"]) == (40.0, 132)
-    assert study.notes(rows) == ["The paper's 132 runs took 40 s of a core."]
-
-
-def test_data_sets_must_share_the_runs_evenly():
-    with pytest.raises(ValueError, match="multiple of the data sets"):
-        Stack(LinearStack(50), [1, 2]).train(*_toy(), Schedule(1, 32, 1e-3))
-
-
-def test_a_masked_run_is_a_head_with_fewer_frequencies():
-    stack = Stack(FourierStack(Layout(50, 6, floor=1e-3), [2], [1e-2], regularizer="roughness"), [3])
-    outputs = stack.outputs(torch.rand(1, 10, 2))
-    head = FourierHead(32, 50, 2, floor=1e-3, gamma=1e-2)
-    few = torch.cat([outputs[0, :, :3], outputs[0, :, 7:10]], dim=1)
-    target = torch.randint(50, (10,))
-    expected = -head.layout.log_mass(few, target) + 1e-2 * head.layout.penalty(
-        head.layout.coefficients(few), "roughness"
-    )
-    torch.testing.assert_close(stack.head.losses(outputs, target[None], [])[0], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_the_released_penalty_is_that_of_the_released_code():
-    stack = FourierStack(Layout(50, 3), [3], [1e-6], regularizer="released")
-    outputs = torch.randn(1, 4, 8)
-    stack.initialise(torch.zeros(1, 32, 8), torch.zeros(1, 1, 8))
-    a = torch.complex(outputs[0, :, :4], outputs[0, :, 4:])
-    c = torch.stack([(a[:, : 4 - k] * a[:, k:].conj()).sum(-1) for k in range(4)], dim=-1)
-    expected = 1e-6 * 2 * (2 * torch.pi**2 * torch.arange(4) ** 2 * c.abs() ** 2).sum(-1)
-    torch.testing.assert_close(stack._penalties(stack.layout.coefficients(outputs))[0], expected, rtol=1e-4, atol=1e-9)
+    assert study.notes(rows) == ["The 132 runs of the paper's arms took 40 s of a core."]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -225,6 +171,44 @@ def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
     for name in ("summary.json", "rows.csv", "runs.json", "recommended-kl.png", "recommended-densities.png"):
         assert (tmp_path / "synthetic" / name).stat().st_size > 0
     assert "quick" in summary.command
+
+
+def test_notes_say_where_other_heads_lead():
+    from fourier_head.studies.synthetic import study
+
+    def kl(head, ours, **more):
+        return {"metric": "kl", "dataset": "beta", "protocol": "recommended", "head": head, "ours": ours} | more
+
+    rows = [kl("fourier", 0.12, packets=None), kl("fourier", 0.3, packets=None), kl("fourier", 0.01, packets=4)]
+    rows += [kl("linear", 0.1), kl("gmm_full", 0.09), kl("recommended", 0.08)]
+    (said,) = (note for note in study.notes(rows) if note.startswith("On "))
+    assert (
+        said == "On Beta the linear head is ahead of every Fourier head without packets: 0.100 against 0.120 at best."
+    )
+    rows[-1]["ours"] = 0.095
+    assert study.notes(rows)[-1] == "The full mixture has a lower KL than the recommended head on Beta."
+
+
+def test_agreement_with_the_paper_is_counted_by_its_deviations():
+    from fourier_head.studies.synthetic import study
+
+    row = {"metric": "kl", "dataset": "beta", "head": "linear", "paper": 0.2, "paper_std": 0.01, "protocol": "released"}
+    rows = [row | {"ours": ours} for ours in (0.205, 0.215, 0.23)]
+    assert (
+        "of 3 numbers in the paper's tables 1 agree within one of its deviations, 2 within two" in study.notes(rows)[0]
+    )
+    assert study.notes(rows)[1].endswith("ours 0.230, paper 0.200 ± 0.010.")
+
+
+def test_more_seeds_make_more_stacks():
+    from fourier_head.studies.synthetic import study
+
+    tasks = study.groups(study.Settings(protocol="released", arms="paper", seeds=20))
+    assert all(len(t.settings["seeds"]) == 4 for t in tasks if t.settings["kind"] == "fourier")
+    for kind, count in (("fourier", 10), ("linear", 1)):
+        mine = [t for t in tasks if t.settings["kind"] == kind]
+        assert len(mine) == len({t.label for t in mine}) == count
+        assert sorted({seed for t in mine for seed in t.settings["seeds"]}) == [*range(1, 20), 42]
 
 
 def test_paper_values_stand_beside_the_released_protocol_only():

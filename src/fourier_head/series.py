@@ -178,10 +178,11 @@ def amplitude(a: Tensor, phases: Phases) -> tuple[Tensor, Tensor]:
         product = (a.flatten(-3, -2) @ torch.cat([cos, sin], dim=-1)).unflatten(-2, (rows, blocks))
         with_cos, with_sin = product.chunk(2, dim=-1)
     if rows == 1:
-        re, im = with_cos[..., 0, :, :], -with_sin[..., 0, :, :]
+        re, im = with_cos.squeeze(-3), -with_sin.squeeze(-3)
     else:
-        re = with_cos[..., 0, :, :] + with_sin[..., 1, :, :]
-        im = with_cos[..., 1, :, :] - with_sin[..., 0, :, :]
+        # Unbound, not selected one by one: the gradient of a selection is an array of zeros first.
+        (cos_alpha, cos_beta), (sin_alpha, sin_beta) = with_cos.unbind(-3), with_sin.unbind(-3)
+        re, im = cos_alpha + sin_beta, cos_beta - sin_alpha
     if blocks == 1:
         return re.squeeze(-2), im.squeeze(-2)
     cos, sin = phases(blocks, size)

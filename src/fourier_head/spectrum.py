@@ -39,14 +39,12 @@ def autocorrelation(a: Tensor) -> Tensor:
         phases = phases_at_bins(torch.arange(points, device=a.device), points, False, a.dtype)
         re, im = amplitude(a, phases)
         cos, sin = phases(length)
-        power = (re * re + im * im) / points
-        c_re, c_im = power @ cos.mT, -(power @ sin.mT)
-    else:
-        re, im = (a[..., 0, :], a[..., 1, :]) if rows == 2 else (a[..., 0, :], torch.zeros_like(a[..., 0, :]))
-        values = torch.view_as_real(torch.fft.fft(torch.complex(re, im), n=fast_length(2 * length - 1)))
-        c = torch.fft.rfft((values * values).sum(-1), norm="forward")[..., :length]
-        c_re, c_im = c.real, c.imag
-    return torch.stack([c_re, c_im], dim=-2) if rows == 2 else c_re.unsqueeze(-2)
+        waves = torch.cat([cos, -sin]) if rows == 2 else cos
+        return ((re * re + im * im) @ (waves.mT / points)).unflatten(-1, (rows, length))
+    re, im = (a[..., 0, :], a[..., 1, :]) if rows == 2 else (a[..., 0, :], torch.zeros_like(a[..., 0, :]))
+    values = torch.view_as_real(torch.fft.fft(torch.complex(re, im), n=fast_length(2 * length - 1)))
+    c = torch.fft.rfft((values * values).sum(-1), norm="forward")[..., :length]
+    return torch.stack([c.real, c.imag], dim=-2) if rows == 2 else c.real.unsqueeze(-2)
 
 
 def fast_length(length: int) -> int:

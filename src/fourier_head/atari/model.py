@@ -43,8 +43,16 @@ def action_head(kind: str, width: int, frequencies: int | None = None, gamma: fl
     if kind == "fourier":
         if frequencies is None:
             raise ValueError("frequencies must be given for a Fourier head, got None")
-        options = {"floor": released_floor(len(ACTIONS)), "gamma": gamma, "regularizer": "paper", "impl": "reference"}
-        return FourierHead(width, len(ACTIONS), frequencies, **options)  # type: ignore[arg-type]
+        return FourierHead(
+            width,
+            len(ACTIONS),
+            frequencies,
+            floor=released_floor(len(ACTIONS)),
+            boundary="periodic",
+            gamma=gamma,
+            regularizer="paper",
+            impl="reference",
+        )
     if kind == "gmm":
         return MixtureHead(width, len(ACTIONS), kind="full")
     if kind == "hl_gauss":

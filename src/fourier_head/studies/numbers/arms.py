@@ -205,7 +205,8 @@ def ask_fourier(
     """
     half_bin = (HIGH - LOW) / NUM_BINS / 2
     with fine_tuning.seeded(seed, language.device):
-        numbers = NumberLM(language.model, language.tokenizer, LOW, HIGH, NUM_BINS, frequencies, **options)
+        given = (language.model, language.tokenizer, LOW, HIGH, NUM_BINS, frequencies)
+        numbers = NumberLM(*given, boundary="periodic", **options)
     try:
         # A number of two decimals is the lower edge of its bin, as in the released code; 1.00 has none and joins 0.99.
         centres = [min(x / 100, HIGH - 2 * half_bin) + half_bin for x in answers]

@@ -13,6 +13,8 @@ from fourier_head.studies.synthetic import data
 
 FREQUENCIES = tuple(range(2, 21, 2))
 GAMMAS = (0.0, 1e-6)
+# Networks trained at once: from here on a core's cache is full and more of them gain nothing.
+LARGEST_STACK = 120
 TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
 
 Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
@@ -43,22 +45,30 @@ class Arm:
         """Return the weights of the regulariser: the paper's two for its own heads."""
         return GAMMAS if self.kind == "fourier" and not self.packets else GAMMAS[:1]
 
-    def task(
+    def tasks(
         self, function: Callable[..., Any], seeds: Sequence[int], epochs: int | None, device: str, **more: Any
-    ) -> Task:
-        """Return the task of training the arm on all data sets with these seeds."""
-        settings = {
-            **more,
-            "kind": self.kind,
-            "frequencies": list(self.frequencies),
-            "gammas": list(self.gammas),
-            "packets": self.packets,
-            "datasets": list(data.DATASETS),
-            "seeds": list(seeds),
-            "epochs": epochs,
-        }
-        label = ": ".join([*(str(v) for v in more.values()), self.name])
-        return Task(function, settings, label, reports=True, resources={"device": device})
+    ) -> list[Task]:
+        """Return the tasks of training the arm on all data sets with these seeds, a stack each."""
+        runs = len(data.DATASETS) * max(1, len(self.frequencies)) * len(self.gammas)
+        size = max(1, LARGEST_STACK // runs)
+        found = []
+        for first in range(0, len(seeds), size):
+            some = list(seeds[first : first + size])
+            settings = {
+                **more,
+                "kind": self.kind,
+                "frequencies": list(self.frequencies),
+                "gammas": list(self.gammas),
+                "packets": self.packets,
+                "datasets": list(data.DATASETS),
+                "seeds": some,
+                "epochs": epochs,
+            }
+            label = ": ".join([*(str(v) for v in more.values()), self.name])
+            if len(some) < len(seeds):
+                label += f", seeds {', '.join(str(seed) for seed in some)}"
+            found.append(Task(function, settings, label, reports=True, resources={"device": device}))
+        return found
 
 
 def fourier_arms(frequencies: Sequence[int]) -> list[Arm]:
@@ -70,8 +80,8 @@ def fourier_arms(frequencies: Sequence[int]) -> list[Arm]:
 def combinations(
     kind: str, frequencies: Sequence[int], gammas: Sequence[float], datasets: int
 ) -> list[tuple[int, int, float]]:
-    """Return the runs of a stack as (data set, frequencies, gamma); the data sets take turns, as `Stack` expects."""
-    settings = [(n, g) for n in frequencies for g in gammas] if kind == "fourier" else [(0, 0.0)]
+    """Return the runs of a stack as (data set, frequencies, gamma), those with the same gamma together."""
+    settings = [(n, g) for g in gammas for n in frequencies] if kind == "fourier" else [(0, 0.0)]
     return [(d, n, g) for n, g in settings for d in range(datasets)]
 
 

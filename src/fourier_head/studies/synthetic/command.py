@@ -10,11 +10,14 @@ import typer
 from fourier_head.studies.command_line import Device, EngineName, Quick, folder_option, study_errors, tell
 from fourier_head.studies.folders import study_folder
 
+Seeds = Annotated[int, typer.Option(min=1, help="Seeds of data and networks, the paper's four first.")]
+
 
 def synthetic(
     output: Annotated[Path | None, folder_option("synthetic")] = None,
     protocol: Annotated[str, typer.Option(help="released, recommended or both.")] = "both",
     arms: Annotated[str, typer.Option(help="paper: the 276 runs of the paper; all: ours beside them.")] = "all",
+    seeds: Seeds = 4,
     device: Device = "cpu",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one per core")] = None,
     quick: Quick = False,
@@ -25,12 +28,13 @@ def synthetic(
     with study_errors(output) as (out, progress):
         from fourier_head.studies.synthetic.study import Settings, run
 
-        settings = Settings(output, protocol, arms, quick, engine, device, workers)  # type: ignore[arg-type]
+        settings = Settings(output, protocol, arms, seeds, quick, engine, device, workers)  # type: ignore[arg-type]
         tell(out, run(settings, progress), output)
 
 
 def likelihood(
     output: Annotated[Path | None, folder_option("likelihood")] = None,
+    seeds: Seeds = 4,
     device: Device = "cpu",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="one per core")] = None,
     quick: Quick = False,
@@ -41,5 +45,5 @@ def likelihood(
     with study_errors(output) as (out, progress):
         from fourier_head.studies.synthetic.likelihood import Settings, run
 
-        settings = Settings(output, quick, engine, device, workers)  # type: ignore[arg-type]
+        settings = Settings(output, seeds, quick, engine, device, workers)  # type: ignore[arg-type]
         tell(out, run(settings, progress), output)

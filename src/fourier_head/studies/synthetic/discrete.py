@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fourier_head._cpu import small_matrices
+from fourier_head.baselines import RegressionHead
 from fourier_head.frequencies import recommend_head
-from fourier_head.heads import FourierHead, released_floor
-from fourier_head.layout import Layout
+from fourier_head.heads import released_floor
 from fourier_head.metrics import kl_divergence, smoothness
 from fourier_head.series import bin_centers
 from fourier_head.studies.synthetic import arms, data
-from fourier_head.studies.synthetic.kinds import FourierStack, HLGaussStack, LinearStack, MixtureStack, RegressionStack
-from fourier_head.studies.synthetic.stack import HIDDEN, Schedule, Stack
+from fourier_head.studies.synthetic.networks import FourierOptions, draw_network, make_head
+from fourier_head.studies.synthetic.stack import Schedule, train
 
 Report = Callable[[float, str], None]
 
@@ -30,18 +30,16 @@ class Protocol:
 
     scaled_inputs: bool
     schedule: Schedule
-    floor: float
-    init_scale: float
-    regularizer: str
+    fourier: FourierOptions
 
 
 PROTOCOLS = {
     # Raw bin indices as inputs and a constant learning rate, as the released code has them.
-    "released": Protocol(False, Schedule(500, 32, 1e-3), released_floor(data.NUM_BINS), 100.0, "released"),
+    "released": Protocol(False, Schedule(500, 32, 1e-3), FourierOptions.released(released_floor(data.NUM_BINS))),
     # Inputs scaled to [-1, 1], anywhere in their bins, and a cosine schedule, the same for every arm. Batch, jitter
     # and epochs were chosen by the likelihood of linear and Fourier heads on a fifth of the training rows.
     "recommended": Protocol(
-        True, Schedule(150, 64, 3e-3, cosine=True, jitter=1 / data.NUM_BINS), 1e-4, 1000.0, "roughness"
+        True, Schedule(150, 64, 3e-3, cosine=True, jitter=1 / data.NUM_BINS), FourierOptions(1e-4, 1000.0)
     ),
 }
 
@@ -68,8 +66,7 @@ def train_group(
     if kind == "recommended":
         return _recommended(protocol, triples, epochs, device, report)
     runs = arms.combinations(kind, frequencies, gammas, len(triples))
-    head = _head(chosen, kind, [n for _, n, _ in runs], [g for _, _, g in runs], packets)
-    return _train(chosen, kind, head, triples, runs, packets, epochs, device, report)
+    return _train(chosen, kind, triples, runs, packets, epochs, device, report)
 
 
 def _recommended(
@@ -86,32 +83,15 @@ def _recommended(
     records = []
     for n in sorted({r.num_frequencies for r in rule}):
         same = [i for i, r in enumerate(rule) if r.num_frequencies == n]
-        head = _head(chosen, "fourier", [n] * len(same), [rule[i].gamma for i in same], rule[same[0]].packets)
         runs = [(j, n, rule[i].gamma) for j, i in enumerate(same)]
         part = [triples[i] for i in same]
-        records += _train(chosen, "recommended", head, part, runs, rule[same[0]].packets, epochs, device, report)
+        records += _train(chosen, "recommended", part, runs, rule[same[0]].packets, epochs, device, report)
     return records
-
-
-def _head(protocol: Protocol, kind: str, frequencies: Sequence[int], gammas: Sequence[float], packets: int) -> Any:
-    m = data.NUM_BINS
-    if kind == "fourier":
-        layout = Layout(m, max(frequencies), floor=protocol.floor, packets=packets)
-        return FourierStack(layout, frequencies, gammas, protocol.regularizer, protocol.init_scale)
-    makers: dict[str, Callable[[], Any]] = {
-        "linear": lambda: LinearStack(m),
-        "hl_gauss": lambda: HLGaussStack(m),
-        "gmm": lambda: MixtureStack(m, "paper"),
-        "gmm_full": lambda: MixtureStack(m, "full"),
-        "regression": lambda: RegressionStack(m),
-    }
-    return makers[kind]()
 
 
 def _train(
     protocol: Protocol,
     kind: str,
-    head: Any,
     triples: list[data.Triples],
     runs: list[tuple[int, int, float]],
     packets: int,
@@ -128,31 +108,31 @@ def _train(
 
     x = stacked([inputs_of(t.train_inputs) for t in triples], torch.float32)
     target = stacked([data.quantize(t.train_outcomes) for t in triples], torch.int64)
-    x_test = stacked([inputs_of(t.test_inputs) for t in triples], torch.float32)
-    which = torch.tensor([d for d, _, _ in runs], device=device)
     schedule = protocol.schedule.shortened(epochs)
     clock = time.process_time if device == "cpu" else time.perf_counter  # of this process, whatever else runs
     begin = clock()
+    networks = [
+        draw_network(triples[d].seed, make_head(kind, protocol.fourier, n, gamma, packets)) for d, n, gamma in runs
+    ]
     with small_matrices():
-        stack = Stack(head, [triples[d].seed for d, _, _ in runs], device)
         say = None if report is None else lambda share: report(share, f"epoch {round(share * schedule.epochs)}")
-        stack.train(x, target, schedule, report=say)
-        with torch.no_grad():
-            outputs = stack.outputs(x_test.index_select(0, which))
-            log_pmf = None if kind == "regression" else head.log_pmf(outputs, stack.extra).double().cpu()
+        train(networks, x, target, [d for d, _, _ in runs], schedule, report=say)
     seconds = clock() - begin
     records = []
-    for r, (d, n, gamma) in enumerate(runs):
+    for network, (d, n, gamma) in zip(networks, runs, strict=True):
         triple = triples[d]
         record = arms.record(triple, kind, n, packets, gamma)
         record |= {"stacked_runs": len(runs), "group_seconds": round(seconds, 1)}
         if kind == "recommended":
             # The rule may choose differently from seed to seed; the runs still belong together.
             record |= {"frequencies": None, "gamma": None, "chosen_frequencies": n, "chosen_gamma": gamma}
-        if log_pmf is None:
-            record |= {"mse": _squared_error(outputs[r, :, 0].double().cpu(), triple)}
-        else:
-            record |= _scores(log_pmf[r], triple)
+        with torch.no_grad():
+            head = network.eval().head
+            features = network.body(torch.as_tensor(inputs_of(triple.test_inputs), dtype=torch.float32))
+            if isinstance(head, RegressionHead):
+                record |= {"mse": _squared_error(head.predict(features).double(), triple)}
+            else:
+                record |= _scores(head(features).double(), triple)
         records.append(record)
     return records
 
@@ -186,15 +166,14 @@ def unstacked_seconds(protocol: str, frequencies: int = 12, epochs: int = 1) -> 
     triple = data.draw("gaussian", data.SEEDS[0])
     x = torch.as_tensor(data.quantize(triple.train_inputs), dtype=torch.float32)
     target = torch.as_tensor(data.quantize(triple.train_outcomes))
-    head = FourierHead(HIDDEN[-1], data.NUM_BINS, frequencies, floor=chosen.floor, init_scale=chosen.init_scale)
-    body = nn.Sequential(nn.Linear(2, HIDDEN[0]), nn.ReLU(), nn.Linear(*HIDDEN), nn.ReLU())
-    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=chosen.schedule.rate, fused=True)
+    network = draw_network(0, make_head("fourier", chosen.fourier, frequencies))
+    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.schedule.rate, fused=True)
     with small_matrices():
         begin = time.process_time()
         for _ in range(epochs):
             order = torch.randperm(len(x))
             for rows in order.split(chosen.schedule.batch):
-                optimizer.zero_grad(set_to_none=True)
-                head.loss(body(x[rows]), target[rows]).backward()
+                optimizer.zero_grad()
+                network.head.loss(network.body(x[rows]), target[rows]).backward()
                 optimizer.step()
         return time.process_time() - begin

@@ -19,24 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fourier_head._cpu import small_matrices
 from fourier_head._devices import chosen_device
-from fourier_head.density import FourierDensity
-from fourier_head.layout import Layout
 from fourier_head.metrics import kl_divergence
-from fourier_head.mixture import GaussianMixture
 from fourier_head.report.charts import Chart, Panel
 from fourier_head.report.summary import Row, Summary
-from fourier_head.scalar import ScalarDensity
 from fourier_head.studies.engine import Engine, run_tasks
 from fourier_head.studies.results import RunStore, aggregate, command_line, write_results
 from fourier_head.studies.synthetic import arms as arms_of
 from fourier_head.studies.synthetic import data
 from fourier_head.studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
-from fourier_head.studies.synthetic.kinds import FourierStack, MixtureStack, for_runs
-from fourier_head.studies.synthetic.stack import Schedule, Stack
+from fourier_head.studies.synthetic.networks import FourierOptions, Network, draw_network, make_head
+from fourier_head.studies.synthetic.stack import Schedule, train
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,6 +40,7 @@ CELLS = 500
 # As released (cosine schedule, gradients of at most 0.1, inputs as they are) but for twice its 100 epochs: of the
 # rates, batches, clips and epochs tried, the best mean likelihood of Fourier-12 on a fifth of the training rows.
 SCHEDULE = Schedule(200, 32, 1e-3, cosine=True, clip=0.1)
+FOURIER = FourierOptions.released(floor=1e-4)
 QUICK_EPOCHS = 4
 METRICS = ("kl", "perplexity")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma")
@@ -54,37 +50,6 @@ PAPER: Paper = {
     ("gmm", "perplexity"): {"gaussian": (0.410, 0.014), "gmm2": (0.702, 0.015), "beta": (0.623, 0.035)},
     ("fourier", "perplexity"): {"gaussian": (0.422, 0.019), "gmm2": (0.740, 0.014), "beta": (0.542, 0.017)},
 }
-
-
-class MixtureLikelihoodStack(MixtureStack):
-    """Gaussian mixtures cut off at -1 and 1, trained on values."""
-
-    def density(self, outputs: Tensor, extra: Sequence[Tensor]) -> GaussianMixture:
-        return GaussianMixture(*self.components(outputs, extra), low=-1.0, high=1.0, validate_args=False)
-
-    def losses(self, outputs: Tensor, target: Tensor, extra: Sequence[Tensor]) -> Tensor:
-        return -self.density(outputs, extra).log_prob(for_runs(target, len(outputs)))
-
-    def density_of_run(self, run: int, outputs: Tensor, extra: Sequence[Tensor]) -> GaussianMixture:
-        """Return the density of one run's outputs (n, outputs)."""
-        return self.density(outputs, [p[run] for p in extra])
-
-
-class FourierLikelihoodStack(FourierStack):
-    """Fourier heads trained on values."""
-
-    def density_of_run(self, run: int, outputs: Tensor, extra: Sequence[Tensor]) -> FourierDensity:
-        """Return the density of one run's outputs (n, outputs)."""
-        a = self.layout.coefficients(outputs * self.mask[run])
-        return FourierDensity(a, floor=self.layout.floor, squares=True, validate_args=False)
-
-
-def stacked_head(kind: str, frequencies: Sequence[int], gammas: Sequence[float], packets: int) -> Any:
-    """Return the heads of a kind; frequencies and gammas are one per run."""
-    if kind == "fourier":
-        layout = Layout(data.NUM_BINS, max(frequencies), floor=1e-4, packets=packets)
-        return FourierLikelihoodStack(layout, frequencies, gammas, "released", 100.0)
-    return MixtureLikelihoodStack(data.NUM_BINS, {"gmm": "paper", "gmm_full": "full"}[kind])
 
 
 def train_group(
@@ -101,38 +66,31 @@ def train_group(
     """Train all runs of a kind as one stack on continuous values and return a record per run."""
     triples = [data.draw(name, seed) for name in datasets for seed in seeds]
     runs = arms_of.combinations(kind, frequencies, gammas, len(triples))
-    head = stacked_head(kind, [n for _, n, _ in runs], [g for _, _, g in runs], packets)
-
-    def stacked(arrays: list[np.ndarray]) -> Tensor:
-        return torch.as_tensor(np.stack(arrays), dtype=torch.float32, device=device)
-
-    which = torch.tensor([d for d, _, _ in runs], device=device)
+    networks = [draw_network(triples[d].seed, make_head(kind, FOURIER, n, g, packets)) for d, n, g in runs]
+    x, y = (
+        torch.as_tensor(np.stack(arrays), dtype=torch.float32, device=device)
+        for arrays in ([t.train_inputs for t in triples], [np.clip(t.train_outcomes, -1, 1) for t in triples])
+    )
     with small_matrices():
-        stack = Stack(head, [triples[d].seed for d, _, _ in runs], device)
         say = None if report is None else lambda share: report(share, f"epoch {round(share * epochs)}")
-        stack.train(
-            stacked([t.train_inputs for t in triples]),
-            stacked([np.clip(t.train_outcomes, -1, 1) for t in triples]),
-            SCHEDULE.shortened(epochs),
-            report=say,
-        )
-        x = stacked([t.test_inputs for t in triples]).index_select(0, which)
-        y = stacked([np.clip(t.test_outcomes, -1, 1) for t in triples]).index_select(0, which)
-        with torch.no_grad():
-            outputs = stack.outputs(x)
-            densities = [head.density_of_run(r, outputs[r], stack.extra) for r in range(len(runs))]
+        train(networks, x, y, [d for d, _, _ in runs], SCHEDULE.shortened(epochs), report=say)
         return [
-            arms_of.record(triples[d], kind, n, packets, g) | scores(densities[r], y[r], triples[d])
-            for r, (d, n, g) in enumerate(runs)
+            arms_of.record(triples[d], kind, n, packets, g) | scores(network.eval(), triples[d])
+            for network, (d, n, g) in zip(networks, runs, strict=True)
         ]
 
 
 @torch.no_grad()
-def scores(density: ScalarDensity, y: Tensor, triple: data.Triples) -> dict[str, float]:
-    """Return the paper's metrics of predicted densities, one for each test input."""
+def scores(network: Network, triple: data.Triples) -> dict[str, float]:
+    """Return the paper's metrics of the densities that a network predicts for the test inputs."""
+    x, y = (
+        torch.as_tensor(array, dtype=torch.float32)
+        for array in (triple.test_inputs, np.clip(triple.test_outcomes, -1, 1))
+    )
+    density = network.head.density(network.body(x))
     centers = -1 + (2 * np.arange(CELLS) + 1) / CELLS
-    grid = torch.as_tensor(centers, dtype=torch.float32, device=y.device)
-    predicted = density.log_prob(grid[:, None].expand(-1, y.shape[0])).exp().T.double().cpu()
+    grid = torch.as_tensor(centers, dtype=torch.float32)
+    predicted = density.log_prob(grid[:, None].expand(-1, len(y))).exp().T.double()
     truth = torch.from_numpy(np.exp(data.log_density(triple.name, triple.test_inputs, centers)))
     truth = truth / truth.sum(1, keepdim=True)
     predicted = (predicted / predicted.sum(1, keepdim=True)).clamp_min(1e-10)  # as released
@@ -147,6 +105,7 @@ class Settings:
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
     output: Path = Path("results/likelihood")
+    seeds: int = len(data.SEEDS)
     quick: bool = False
     engine: Engine = "local"
     device: str = "cpu"
@@ -154,7 +113,7 @@ class Settings:
 
     @property
     def command(self) -> str:
-        options = {name: getattr(self, name) for name in ("output", "quick", "device")}
+        options = {name: getattr(self, name) for name in ("output", "seeds", "quick", "device")}
         return command_line("study likelihood", options, vars(Settings()))
 
 
@@ -163,10 +122,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     begin = time.monotonic()
     settings = replace(settings, device=chosen_device(settings.device))
     sweep = arms_of.fourier_arms((4, 12) if settings.quick else arms_of.FREQUENCIES)
-    seeds = data.SEEDS[:1] if settings.quick else data.SEEDS
+    seeds = data.first_seeds(1 if settings.quick else settings.seeds)
     epochs = QUICK_EPOCHS if settings.quick else SCHEDULE.epochs
     arms = [*sweep, Arm("fourier", (12,), packets=4), Arm("gmm"), Arm("gmm_full")]
-    tasks = [arm.task(train_group, seeds, epochs, settings.device) for arm in arms]
+    tasks = [task for arm in arms for task in arm.tasks(train_group, seeds, epochs, settings.device)]
     store = RunStore(settings.output)
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r for part in done for r in part]

@@ -1,51 +1,32 @@
-"""Train many small networks as one: every run of a kind is a slice of stacked tensors and advances in the same step.
+"""Train many small networks as one: the linear layers of all are stacked, and one product takes the place of many.
 
-The networks are so small that what surrounds the arithmetic decides their speed. So the backward pass of the body is
-written out, all parameters lie in one buffer that one call of Adam updates, biases are rows of the weights (inputs have
-a constant column), and every product goes into memory that is allocated once.
+The networks are so small that starting an operation costs more than its arithmetic. Losses are those of the library's
+heads, which take what a projection puts out, and gradients those of autograd; afterwards the networks have the weights
+that training them one by one would have given them.
 """
 
 from __future__ import annotations
 
-import itertools
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-HIDDEN = (64, 32)
-
-
-class StackedHead(Protocol):
-    """Heads of R runs as pure functions of their projections (R, batch, outputs).
-
-    Targets are those of D data sets, (D, batch); run r is on data set r % D.
-    """
-
-    out_features: int
-
-    def initialise(self, weight: Tensor, bias: Tensor) -> list[Tensor]:
-        """Adjust the first weights of the projection in place and return further parameters, (R, ...) each."""
-
-    def gradients(self, outputs: Tensor, target: Tensor, extra: Sequence[Tensor], out: Tensor) -> list[Tensor]:
-        """Write the gradient of the loss in the outputs into ``out``, and return those in each of the extra parameters.
-
-        The loss is the mean over the tokens of a run, summed over runs.
-        """
+from fourier_head.heads import FourierHead, Head
+from fourier_head.studies.synthetic.networks import Network
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a stack is trained.
+    """How networks are trained.
 
     Args:
         epochs, batch, rate: passes over the data, rows of a batch, learning rate of Adam.
         cosine: let the rate fall to zero along a cosine.
-        clip: largest norm of the gradient of a run.
+        clip: largest norm of the gradient of a network.
         jitter: half width of the uniform noise added to inputs, drawn anew in each epoch.
     """
 
@@ -65,157 +46,158 @@ class Schedule:
         return self if epochs is None else replace(self, epochs=epochs)
 
 
-class Stack:
-    """R networks 2-64-32 with one kind of head.
+def train(
+    networks: Sequence[Network],
+    inputs: Tensor,
+    target: Tensor,
+    which: Sequence[int],
+    schedule: Schedule,
+    order_seed: int = 0,
+    report: Callable[[float], None] | None = None,
+) -> None:
+    """Train networks in place, all at once, each on one of several data sets.
+
+    Only parameters are learned: what a head gathers beside them in training, the spread of a `RegressionHead`, stays.
 
     Args:
-        head: the stacked heads.
-        seeds: one per run; a run starts from the same weights whatever else is in the stack.
-        device: where to train.
+        networks: their heads are alike but for frequencies and gamma.
+        inputs: of D data sets, (D, n, features), on the device to train on.
+        target: (D, n); bin ids for the heads' ``loss``, floating-point values for their ``nll``.
+        which: the data set of each network. Networks on the same one see it in the same order.
+        order_seed: of the order and the jitter.
+        report: is told the share of the epochs that are done.
     """
+    stack = Stack(networks).to(inputs.device)
+    parameters = list(stack.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=schedule.rate, fused=True)
+    order = torch.Generator().manual_seed(order_seed)
+    of_network = torch.as_tensor(which, device=inputs.device)
+    rows = inputs.shape[1]
+    for epoch in range(schedule.epochs):
+        shuffled = torch.rand(inputs.shape[0], rows, generator=order).argsort(1).to(inputs.device)
+        x = inputs.gather(1, shuffled.unsqueeze(-1).expand_as(inputs))
+        t = target.gather(1, shuffled)
+        if schedule.jitter:
+            x += schedule.jitter * (2 * torch.rand(x.shape, generator=order).to(x.device) - 1)
+        for first in range(0, rows, schedule.batch):
+            some = slice(first, first + schedule.batch)
+            optimizer.param_groups[0]["lr"] = schedule.rate_at((epoch + first / rows) / schedule.epochs)
+            optimizer.zero_grad()
+            stack.loss(x[:, some].index_select(0, of_network), t[:, some].index_select(0, of_network)).backward()
+            if schedule.clip is not None:
+                _clip_each([p.grad for p in parameters if p.grad is not None], schedule.clip)
+            optimizer.step()
+        if report is not None:
+            report((epoch + 1) / schedule.epochs)
+    stack.write_back(networks)
 
-    def __init__(self, head: StackedHead, seeds: Sequence[int], device: str = "cpu"):
-        self.head, self.device = head, device
-        sizes = [2, *HIDDEN, head.out_features]
-        drawn = []
-        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        for inner, outer in itertools.pairwise(sizes):
-            bound = 1 / math.sqrt(inner)  # as nn.Linear draws them
-            layers = [(2 * torch.rand(inner + 1, outer, generator=g) - 1) * bound for g in generators]
-            drawn.append(torch.stack(layers).to(device))
-        extra = head.initialise(drawn[-1][:, :-1], drawn[-1][:, -1:])
-        parts = [*drawn, *extra]
-        self.parameters = torch.cat([p.flatten(1) for p in parts], dim=1)
-        self.gradient = torch.zeros_like(self.parameters)
-        self._shapes = [p.shape[1:] for p in parts]
-        # Weights with the bias as their last row, (R, inputs + 1, outputs); then what else the heads learn.
-        self.layers, self.extra = self._split(self.parameters)
 
-    def _split(self, flat: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return views of a buffer like that of the parameters: of the three layers, of further parameters."""
-        pieces = flat.split([shape.numel() for shape in self._shapes], dim=1)
-        views = [piece.unflatten(1, shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
-        return views[:3], views[3:]
+def _clip_each(gradients: Sequence[Tensor], largest: float) -> None:
+    """Scale the gradients (R, ...) of each of R networks in place, to at most this norm."""
+    norms = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients]
+    factor = (largest / torch.stack(norms).norm(dim=0).clamp_min(1e-12)).clamp_max(1)
+    for g in gradients:
+        g.mul_(factor.view(-1, *(1,) * (g.dim() - 1)))
 
-    def outputs(self, x: Tensor) -> Tensor:
-        """Return the projections (R, n, outputs) of inputs (R, n, 2)."""
-        hidden = x
-        for layer in self.layers[:-1]:
-            hidden = torch.relu(torch.baddbmm(layer[:, -1:], hidden, layer[:, :-1]))
-        return torch.baddbmm(self.layers[-1][:, -1:], hidden, self.layers[-1][:, :-1])
+
+class Stack(nn.Module):
+    """R networks as one, from inputs (R, batch, features)."""
+
+    gammas: Tensor
+    penalised: Tensor
+
+    def __init__(self, networks: Sequence[Network]):
+        super().__init__()
+        heads = [network.head for network in networks]
+        self.layers = nn.Sequential()
+        for parts in zip(*(network.body for network in networks), strict=True):
+            self.layers.append(StackedLinear(parts) if isinstance(parts[0], nn.Linear) else parts[0])
+        self.layers.append(StackedLinear([head.proj for head in heads], _places(heads)))
+        self.head = _of_outputs(heads)
+        gammas = heads[0].proj.weight.new_tensor([getattr(head, "gamma", 0.0) for head in heads])
+        self.register_buffer("gammas", gammas)
+        self.register_buffer("penalised", gammas.nonzero().flatten())
+
+    def loss(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss on targets (R, batch), its mean over the rows of a network summed over networks."""
+        outputs = self.layers(x)
+        total = (self.head.nll if target.is_floating_point() else self.head.loss)(outputs, target, reduction="sum")
+        if isinstance(self.head, FourierHead) and len(self.penalised):
+            # Some networks have a regulariser, each of its own strength.
+            penalty = self.head.penalty(outputs.index_select(0, self.penalised))
+            total = total + (self.gammas[self.penalised].unsqueeze(1) * penalty).sum()
+        return total / target.shape[1]
 
     @torch.no_grad()
-    def train(
-        self,
-        inputs: Tensor,
-        target: Tensor,
-        schedule: Schedule,
-        order_seed: int = 0,
-        report: Callable[[float], None] | None = None,
-    ) -> None:
-        """Train on inputs (D, n, 2) and targets (D, n) of D data sets; run r sees data set r % D."""
-        if len(self.parameters) % len(inputs):
-            raise ValueError(
-                f"runs must be a multiple of the data sets, got {len(self.parameters)} runs and {len(inputs)} data sets"
-            )
-        self.parameters.grad = self.gradient
-        optimizer = torch.optim.Adam([self.parameters], lr=schedule.rate, fused=True)
-        order = torch.Generator().manual_seed(order_seed)
-        count = inputs.shape[1]
-        with_one = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=-1)
-        steps_per_epoch = -(-count // schedule.batch)
-        passes: dict[int, _Pass] = {}
-        for epoch in range(schedule.epochs):
-            # Runs on the same data see it in the same order.
-            shuffled = torch.rand(inputs.shape[0], count, generator=order).argsort(1).to(self.device)
-            x = with_one.gather(1, shuffled.unsqueeze(-1).expand(-1, -1, 3))
-            t = target.gather(1, shuffled)
-            if schedule.jitter:
-                noise = torch.rand(*x.shape[:2], 2, generator=order).to(self.device)
-                x[..., :2] += (2 * noise - 1) * schedule.jitter
-            for step in range(steps_per_epoch):
-                share = (epoch + step / steps_per_epoch) / schedule.epochs
-                optimizer.param_groups[0]["lr"] = schedule.rate_at(share)
-                rows = slice(step * schedule.batch, (step + 1) * schedule.batch)
-                batch = x[:, rows]
-                if batch.shape[1] not in passes:  # the last batch of an epoch may be smaller
-                    passes[batch.shape[1]] = _Pass(self, *batch.shape[:2])
-                passes[batch.shape[1]].backward(batch, t[:, rows])
-                if schedule.clip is not None:
-                    # The gradient of each run, to at most this norm.
-                    norm = torch.linalg.vector_norm(self.gradient, dim=1, keepdim=True)
-                    self.gradient.mul_((schedule.clip / norm.clamp_min_(1e-12)).clamp_max_(1))
-                optimizer.step()
-            if report is not None:
-                report((epoch + 1) / schedule.epochs)
-        self.parameters.grad = None
+    def write_back(self, networks: Sequence[Network]) -> None:
+        """Give networks the weights that theirs have become."""
+        stacked = [layer for layer in self.layers if isinstance(layer, StackedLinear)]
+        for r, network in enumerate(networks):
+            own = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+            for layer, one in zip(stacked, own, strict=True):
+                layer.write_back(r, one)
+            for name, parameter in self.head.named_parameters():
+                network.head.get_parameter(name).copy_(parameter[r, 0])
 
 
-class _Pass:
-    """The memory of a forward and backward pass over batches of one size, and the pass itself."""
+class StackedLinear(nn.Module):
+    """One linear layer of each of R networks, as a batched product.
 
-    def __init__(self, stack: Stack, datasets: int, batch: int):
-        self.stack = stack
-        runs = len(stack.parameters)
-
-        def allocate(columns: int) -> Tensor:
-            return torch.ones(runs, batch, columns, device=stack.device)
-
-        first, second = HIDDEN
-        # Each hidden layer has a constant column, for the bias of the next; it passes relu unchanged. Rows that are
-        # not a power of two long also keep the columns of a matrix from falling into the same lines of the cache.
-        self.hidden1, self.hidden2 = allocate(first + 1), allocate(second + 1)
-        self.of_hidden1, self.of_hidden2 = allocate(first + 1), allocate(second + 1)
-        self.outputs, self.of_outputs = allocate(stack.head.out_features), allocate(stack.head.out_features)
-        self.x = torch.empty(1, datasets, batch, 3, device=stack.device)
-        (w1, w2, w3), (of_layers, self.of_extra) = stack.layers, stack._split(stack.gradient)
-        active1, active2 = self.hidden1[..., :first], self.hidden2[..., :second]
-        of_active1, of_active2 = self.of_hidden1[..., :first], self.of_hidden2[..., :second]
-
-        def by_data(t: Tensor) -> Tensor:  # inputs are shared by the runs on a data set
-            return t.unflatten(0, (runs // datasets, datasets))
-
-        self.to_hidden1 = _product(self.x, by_data(w1), by_data(active1))
-        self.to_hidden2 = _product(self.hidden1, w2, active2)
-        self.to_outputs = _product(self.hidden2, w3, self.outputs)
-        self.to_layer3 = _product(self.hidden2.mT, self.of_outputs, of_layers[2])
-        self.back_to_hidden2 = _product(self.of_outputs, w3.mT, self.of_hidden2)
-        self.to_layer2 = _product(self.hidden1.mT, of_active2, of_layers[1])
-        self.back_to_hidden1 = _product(of_active2, w2.mT, self.of_hidden1)
-        self.to_layer1 = _product(self.x.mT, by_data(of_active1), by_data(of_layers[0]))
-
-    def backward(self, x: Tensor, target: Tensor) -> None:
-        """Write the gradients for one batch, x (D, batch, 3), into the buffer of the stack."""
-        self.x[0] = x
-        self.to_hidden1()
-        self.hidden1.relu_()
-        self.to_hidden2()
-        self.hidden2.relu_()
-        self.to_outputs()
-        of_extra = self.stack.head.gradients(self.outputs, target, self.stack.extra, self.of_outputs)
-        for place, value in zip(self.of_extra, of_extra, strict=True):
-            place.copy_(value)
-        self.to_layer3()
-        self.back_to_hidden2()
-        _through_relu(self.of_hidden2, self.hidden2)
-        self.to_layer2()
-        self.back_to_hidden1()
-        _through_relu(self.of_hidden1, self.hidden1)
-        self.to_layer1()
-
-
-def _through_relu(gradient: Tensor, activation: Tensor) -> None:
-    """Set the gradient to zero in place where the activation is."""
-    torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
-
-
-def _product(a: Tensor, b: Tensor, out: Tensor) -> Callable[[], object]:
-    """Return what writes the products of stacked matrices, as they are when it is called, into ``out``.
-
-    Without MKL torch takes 5 µs per matrix on top of the arithmetic, which is as much as a product of this size takes;
-    numpy goes through the stack in C.
+    Args:
+        layers: one per network.
+        places: where the outputs of each layer lie among those of the widest, if some have fewer; the rest is zero.
     """
-    if a.device.type != "cpu" or torch.backends.mkl.is_available():
-        return lambda: torch.matmul(a, b, out=out)
-    left, right, result = a.numpy(), b.numpy(), out.numpy()
-    return lambda: np.matmul(left, right, out=result)
+
+    mask: Tensor | None
+
+    def __init__(self, layers: Sequence[nn.Linear], places: Sequence[Tensor] | None = None):
+        super().__init__()
+        width = max(layer.out_features for layer in layers)
+        self.places = [torch.arange(width) for _ in layers] if places is None else places
+        weight = layers[0].weight.new_zeros(len(layers), layers[0].in_features, width)
+        bias, mask = weight.new_zeros(2, len(layers), 1, width)
+        for r, (layer, place) in enumerate(zip(layers, self.places, strict=True)):
+            weight[r][:, place] = layer.weight.detach().T
+            bias[r, 0, place] = layer.bias.detach()
+            mask[r, 0, place] = 1
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+        self.register_buffer("mask", None if bool(mask.all()) else mask)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = torch.baddbmm(self.bias, x, self.weight)
+        return outputs if self.mask is None else outputs * self.mask
+
+    def write_back(self, r: int, layer: nn.Linear) -> None:
+        """Copy the weights of one network to a layer of its own."""
+        place = self.places[r]
+        layer.weight.copy_(self.weight[r][:, place].T)
+        layer.bias.copy_(self.bias[r, 0, place])
+
+
+def _places(heads: Sequence[Head]) -> list[Tensor] | None:
+    """Return where the coefficients of Fourier heads lie among those of the one with the most frequencies.
+
+    A head whose higher coefficients are zero is a head with fewer, so all can be computed as the largest.
+    """
+    frequencies = [head.num_frequencies if isinstance(head, FourierHead) else 0 for head in heads]
+    if len(set(frequencies)) == 1:
+        return None
+    if any(head.proj.out_features != 2 * (n + 1) for head, n in zip(heads, frequencies, strict=True)):
+        raise ValueError("heads with packets or atoms must have the same number of frequencies to be stacked")
+    index = [torch.arange(n + 1) for n in frequencies]
+    return [torch.cat([alpha, max(frequencies) + 1 + alpha]) for alpha in index]
+
+
+def _of_outputs(heads: Sequence[Head]) -> Head:
+    """Return the widest of like heads, made to read outputs of projections, (R, batch, outputs), for all of them.
+
+    What heads learn beside their projections becomes (R, 1, ...). The regulariser is left out: it may differ.
+    """
+    head = copy.deepcopy(max(heads, key=lambda head: head.proj.out_features))
+    head.proj = nn.Identity()  # type: ignore[assignment]
+    if isinstance(head, FourierHead):
+        head.gamma = 0.0
+    for name, _ in list(head.named_parameters()):
+        values = torch.stack([one.get_parameter(name).detach() for one in heads])
+        setattr(head, name, nn.Parameter(values.unsqueeze(1)))
+    return head

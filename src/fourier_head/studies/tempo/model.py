@@ -70,7 +70,7 @@ def build(model: str, head: str, num_frequencies: int | None, seed: int, start: 
         network = ASTForAudioClassification.from_pretrained(model)
     # Of the classifier only the linear layer goes; the layer norm before it serves every head.
     # For 33 bins a kernel would take longer to compile than it could save.
-    options: dict[str, Any] = {"impl": "reference"} if head == "fourier" else {}
+    options: dict[str, Any] = {"impl": "reference", "boundary": "periodic"} if head == "fourier" else {}
     network = replace_head(
         network, NUM_BINS, num_frequencies, head=HEADS[head], name="classifier.dense", domain=DOMAIN, **options
     )
