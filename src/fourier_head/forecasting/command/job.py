@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fourier_head.compare.data import CSV_SUFFIXES, PARQUET_SUFFIXES, kind_of, read_frame
+from fourier_head.compare.files import SUFFIXES, kind_of, read_frame
 from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
 from fourier_head.errors import UserError
 from fourier_head.forecasting.command.fan import LEVELS
@@ -269,10 +269,10 @@ def files_of(folder: Path) -> list[Path]:
     found = sorted(
         path
         for path in folder.iterdir()
-        if path.is_file() and not path.name.startswith(".") and kind_of(path) in CSV_SUFFIXES + PARQUET_SUFFIXES
+        if path.is_file() and not path.name.startswith(".") and kind_of(path) in SUFFIXES
     )
     if not found:
-        raise UserError(f"{folder} holds no file that ends in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}.")
+        raise UserError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}.")
     return found
 
 
