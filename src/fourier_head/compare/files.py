@@ -78,8 +78,8 @@ def _read_text(path: Path) -> pd.DataFrame:
 def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
     import pandas as pd
 
-    whole: dict[str, Any] = {"sep": "\0", "header": None, "quoting": csv.QUOTE_NONE, "skip_blank_lines": False}
-    head = pd.read_csv(path, encoding=encoding, nrows=_LOOKED_AT, dtype=str, **whole)[0].fillna("")
+    whole: dict[str, Any] = {"sep": "\0", "names": ["line"], "quoting": csv.QUOTE_NONE, "skip_blank_lines": False}
+    head = pd.read_csv(path, encoding=encoding, nrows=_LOOKED_AT, dtype=str, **whole)["line"].fillna("")
     separator, skipped = _layout(head.tolist())
     plain: dict[str, Any] = {"sep": separator, "encoding": encoding, "skiprows": skipped, "skipinitialspace": True}
     frame = pd.read_csv(path, na_values=_MISSING, low_memory=False, **plain)
@@ -145,14 +145,23 @@ def _layout(lines: Sequence[str]) -> tuple[str, int]:
 
 
 def _header(rows: Sequence[Sequence[str]]) -> int:
-    """Return which row names the columns: the first that is as long as most and has most of its cells filled."""
+    """Return which row names the columns: the first that is as long as most and has as many cells filled.
+
+    >>> _header([["Report", "", ""], ["Region:", "North", ""], ["date", "shop", "sold"], ["2024-01-01", "a", "5"]] * 2)
+    2
+    """
+    values = [[is_value(cell.strip()) for cell in row] for row in rows]
     filled = [sum(bool(cell.strip()) for cell in row) for row in rows]
-    if not any(filled):
-        return 0
-    first = next(i for i, count in enumerate(filled) if count)
-    widths = Counter(len(row) for row, count in zip(rows, filled, strict=True) if count).most_common(1)
-    for i, row in enumerate(rows):
-        if len(row) == widths[0][0] and filled[i] > max(1, max(filled) / 2):
-            # Values name no columns: then the first line must do.
-            return first if all(is_value(cell.strip()) for cell in row) else i
-    return first
+    shapes = Counter((len(row), count) for row, count in zip(rows, filled, strict=True) if count)
+    width, usual = max(shapes, key=lambda shape: (shapes[shape], shape), default=(0, 0))
+    first = next((i for i, count in enumerate(filled) if count), 0)
+    if usual < 2:
+        # One column is named by the last line of words before its values.
+        turns = (i for i in range(first, len(rows) - 1) if filled[i] and any(values[i + 1]) and not any(values[i]))
+        return next(turns, first)
+    long = [i for i, row in enumerate(rows) if len(row) == width and filled[i] > 1]
+    # The index that pandas writes has no name.
+    full = next((i for i in long if filled[i] + (not rows[i][0].strip()) >= usual), first)
+    # Values name no columns: some names may be empty, or there are none and the first line must do.
+    words = next((i for i in long if i < full and not any(values[i])), first if all(values[full]) else full)
+    return words if any(values[full]) else full

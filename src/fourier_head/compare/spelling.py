@@ -29,7 +29,7 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
     """Make numbers of the columns of text all of whose values are spelt like a number; return those columns.
 
     >>> import pandas as pd
-    >>> table = pd.DataFrame({"won": ["$1,003.77", "(801.46)", "-"], "share": ["14.1%", "7%", None], "who": list("abc")})
+    >>> table = pd.DataFrame({"won": ["$1,003.77", "(801.46)", "-"], "share": ["14.1%", "7%", None], "who": ["a"] * 3})
     >>> respell(table), table["won"].tolist(), table["share"].tolist()
     (['won', 'share'], [1003.77, -801.46, nan], [14.1, 7.0, nan])
     """
@@ -37,14 +37,14 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
 
     found = []
     for column in frame.columns[~frame.columns.duplicated(keep=False)]:
-        there = frame[column].dropna()
-        if not len(there) or not (pd.api.types.is_object_dtype(there) or pd.api.types.is_string_dtype(there)):
+        values = frame[column]
+        if not (pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values)):
             continue
         # A look at a few saves the work on columns of words.
-        for some in (there.head(50), there):
+        for some in (first_values(values, 50), values.dropna()):
             text = some.astype("string").str.strip()
             parts = text[~text.isin(_MISSING)].str.extract(pattern)
-            if parts["whole"].isna().any() or not all(isinstance(one, (str, int, float)) for one in some):
+            if not len(parts) or parts["whole"].isna().any() or not all(isinstance(x, (str, int, float)) for x in some):
                 break
         else:
             # Digits alone that pandas left as text are names too long for a number.
@@ -55,6 +55,12 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
                 frame[column] = pd.to_numeric(spelt).astype("float64").reindex(frame.index)
                 found.append(column)
     return found
+
+
+def first_values(column: pd.Series, count: int) -> pd.Series:
+    """Return the first values of a column that are there, without a look at all of a long one."""
+    some = column.head(count).dropna()
+    return some if len(some) else column.dropna().head(count)
 
 
 def numbers(column: pd.Series, called: str) -> np.ndarray:

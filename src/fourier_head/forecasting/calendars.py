@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,11 @@ from fourier_head.forecasting.frequency import alias_of_seconds, natural_period,
 Moments = np.ndarray
 """Moments in time, datetime64[ns]."""
 
-_DAY = 86400 * 10**9
-_UNITS = {
-    **{"second": ("nanoseconds", 10**9), "minute": ("nanoseconds", 60 * 10**9), "hour": ("nanoseconds", _DAY // 24)},
-    **{"day": ("nanoseconds", _DAY), "week": ("nanoseconds", 7 * _DAY), "business day": ("business_days", 1)},
-    **{"month": ("months", 1), "quarter": ("months", 3), "year": ("months", 12)},
-}
+_SECOND = 10**9
+_DAY = 86400 * _SECOND
+_NANOSECONDS = {"nanosecond": 1, "microsecond": 10**3, "millisecond": 10**6, "second": _SECOND}
+_NANOSECONDS |= {"minute": 60 * _SECOND, "hour": 3600 * _SECOND, "day": _DAY, "week": 7 * _DAY}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
 FIRST, LAST = (np.datetime64(end, "D") for end in ("1678-01-01", "2262-01-01"))
 """Days between which nanoseconds since 1970 fit into 64 bits."""
 
@@ -48,22 +46,17 @@ class Calendar:
     def of(cls, freq: Any) -> Calendar:
         """Return the calendar of a pandas frequency, in old or new spelling; an offset of pandas says its own."""
         freq = str(getattr(freq, "freqstr", freq))
-        if (known := parse_frequency(freq)) is not None:
-            step, size = _UNITS[known[1]]
-            return cls(freq, **{step: known[0] * size})
-        import pandas as pd
-
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # spellings of old
-                return cls(freq, nanoseconds=pd.Timedelta(pd.tseries.frequencies.to_offset(freq)).value)
-        except (ValueError, TypeError):
-            message = f"freq must be a pandas frequency such as 'h', 'D', 'W', 'ME', 'QE' or 'YE', got {freq!r}."
-            raise ValueError(message) from None
+        count, unit = parse_frequency(freq) or (0, "")
+        if not count:
+            raise ValueError(
+                f"freq must be a pandas frequency such as 'h', 'D', 'W', 'ME', 'QE' or 'YE', got {freq!r}."
+            )
+        business = count if unit == "business day" else 0
+        return cls(freq, count * _MONTHS.get(unit, 0), business, count * _NANOSECONDS.get(unit, 0))
 
     @classmethod
     def fitting(cls, moments: Moments) -> Calendar | None:
-        """Return the calendar that fits ascending moments, None where there are too few to tell; some may be missing."""
+        """Return the calendar of ascending moments, of which some may be missing; None where there are too few."""
         gaps = np.diff(moments).astype(np.int64)
         step = int(np.median(gaps)) if len(gaps) else 0
         if step <= 0:
@@ -72,14 +65,14 @@ class Calendar:
             return cls.of(freq)
         uneven = (np.abs(gaps / step - np.rint(gaps / step)) > 0.25).mean() > 0.1
         common = int(np.gcd.reduce(gaps))
-        if uneven and (common % _DAY == 0 or 50 * common >= step):
+        if uneven and (common % _DAY == 0 or (gaps == common).mean() > 0.05):
             # Rows for some steps only, such as days with a sale: all gaps are multiples of the step.
             step = common
         # Five working days and never a weekend: also where holidays are missing.
         working = step == _DAY and bool(np.is_busday(moments.astype("datetime64[D]")).all())
         if working and (len(moments) > 9 or (len(moments) > 5 and (gaps == 3 * _DAY).any())):
             return cls.of("B")
-        return cls(alias_of_seconds(step // 10**9) if step % 10**9 == 0 else f"{step}ns", nanoseconds=step)
+        return cls.of(alias_of_seconds(step // _SECOND) if step % _SECOND == 0 else f"{step}ns")
 
     @property
     def period(self) -> int:

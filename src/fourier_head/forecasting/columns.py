@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fourier_head.compare import spelling
+from fourier_head.compare.spelling import first_values
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.dates import CLOCK, moments, number_dates, parse_dates
 from fourier_head.forecasting.keys import TARGETS, folded, guess_names, names_things, words_of
@@ -96,12 +97,11 @@ def is_numeric(column: pd.Series) -> bool:
     """Tell whether most of what is there is numbers."""
     import pandas as pd
 
-    there = column.dropna()
-    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column) or not len(there):
+    if isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)) or pd.api.types.is_bool_dtype(column):
         return False
-    if isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)):
+    if pd.api.types.is_datetime64_any_dtype(column):
         return False
-    return bool(pd.to_numeric(there.head(1000), errors="coerce").notna().mean() > 0.5)
+    return bool(pd.to_numeric(first_values(column, 1000), errors="coerce").notna().mean() > 0.5)
 
 
 def guess_time(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> str | None:
@@ -119,13 +119,13 @@ def is_time(column: pd.Series) -> bool:
 
     if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
         return True
-    there = column.dropna()
+    there = first_values(column, 20)
     if not len(there) or pd.api.types.is_bool_dtype(column):
         return False
     if is_numeric(column):
         called = folded(column.name) in TIMES or words_of(column.name)[-1:] in (["date"], ["month"], ["year"])
-        return all(number_dates(some, called) is not None for some in (there.head(20), there))
-    return parse_dates(there.head(20))[0].notna().mean() > 0.5
+        return all(number_dates(some, called) is not None for some in (there, column.drop_duplicates().dropna()))
+    return bool(parse_dates(there)[0].notna().mean() > 0.5)
 
 
 def is_unread_time(column: pd.Series) -> bool:

@@ -82,8 +82,8 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
     if pd.api.types.is_datetime64_any_dtype(column):
         return column, None
     # Tables of many series name every date many times: each is read once.
-    places, different = pd.factorize(column.astype("string").str.strip())
-    text, doubtful = pd.Series(different, dtype="string"), None
+    places, different = pd.factorize(column)
+    text, doubtful = pd.Series(different).astype("string").str.strip(), None
     parsed = number_dates(text)
     if parsed is None:
         # The parser makes days of today's year or month of what names neither: words such as May, times such as 08:00.

@@ -11,6 +11,9 @@ _ALIAS = re.compile(r"^(?P<count>\d*)\s*(?P<unit>[A-Za-z]+)(-[A-Za-z0-9-]+)?$")
 # Every alias, old (M, Q, A, H, T, S) and new (ME, QE, YE, h, min, s), by the unit it stands for. Case matters: MS is
 # the start of a month, ms a thousandth of a second.
 _UNITS = {
+    "nanosecond": ("N", "ns"),
+    "microsecond": ("U", "us"),
+    "millisecond": ("L", "ms"),
     "second": ("S", "s", "sec"),
     "minute": ("T", "min"),
     "hour": ("H", "h"),
@@ -119,12 +122,9 @@ def frequency_in_words(freq: str) -> str:
     """Return a frequency as people say it.
 
     >>> [frequency_in_words(f) for f in ("ME", "B", "15min", "2QE-DEC", "250ms")]
-    ['monthly', 'on working days', 'every 15 minutes', 'every 2 quarters', 'every 250ms']
+    ['monthly', 'on working days', 'every 15 minutes', 'every 2 quarters', 'every 250 milliseconds']
     """
-    known = parse_frequency(freq)
-    if known is None:
-        return f"every {freq}"
-    count, unit = known
+    count, unit = parse_frequency(freq) or (1, freq)
     return (
         _ADVERBS.get(unit, f"every {unit}") if count == 1 else f"every {count} {unit.replace('business', 'working')}s"
     )

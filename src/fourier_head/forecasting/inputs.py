@@ -17,6 +17,7 @@ from fourier_head.forecasting.columns import (
     check_columns,
     guess_columns,
     guess_time,
+    is_numeric,
     is_time,
     is_unread_time,
     join_dates,
@@ -47,7 +48,7 @@ def read_series(
         data: a long or wide DataFrame; an array (time,) or (series, time); a list of arrays or pandas Series; a
             dictionary of them by name; a pandas Series; a GluonTS data set.
         freq: pandas frequency of all of them, found from the timestamps unless given.
-        id, time, target: columns of a DataFrame, guessed unless given; what was guessed is in ``guessed`` of the result.
+        id, time, target: columns of a DataFrame, guessed unless given; ``guessed`` of the result says what was guessed.
         aggregate: what to make of several values at one moment, or in one step of ``freq``: "sum" or "mean"; they are
             an error unless given.
         fill: what steps without a row become, such as 0 where a table holds only days with a sale; then all series go
@@ -210,6 +211,11 @@ def _index_dates(index: Any) -> pd.Series | None:
     return column if is_time(column) or (index.name is not None and is_unread_time(column)) else None
 
 
+def _is_nothing(column: pd.Series) -> bool:
+    """Tell whether a column is an empty one without a name, or counts rows as pandas does."""
+    return bool(ROW_NUMBERS.fullmatch(str(column.name).strip())) and (is_numeric(column) or not column.notna().any())
+
+
 def _add_frame(
     out: SeriesSet,
     frame: pd.DataFrame,
@@ -237,8 +243,11 @@ def _add_frame(
         time = str(index.name)
         frame = frame.set_axis(frame.index.rename(time)).reset_index()
     elif time is None:
-        frame = join_dates(frame, (*names, target))
-        time = guess_time(frame, (*names, target))
+        joined = join_dates(frame, (*names, target))
+        time = guess_time(joined, (*names, target))
+        # A column that is not in the table cannot be named.
+        out.given += ("time",) if time is not None and time not in frame.columns else ()
+        frame = joined
     # Blank rows, as spreadsheets leave them; where there are no dates, they are steps without a value.
     frame = (frame if time is None else frame.dropna(how="all")).reset_index(drop=True)
     times = None
@@ -248,7 +257,7 @@ def _add_frame(
     out.name_columns, out.time_column = columns.names or ("id",), columns.time or "timestamp"
     out.target = columns.values[0] if len(columns.values) == 1 else None
     used = {*columns.names, columns.time, *columns.values}
-    out.ignored = tuple(str(c) for c in frame.columns if c not in used and not ROW_NUMBERS.fullmatch(str(c).strip()))
+    out.ignored = tuple(str(c) for c in frame.columns if c not in used and not _is_nothing(frame[c]))
     if out.fill is not None and times is not None:
         # Series with few rows do not tell how far steps are apart; the table does.
         given = given or Calendar.fitting(np.unique(times))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TARGETS = (
     *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
-    *("units", "sold", "qty", "revenue", "rev", "turnover", "volume", "consumption", "visitors"),
+    *("units", "sold", "qty", "revenue", "rev", "turnover", "close", "volume", "consumption", "visitors"),
 )
 NAMES = (
     *("item_id", "unique_id", "series_id", "id", "series", "item", "key", "name", "sku", "store", "product", "symbol"),

@@ -113,13 +113,15 @@ class SeriesSet:
             shown = [repr(one) for one in self.ignored[:12]] + ["others"] * (len(self.ignored) > 12)
             said.append(f"{columns} not used: {', '.join(shown)}.")
         if count["merged"]:
-            said.append(
-                f"{count['merged']:,} values share their series and step with another; their {self.aggregate} counts."
-            )
+            what = "added to" if self.aggregate == "sum" else "averaged with"
+            said.append(f"{count['merged']:,} rows are {what} others of the same series and step.")
+        if count["sampled"]:
+            said.append("the last step may not be over yet: then leave its rows out.")
         if count["set back"]:
+            what = "1 value comes" if count["set back"] == 1 else f"{count['set back']:,} values come"
             said.append(
-                f"{count['set back']:,} values come a second time in a night in which clocks are set back; their mean "
-                "counts, with aggregate='sum' their sum."
+                f"{what} a second time in a night in which clocks are set back; the mean counts (aggregate='sum' adds "
+                "them up)."
             )
         share = count["gaps"] / max(1, count["steps"])
         if count["gaps"] and self.fill is not None:
@@ -188,7 +190,7 @@ class SeriesSet:
     ) -> tuple[Moments, np.ndarray]:
         """Return values of which no two are at one moment, nor in one step where they are added up."""
         again = np.flatnonzero(times[1:] == times[:-1])
-        sampled = self.aggregate and given is not None and (np.diff(given.numbers(times)) == 0).any()
+        sampled = bool(self.aggregate and given is not None and (np.diff(given.numbers(times)) == 0).any())
         if not len(again) and not sampled:
             return times, values
         how, what = self.aggregate, "merged"
@@ -206,8 +208,9 @@ class SeriesSet:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # frequencies in the spelling of old
             groups = table.resample(given.freq) if sampled and given is not None else table.groupby(level=0)
-        merged = groups.sum(min_count=1) if how == "sum" else groups.mean()
-        self._count[what] += len(table) - int((groups.size() > 0).sum())
+        merged = (groups.sum(min_count=1) if how == "sum" else groups.mean())[groups.size() > 0]
+        self._count[what] += len(table) - len(merged)
+        self._count["sampled"] += sampled
         return merged.index.to_numpy("datetime64[ns]"), merged.to_numpy()
 
     def _on_grid(self, name: Any, times: Moments, values: np.ndarray, calendar: Calendar) -> np.ndarray:
@@ -219,7 +222,11 @@ class SeriesSet:
             first, second = (str(times[same[0] + i].astype("datetime64[s]")) for i in (0, 1))
             raise ValueError(
                 f"{say(name)} has two values in one step of its frequency {calendar.freq!r}, at {first} and {second}; "
-                "give another freq, or what to make of them as aggregate='sum' or aggregate='mean'."
+                + (
+                    "give the steps to put values together by, such as freq='D'."
+                    if self.aggregate
+                    else "give another freq, or say what to make of them with aggregate='sum' or aggregate='mean'."
+                )
             )
         steps = int(place[-1]) + 1
         if steps > 100 * len(place) + 10_000:
@@ -231,7 +238,7 @@ class SeriesSet:
         self._count["negative"] += int((values < 0).any())
         if steps == len(place):
             return values
-        out = np.full(steps, np.nan if self.fill is None else self.fill)
+        out = np.full(steps, np.nan if self.fill is None else float(self.fill))
         out[place] = values
         return out
 
