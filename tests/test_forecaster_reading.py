@@ -66,6 +66,16 @@ def test_row_numbers_of_one_series_are_no_names():
     assert read_series(table).names == ["units"]
 
 
+def test_a_row_that_is_there_twice_makes_no_name_of_the_weather():
+    for table in (rows("date,units"), rows("date,store,units", ["a", "b"])):
+        weather = np.where(np.arange(len(table)) % 3, "rain", "sun")
+        twice = pd.concat([table.assign(weather=weather, promo=0), table[:1].assign(weather="snow", promo=1)])
+        with pytest.raises(ValueError, match="has several values at 2024-01-01"):
+            read_series(twice)
+        series = read_series(twice, aggregate="mean")
+        assert series.columns.names == tuple(set(table) & {"store"})
+
+
 def test_guesses_are_arguments_that_say_the_same():
     table = rows("date,region,product,rev", ["n", "s"], ["tea", "milk"])
     series = read_series(table)

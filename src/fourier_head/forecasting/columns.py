@@ -124,7 +124,10 @@ def is_time(column: pd.Series) -> bool:
         return False
     if is_numeric(column):
         called = folded(column.name) in TIMES or words_of(column.name)[-1:] in (["date"], ["month"], ["year"])
-        return all(number_dates(some, called) is not None for some in (there, column.drop_duplicates().dropna()))
+        return (
+            number_dates(there, called) is not None
+            and number_dates(column.drop_duplicates().dropna(), called) is not None
+        )
     return bool(parse_dates(there)[0].notna().mean() > 0.5)
 
 
