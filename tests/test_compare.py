@@ -143,7 +143,7 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "empty.csv").touch()
     (tmp_path / "bytes.csv").write_bytes(bytes(range(256)))
     (tmp_path / "bytes.parquet").write_bytes(b"not parquet")
-    (tmp_path / "table.xlsx").touch()
+    (tmp_path / "table.ods").touch()
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
@@ -166,7 +166,7 @@ BAD = [
     ("nowhere.csv --target price", "there is no file nowhere.csv"),
     ("folder.csv --target price", "is a folder"),
     ("full --target price", "full is a folder"),
-    ("table.xlsx --target price", "got .xlsx"),
+    ("table.ods --target price", "got .ods"),
     ("good.csv", "--target must name the column"),
     ("--target price", "no file"),
     ("--bins 1", "--bins must lie between 2"),

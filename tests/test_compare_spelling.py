@@ -1,5 +1,7 @@
 """Text files as spreadsheets write them: what becomes a number, what stays text, and what is refused."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,6 +28,12 @@ def read(tmp_path, text, encoding="utf-8", name="t.csv"):
         ('day,x\n1,"$1,003.77"\n2,-$2.50\n', [1003.77, -2.5]),
         ("day,x\n1,£5\n2,?\n", [5, np.nan]),
         ('day,x\n1,"1,234,567"\n2,−3\n', [1234567, -3]),
+        ("day,x\n1,(801.46)\n2,7\n", [-801.46, 7]),
+        ('day,x\n1,"($1,003)"\n2,$5\n', [-1003, 5]),
+        ("day;x\n1;(1.003,77)\n2;2,5\n", [-1003.77, 2.5]),
+        ("day,x\n1,14.1%\n2,7 %\n", [14.1, 7]),
+        ("day,x\n1,-\n2,1e-05\n", [np.nan, 1e-5]),
+        ("day;x\n1;–\n2;2,5\n", [np.nan, 2.5]),
     ],
 )
 def test_numbers_are_numbers_however_they_are_spelt(tmp_path, text, want):
@@ -37,7 +45,15 @@ def test_numbers_are_numbers_however_they_are_spelt(tmp_path, text, want):
 
 @pytest.mark.parametrize(
     "values",
-    [["1,2", "3,4"], ["1,003", "none"], ["12,34", "1,234"], ["$", "$5"], ["1" * 30, "2" * 30], ["5 m", "6 m"]],
+    [
+        ["1,2", "3,4"],
+        ["1,003", "none"],
+        ["12,34", "1,234"],
+        ["$", "$5"],
+        ["1" * 30, "2" * 30],
+        ["5 m", "6 m"],
+        ["(5", "6)"],
+    ],
 )
 def test_names_stay_text(tmp_path, values):
     frame = read(tmp_path, "x,y\n" + "".join(f'"{value}",1\n' for value in values))
@@ -70,3 +86,62 @@ def test_a_file_without_a_header_is_one_sentence(tmp_path, first):
 def test_columns_may_be_numbered(tmp_path, first):
     count = first.count(",") + 1
     assert read(tmp_path, f"{first}\n{','.join('7' * count)}\n").shape == (1, count)
+
+
+# --- lines before the header
+
+
+@pytest.mark.parametrize(
+    ("before", "header", "separator"),
+    [
+        ("Sales report\n", "day,shop,x", ","),
+        ("Sales report, 2024\n\nby: me\n", "day,shop,x", ","),
+        ("Report,,\nRegion:,North,\n,,\n", "day,shop,x", ","),
+        ("\n\n", "day,shop,x", ","),
+        ("Umsatz, netto\n", "day;shop;x", ";"),
+        ("# a comment\n", "day|shop|x", "|"),
+        ("", "day,shop,", ","),
+    ],
+)
+def test_lines_before_the_header_are_skipped(tmp_path, before, header, separator):
+    rows = "".join(f"{i}{separator}town{separator}{i + 0.5}\n" for i in range(1, 5))
+    frame = read(tmp_path, before + header + "\n" + rows)
+    assert [str(c) for c in frame.columns][:2] == ["day", "shop"]
+    assert frame["day"].tolist() == [1, 2, 3, 4]
+    assert frame.iloc[:, 2].tolist() == [1.5, 2.5, 3.5, 4.5]
+    skipped = sum(bool(line.strip(", ")) for line in before.splitlines())
+    assert [note.split()[0] for note in frame.attrs["notes"]] == [str(skipped)] * (skipped > 0)
+
+
+def test_a_title_may_stand_over_one_column(tmp_path):
+    assert read(tmp_path, "All of it\nsold\n5\n7\nsome\n8\n").columns.tolist() == ["sold"]
+
+
+# --- workbooks
+
+
+def test_a_workbook_is_read_like_any_table(tmp_path):
+    pytest.importorskip("openpyxl")
+    rows = pd.DataFrame({"date": pd.date_range("2024-01-01", periods=5), "sold": ["$1,005", "(2)", "-", "3", "4"]})
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
+        pd.DataFrame().to_excel(book, sheet_name="Empty", index=False)
+        pd.DataFrame([["Sales of the year"]]).to_excel(book, sheet_name="Data", header=False, index=False)
+        rows.to_excel(book, sheet_name="Data", startrow=2, index=False)
+        rows.to_excel(book, sheet_name="More", index=False)
+    frame = read_frame(tmp_path / "t.xlsx")
+    assert frame["date"].tolist() == rows["date"].tolist()
+    np.testing.assert_array_equal(frame["sold"], [1005, -2, np.nan, 3, 4])
+    assert frame.attrs["notes"] == [
+        "1 line is skipped before the names of the columns.",
+        "only the sheet 'Data' is read, not 'More'.",
+    ]
+    (tmp_path / "bad.xlsx").write_bytes(b"no workbook")
+    with pytest.raises(UserError, match=r"bad\.xlsx cannot be read as xlsx: File is not a zip file\."):
+        read_frame(tmp_path / "bad.xlsx")
+
+
+def test_a_workbook_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    with pytest.raises(UserError, match=r'needs openpyxl: install it with pip install "fourier-head\[cli\]"'):
+        read_frame(tmp_path / "t.xlsx")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 
 import numpy as np
-
-_START = datetime(1970, 1, 1)
-_SECOND = timedelta(seconds=1)
 
 Changes = tuple[tuple[float, float], ...]
 """Moments, in seconds of universal time since 1970, and the seconds that the clock is ahead from each of them on."""
@@ -24,6 +21,7 @@ def changes_of(moments: np.ndarray, ahead: np.ndarray) -> Changes:
     return tuple((float(moments[i].astype(np.int64) / 1e9), float(ahead[i])) for i in changed)
 
 
+@dataclass(frozen=True)
 class Clock(tzinfo):
     """A time zone of which only some offsets are known; the first and the last of them count beyond the others.
 
@@ -31,27 +29,20 @@ class Clock(tzinfo):
         changes: when the clock was set and how many seconds it is ahead since, in the order of time.
 
     Example:
-        >>> berlin = Clock([(0, 3600), (1711846800, 7200)])
+        >>> berlin = Clock(((0, 3600), (1711846800, 7200)))
         >>> datetime(2024, 3, 31, 12, tzinfo=timezone.utc).astimezone(berlin).isoformat()
         '2024-03-31T14:00:00+02:00'
     """
 
-    def __init__(self, changes: Sequence[Sequence[float]]):
-        self.changes: Changes = tuple((float(start), float(ahead)) for start, ahead in changes)
+    changes: Changes
 
     def __getinitargs__(self) -> tuple[Changes]:
         return (self.changes,)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Clock) and self.changes == other.changes
-
-    def __hash__(self) -> int:
-        return hash(self.changes)
-
     @property
     def last(self) -> timezone:
         """The offset that goes on."""
-        return timezone(timedelta(seconds=self.changes[-1][1]))
+        return timezone(self.utcoffset(None))
 
     def local(self, moments: np.ndarray) -> np.ndarray:
         """Return what the clock shows at moments of universal time, both datetime64[ns]."""
@@ -61,26 +52,19 @@ class Clock(tzinfo):
 
     def utcoffset(self, dt: datetime | None) -> timedelta:
         """Return how far ahead the clock is when it shows this; of an hour that comes twice, the second one counts."""
-        if dt is None:
-            return timedelta(seconds=self.changes[-1][1])
-        shown = (dt.replace(tzinfo=None) - _START) / _SECOND
-        return self._ahead(lambda start, seconds: shown >= start + seconds)
+        return self._ahead(datetime.max if dt is None else dt, shown=True)
 
     def fromutc(self, dt: datetime) -> datetime:
         """Return what the clock shows at a moment of universal time."""
-        moment = (dt.replace(tzinfo=None) - _START) / _SECOND
-        return dt + self._ahead(lambda start, seconds: moment >= start)
+        return dt + self._ahead(dt, shown=False)
 
-    def _ahead(self, is_set: Callable[[float, float], bool]) -> timedelta:
-        """Return how far ahead the clock is after the last change that was made; the first counts before, too."""
-        ahead = self.changes[0][1]
-        for start, seconds in self.changes[1:]:
-            ahead = seconds if is_set(start, seconds) else ahead
-        return timedelta(seconds=ahead)
+    def _ahead(self, dt: datetime, shown: bool) -> timedelta:
+        seconds = (dt.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()
+        past = [ahead for start, ahead in self.changes if seconds >= start + shown * ahead]
+        return timedelta(seconds=past[-1] if past else self.changes[0][1])
 
-    def dst(self, dt: datetime | None) -> timedelta | None:
+    def dst(self, dt: datetime | None) -> None:
         """Return nothing: offsets alone do not tell summer from winter."""
-        return None
 
     def tzname(self, dt: datetime | None) -> str:
         """Return the offset in print."""

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fourier_head.bins import Bins
 from fourier_head.compare.encoding import Encoder
-from fourier_head.compare.spelling import read_text_table
+from fourier_head.compare.files import read_frame
+from fourier_head.compare.spelling import numbers
 from fourier_head.errors import UserError, did_you_mean
 from fourier_head.mixture import GaussianMixture
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEAST_ROWS = 30
-CSV_SUFFIXES = (".csv", ".tsv", ".txt")
-PARQUET_SUFFIXES = (".parquet", ".pq")
-PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zip")
 # A column without a name is called "Unnamed: 0" by pandas, and "Unnamed: 0.1" once it was written again.
 INDEX_NAMES = re.compile(r"(unnamed: \d+(\.\d+)?|index)?", re.IGNORECASE)
 
@@ -79,7 +77,7 @@ def bimodal(rows: int = 5000, seed: int = 0, deviation: float = 0.1) -> Table:
 
 
 def read_table(path: Path, target: str) -> Table:
-    """Read a CSV or parquet file; rows without a target are left out and counted."""
+    """Read a table from a file; rows without a target are left out and counted."""
     frame = read_frame(path)
     frame.columns = [str(name).strip() for name in frame.columns]
     if target not in frame.columns:
@@ -89,11 +87,14 @@ def read_table(path: Path, target: str) -> Table:
     if len(frame) == 0:
         raise UserError(f"{path.name} is empty: it has columns but no rows.")
     frame = frame.loc[:, ~frame.columns.duplicated()]
-    notes = []
+    notes = [f"{note[0].upper()}{note[1:]}" for note in frame.attrs.get("notes", ())]
     for name in [name for name in frame.columns if name != target and _row_numbers(name, frame[name])]:
         notes.append(f"Column {name!r} is left out: row numbers.")
         frame = frame.drop(columns=name)
-    values = _numbers(frame[target], path.name)
+    try:
+        values = numbers(frame[target], f"the target {target!r} of {path.name}")
+    except ValueError as error:
+        raise UserError(str(error)) from None
     known = np.isfinite(values)
     if not known.any():
         raise UserError(f"the target {target!r} of {path.name} must hold numbers, got none: every row is missing.")
@@ -108,68 +109,12 @@ def read_table(path: Path, target: str) -> Table:
     return Table(path.name, target, frame, values, tuple(notes))
 
 
-def kind_of(path: Path) -> str:
-    """Return what a file is by the end of its name, packed or not: a copy such as data.csv.bak is no table.
-
-    >>> [kind_of(Path(name)) for name in ("a.CSV", "a.b.csv.gz", "a.csv.bak", "a")]
-    ['.csv', '.csv', '.bak', '']
-    """
-    suffixes = [s.lower() for s in path.suffixes]
-    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in PACKED_SUFFIXES else (suffixes or [""])[-1]
-
-
-def read_frame(path: Path) -> pd.DataFrame:
-    """Read a CSV or parquet file, numbers in any usual spelling; what cannot be read gets one sentence."""
-    import pandas as pd
-    import pyarrow
-
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, but a CSV or parquet file was expected.")
-    kind = kind_of(path)
-    if kind not in CSV_SUFFIXES + PARQUET_SUFFIXES:
-        raise UserError(
-            f"{path.name} must end in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}, got {kind or 'nothing'}."
-        )
-    try:
-        if path.stat().st_size == 0:
-            raise UserError(f"{path.name} is empty.")
-        if kind in PARQUET_SUFFIXES:
-            return pd.read_parquet(path)
-        return read_text_table(path)
-    except FileNotFoundError:
-        raise UserError(f"there is no file {path}.") from None
-    except pd.errors.EmptyDataError:
-        raise UserError(f"{path.name} is empty.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} cannot be read as {kind[1:]}: it holds bytes that are no text.") from None
-    except (OSError, UnicodeError, ValueError, pyarrow.ArrowException) as error:
-        # Also pandas' ParserError, a ValueError.
-        reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
-        raise UserError(f"{path} cannot be read as {kind[1:]}: {reason[:200].rstrip('.')}.") from None
-
-
 def _row_numbers(name: str, column: pd.Series) -> bool:
     """Tell whether a column counts rows, as the index of pandas does; in a sorted table it gives the target away."""
     values = column.to_numpy()
     if INDEX_NAMES.fullmatch(name) is None or values.dtype.kind not in "iuf":
         return False
     return any(np.array_equal(values, np.arange(first, first + len(values))) for first in (0, 1))
-
-
-def _numbers(column: pd.Series, where: str) -> np.ndarray:
-    """Return a target as float64, NaN where it is missing."""
-    import pandas as pd
-
-    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
-    if kind in "mMc":
-        raise UserError(f"the target {column.name!r} of {where} must hold numbers, got {column.dtype}.")
-    values = pd.to_numeric(column, errors="coerce")
-    wrong = values.isna() & column.notna()
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        found = str(column.iloc[row])[:40]
-        raise UserError(f"the target {column.name!r} of {where} must hold numbers, got {found!r} in row {row + 1}.")
-    return values.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 # --- parts to train, choose and test on

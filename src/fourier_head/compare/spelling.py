@@ -1,90 +1,38 @@
-"""Text files as spreadsheets write them: separators, encodings, decimal commas, thousands and currency signs."""
+"""Numbers as spreadsheets write them: decimal commas, thousands, currency and percent signs, brackets for a loss."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fourier_head.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# "?" is how the UCI repository writes a missing value; pandas knows the other spellings.
-MISSING = ["?"]
+_MISSING = ["-", "–", "—", "?", ""]
+"""Among numbers; elsewhere these may be names."""
 _SIGNS = "$€£¥₹₩₽₺₪฿"
-_BEFORE, _AFTER = rf"(?P<minus>[-−]?)\s*[{_SIGNS}]?\s*", rf"\s*[{_SIGNS}]?"
 _SPACES = " \u00a0\u202f"
 # Groups of thousands have three digits: "1,2" is a name or a list, no number.
-_POINT = re.compile(rf"{_BEFORE}(?P<whole>\d{{1,3}}(?:,\d{{3}})+|\d*)(?:\.(?P<rest>\d+))?{_AFTER}")
-_COMMA = re.compile(rf"{_BEFORE}(?P<whole>\d{{1,3}}(?:[.{_SPACES}]\d{{3}})+|\d*)(?:,(?P<rest>\d+))?{_AFTER}")
-_DOTTED = re.compile(r"[-−]?\d{1,3}(?:\.\d{3})*")
-_DATE = re.compile(r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?")
+POINT, COMMA = (
+    rf"^(?=\(.*\)$|[^()]*$)(?P<minus>[-−(]?)\s*[{_SIGNS}]?\s*(?=\D?\d)(?P<whole>\d{{1,3}}(?:[{group}]\d{{3}})+|\d*)"
+    rf"(?:[{point}](?P<rest>\d+))?(?P<power>[eE][-+]?\d+)?\s*[%{_SIGNS}]?\)?$"
+    for group, point in ((",", "."), ("." + _SPACES, ","))
+)
+_DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
 
 
-def read_text_table(path: Path) -> pd.DataFrame:
-    """Read a file of separated values; columns of numbers are numbers, however they are spelt."""
-    import pandas as pd
+def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
+    """Make numbers of the columns of text all of whose values are spelt like a number; return those columns.
 
-    def read(separator: str, encoding: str, **more: Any) -> pd.DataFrame:
-        return pd.read_csv(path, sep=separator, encoding=encoding, **more)
-
-    def table(encoding: str) -> pd.DataFrame:
-        # The first line decides: pandas' own guess reads the whole file with its slow parser.
-        head = str(read("\0", encoding, nrows=1, header=None, dtype=str).iloc[0, 0])
-        if head.startswith(("ÿþ", "þÿ")):
-            # The mark that spreadsheets put before what they call Unicode text.
-            return table("utf-16")
-        separator = max(",;\t|", key=head.count)
-        settings: dict[str, Any] = {"na_values": MISSING, "skipinitialspace": True, "low_memory": False}
-        frame = read(separator, encoding, **settings)
-        check_header(frame, path.name)
-        commas = _respell(frame, _COMMA) if separator == ";" else []
-        if commas:
-            # Where commas are decimal, points are thousands, and 1.003 was read as about one.
-            decimals = [c for c in frame.columns if pd.api.types.is_float_dtype(frame[c]) and c not in commas]
-            if decimals:
-                text = read(separator, encoding, **settings, dtype=str, usecols=decimals)
-                for column in decimals:
-                    there = text[column].dropna()
-                    if there.str.fullmatch(_DOTTED).all() and there.str.contains(".", regex=False).any():
-                        frame[column] = _numbers(text[column], _COMMA)
-        _respell(frame, _POINT)
-        return frame
-
-    try:
-        return table("utf-8-sig")
-    except UnicodeDecodeError:
-        # What Windows writes west of Russia; bytes that it does not know either end in the same error.
-        return table("cp1252")
-
-
-def check_header(frame: pd.DataFrame, name: str) -> None:
-    """Raise where the names of all columns are values, as they are in a file that starts with its first row."""
-    names = [str(column).strip() for column in frame.columns]
-    # pandas itself numbers the columns of an array.
-    if names in [[str(i + first) for i in range(len(names))] for first in (0, 1)]:
-        return
-    if names and all(_is_value(one) for one in names):
-        got = ", ".join(names[:3])
-        raise UserError(f"{name} seems to have no header row: it must begin with the names of its columns, got {got}.")
-
-
-def _is_value(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return any(_fits(pattern, text) for pattern in (_POINT, _COMMA)) or _DATE.fullmatch(text) is not None
-    return True
-
-
-def _fits(pattern: re.Pattern[str], text: str) -> bool:
-    return pattern.fullmatch(text) is not None and any(letter.isdigit() for letter in text)
-
-
-def _respell(frame: pd.DataFrame, pattern: re.Pattern[str]) -> list[Any]:
-    """Make numbers of the columns of text all of whose values are spelt like a number; return those columns."""
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"won": ["$1,003.77", "(801.46)", "-"], "share": ["14.1%", "7%", None], "who": ["a"] * 3})
+    >>> respell(table), table["won"].tolist(), table["share"].tolist()
+    (['won', 'share'], [1003.77, -801.46, nan], [14.1, 7.0, nan])
+    """
     import pandas as pd
 
     found = []
@@ -92,23 +40,57 @@ def _respell(frame: pd.DataFrame, pattern: re.Pattern[str]) -> list[Any]:
         values = frame[column]
         if not (pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values)):
             continue
-        there = values.dropna()
         # A look at a few saves the work on columns of words.
-        for some in (there.head(50), there):
-            if not all(isinstance(value, str) and _fits(pattern, value.strip()) for value in some):
+        for some in (first_values(values, 50), values.dropna()):
+            text = some.astype("string").str.strip()
+            parts = text[~text.isin(_MISSING)].str.extract(pattern)
+            if not len(parts) or parts["whole"].isna().any() or not all(isinstance(x, (str, int, float)) for x in some):
                 break
         else:
             # Digits alone that pandas left as text are names too long for a number.
-            if not there.str.fullmatch(r"[\d\s]*").all():
-                frame[column] = _numbers(values, pattern)
+            if not text.str.fullmatch(r"[\d\s]*").all():
+                whole = parts["whole"].str.replace(rf"[.,{_SPACES}]", "", regex=True)
+                minus = parts["minus"].str.replace(".", "-", regex=True)
+                spelt = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
+                frame[column] = pd.to_numeric(spelt).astype("float64").reindex(frame.index)
                 found.append(column)
     return found
 
 
-def _numbers(column: pd.Series, pattern: re.Pattern[str]) -> pd.Series:
+def first_values(column: pd.Series, count: int) -> pd.Series:
+    """Return the first values of a column that are there, without a look at all of a long one."""
+    some = column.head(count).dropna()
+    return some if len(some) else column.dropna().head(count)
+
+
+def numbers(column: pd.Series, called: str) -> np.ndarray:
+    """Return a column of values as float64, NaN where one is missing; raise where one is no number."""
     import pandas as pd
 
-    parts = column.astype("string").str.strip().str.extract(pattern)
-    whole = parts["whole"].str.replace(rf"[.,{_SPACES}]", "", regex=True)
-    text = parts["minus"].str.replace("−", "-") + whole + "." + parts["rest"].fillna("0")
-    return pd.to_numeric(text).astype("float64")
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "mMc":
+        raise ValueError(f"{called} must hold numbers, got {column.dtype}.")
+    out = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = np.flatnonzero(np.isnan(out) & column.notna().to_numpy())
+    if len(wrong):
+        found = str(column.iloc[wrong[0]])[:40]
+        raise ValueError(f"{called} must hold numbers, got {found!r} in row {wrong[0] + 1}.")
+    return out
+
+
+def is_value(text: str) -> bool:
+    """Tell whether a text is a number or a date, which names no column."""
+    try:
+        float(text)
+    except ValueError:
+        return any(re.match(pattern, text) for pattern in (POINT, COMMA, _DATE))
+    return True
+
+
+def check_header(frame: pd.DataFrame, name: str) -> None:
+    """Raise where the names of all columns are values, as they are in a file that starts with its first row."""
+    names = [str(column).strip() for column in frame.columns]
+    # pandas itself numbers the columns of an array.
+    numbered = names in [[str(i + first) for i in range(len(names))] for first in (0, 1)]
+    if names and not numbered and all(map(is_value, names)):
+        got = ", ".join(names[:3])
+        raise UserError(f"{name} seems to have no header row: it must begin with the names of its columns, got {got}.")

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fourier_head.compare import spelling
+from fourier_head.compare.spelling import first_values
 from fourier_head.errors import did_you_mean
-from fourier_head.forecasting.dates import CLOCK, moments, number_dates, parse_dates, whole_number_dates
+from fourier_head.forecasting.dates import CLOCK, moments, number_dates, parse_dates
+from fourier_head.forecasting.keys import TARGETS, folded, guess_names, names_things, words_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOMENTS = ("timestamp", "time", "date", "datetime", "ds")
 TIMES = (*MOMENTS, "day", "week", "month", "quarter", "year", "period", "hour")
-TARGETS = ("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price")
-NAMES = (
-    "item_id",
-    "unique_id",
-    "series_id",
-    "id",
-    "series",
-    "item",
-    "key",
-    "name",
-    "sku",
-    "store",
-    "product",
-    "symbol",
-)
+CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
+ROW_NUMBERS = re.compile(r"Unnamed: \d+|index|")
+"""What a pandas reader calls an index that it wrote itself."""
 
 
 class Columns(NamedTuple):
@@ -45,78 +36,81 @@ class Columns(NamedTuple):
 
 
 def guess_columns(
-    frame: pd.DataFrame, name: str | Sequence[str] | None = None, time: str | None = None, target: str | None = None
+    frame: pd.DataFrame,
+    name: str | Sequence[str] | None = None,
+    time: str | None = None,
+    target: str | None = None,
+    when: np.ndarray | None = None,
 ) -> Columns:
-    """Return the columns that are meant, by what was given, else by their names, else by what they hold."""
-    import pandas as pd
+    """Return the columns that are meant, by what was given, else by their names, else by what they hold.
 
-    if frame.columns.duplicated().any():
-        twice = str(frame.columns[frame.columns.duplicated()][0])
-        raise ValueError(f"columns must have different names, got {twice!r} twice.")
+    Arguments:
+        when: the moments of the rows, read from the column of the time unless given.
+
+    Example:
+        >>> import pandas as pd
+        >>> days = ["2024-01-01", "2024-01-01", "2024-01-02", "2024-01-02"]
+        >>> guess_columns(pd.DataFrame({"store_id": [1, 2, 1, 2], "date": days, "units": [5, 3, 6, 3]}))
+        Columns(names=('store_id',), time='date', values=('units',))
+    """
     names = (name,) if isinstance(name, str) else tuple(name or ())
-    for wanted in (*names, time, target):
-        if wanted is not None and wanted not in frame.columns:
-            raise ValueError(f"there is no column {wanted!r}; {did_you_mean(str(wanted), map(str, frame.columns))}")
-    left = [c for c in frame.columns if c not in (*names, time, target)]
-    # A pandas reader names the index it wrote itself like this.
-    left = [c for c in left if not re.fullmatch(r"Unnamed: \d+|index|", str(c).strip())]
-    if time is None:
-        time = _guess_time(frame, left)
-        left = [c for c in left if c != time]
+    check_columns(frame, (*names, time, target))
+    time = guess_time(frame, (*names, target)) if time is None else time
+    if when is None and time is not None:
+        when = moments(frame[time])[0]
+    left = [c for c in frame.columns if c not in (*names, time, target) and not ROW_NUMBERS.fullmatch(str(c).strip())]
+    left = [c for c in left if not is_time(frame[c])]
+    numeric = [c for c in left if is_numeric(frame[c])]
     if not names:
-        known = _known(left, NAMES, lambda c: True)
-        if known is not None:
-            names = (known,)
-        elif time is None or frame[time].duplicated().any():
-            # Several rows for one moment: the words beside them say which series each belongs to.
-            names = tuple(c for c in left if c != target and not pd.api.types.is_numeric_dtype(frame[c]))
-            names = tuple(c for c in names if _numeric_share(frame[c]) < 0.5)
-        left = [c for c in left if c not in names]
+        # The only numbers are what is to be forecast.
+        some = [c for c in left if target is not None or len(numeric) > 1 or c not in numeric]
+        names = guess_names(frame, some, numeric, when)
     if target is not None:
         return Columns(names, time, (target,))
-    numeric = [c for c in left if _numeric_share(frame[c]) > 0.5]
+    numeric = [c for c in numeric if c not in names]
+    numeric = [c for c in numeric if not names_things(c) and (time is None or folded(c) not in CALENDAR)] or numeric
     if not numeric:
         listed = ", ".join(map(str, frame.columns)) or "none at all"
         raise ValueError(f"there is no numeric column to forecast; the columns are {listed}.")
-    best = _known(numeric, TARGETS, lambda c: True)
-    if best is not None:
-        return Columns(names, time, (best,))
-    if len(numeric) > 1 and (names or time is None):
-        listed = ", ".join(map(str, numeric))
-        raise ValueError(f"several columns hold numbers ({listed}): name the one to forecast as target.")
-    return Columns(names, time, tuple(numeric))
+    best = [c for word in TARGETS for c in numeric if folded(c) == word][:1]
+    if not best and len(numeric) > 1 and (names or time is None):
+        best = [c for c in numeric if set(words_of(c)) & set(TARGETS)]
+        if len(best) != 1:
+            raise ValueError(
+                f"several columns hold numbers ({', '.join(map(str, numeric))}): name the one to forecast, such as "
+                f"target={str(numeric[-1])!r}."
+            )
+    return Columns(names, time, tuple(best or numeric))
 
 
-def _known(columns: Sequence[str], wanted: Sequence[str], fits: Any) -> str | None:
-    folded = {str(c).strip().casefold(): c for c in reversed(columns)}
-    return next((folded[w] for w in wanted if w in folded and fits(folded[w])), None)
+def check_columns(frame: pd.DataFrame, wanted: Iterable[str | None]) -> None:
+    """Raise where a column is not there, or two have one name."""
+    if frame.columns.duplicated().any():
+        twice = str(frame.columns[frame.columns.duplicated()][0])
+        raise ValueError(f"columns must have different names, got {twice!r} twice.")
+    for one in wanted:
+        if one is not None and one not in frame.columns:
+            raise ValueError(f"there is no column {one!r}; {did_you_mean(str(one), map(str, frame.columns))}")
 
 
-def _numeric_share(column: pd.Series) -> float:
-    """Return the share of what is there that is a number."""
+def is_numeric(column: pd.Series) -> bool:
+    """Tell whether most of what is there is numbers."""
     import pandas as pd
 
-    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
-        return 0.0
-    if pd.api.types.is_numeric_dtype(column):
-        return 1.0
-    there = column.dropna()
-    if not len(there) or isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)):
-        return 0.0
-    return float(pd.to_numeric(there.head(1000), errors="coerce").notna().mean())
+    if isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)) or pd.api.types.is_bool_dtype(column):
+        return False
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return False
+    return bool(pd.to_numeric(first_values(column, 1000), errors="coerce").notna().mean() > 0.5)
 
 
-def _guess_time(frame: pd.DataFrame, columns: Sequence[str]) -> str | None:
-    time = _known(columns, TIMES, lambda c: is_time(frame[c]))
-    if time is None:
-        time = next((c for c in columns if is_time(frame[c])), None)
+def guess_time(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> str | None:
+    """Return the column that holds dates, or must have been meant to by its name; None where there is none."""
+    columns = [c for c in frame.columns if c not in set(taken)]
+    called = sorted((c for c in columns if folded(c) in TIMES), key=lambda c: TIMES.index(folded(c)))
+    read = (c for c in (*called, *columns) if is_time(frame[c]))
     # What is called a date is one, even if it cannot be read: then that is the thing to say.
-    return _known(columns, TIMES, lambda c: is_unread_time(frame[c])) if time is None else time
-
-
-def named_like_time(name: Any, wanted: Sequence[str] = TIMES) -> bool:
-    """Tell whether a column is called a time."""
-    return str(name).strip().casefold() in wanted
+    return next(read, None) or next((c for c in called if is_unread_time(frame[c])), None)
 
 
 def is_time(column: pd.Series) -> bool:
@@ -125,23 +119,23 @@ def is_time(column: pd.Series) -> bool:
 
     if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
         return True
-    there = column.dropna()
+    there = first_values(column, 20)
     if not len(there) or pd.api.types.is_bool_dtype(column):
         return False
-    if pd.api.types.is_numeric_dtype(column):
-        return named_like_time(column.name) and number_dates(there) is not None
-    there = there.head(20)
-    if _numeric_share(column) > 0.5:
-        read = number_dates(there) if named_like_time(column.name) else whole_number_dates(there)
-        return read is not None
-    return len(parse_dates(there)[0].dropna()) > 0.5 * len(there)
+    if is_numeric(column):
+        called = folded(column.name) in TIMES or words_of(column.name)[-1:] in (["date"], ["month"], ["year"])
+        return (
+            number_dates(there, called) is not None
+            and number_dates(column.drop_duplicates().dropna(), called) is not None
+        )
+    return bool(parse_dates(there)[0].notna().mean() > 0.5)
 
 
 def is_unread_time(column: pd.Series) -> bool:
     """Tell whether a column, none of dates that can be read, must have been meant as one by its name."""
     import pandas as pd
 
-    if pd.api.types.is_bool_dtype(column) or not named_like_time(column.name) or not column.notna().any():
+    if pd.api.types.is_bool_dtype(column) or folded(column.name) not in TIMES or not column.notna().any():
         return False
     values = pd.to_numeric(column.dropna(), errors="coerce")
     if values.isna().any():
@@ -149,55 +143,48 @@ def is_unread_time(column: pd.Series) -> bool:
     # Hours of a day and days of a week are numbers of their own right; steps counted from 0 or 1 say nothing new.
     steps = np.unique(values.to_numpy(dtype=np.float64))
     counted = steps[0] in (0, 1) and (len(steps) < 3 or np.allclose(np.diff(steps), steps[1] - steps[0]))
-    return named_like_time(column.name, MOMENTS) and not counted
+    return folded(column.name) in MOMENTS and not counted
 
 
-def join_dates(frame: pd.DataFrame, taken: Sequence[str | None] = ()) -> pd.DataFrame:
+def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.DataFrame:
     """Return the table with one column of moments where they are spread over several: date and time, year and month.
 
-    Years, months and perhaps days are joined only where no other column holds dates.
+    Years with months, days or weeks are joined only where no other column holds dates.
 
     Arguments:
         taken: columns that mean something else.
     """
     import pandas as pd
 
-    named = {str(c).strip().casefold(): c for c in frame.columns if c not in taken}
-    if "date" in named and "time" in named and is_time(frame[named["date"]]):
-        clock = frame[named["time"]].astype("string").str.strip()
-        if clock.str.fullmatch(CLOCK).fillna(False).all():
-            since = pd.to_timedelta(clock.where(clock.str.count(":") == 2, clock + ":00"))
-            dates = moments(frame[named["date"]])[0]
-            return frame.drop(columns=named["time"]).assign(**{named["date"]: dates + since.to_numpy()})
-    parts = {part: named[part] for part in ("year", "month", "day") if part in named}
-    others = [c for c in frame.columns if c not in parts.values()]
-    if not {"year", "month"} <= set(parts) or "date" in frame.columns or any(is_time(frame[c]) for c in others):
+    named = {folded(c): c for c in frame.columns if c not in set(taken)}
+
+    def joined(parts: Sequence[str], between: str) -> pd.Series:
+        text = [frame[named[part]].astype("string").str.strip() for part in parts]
+        return text[0].str.cat(text[1:], sep=between)
+
+    if "date" in named:
+        clock = named.get("time")
+        if clock is None or not frame[clock].astype("string").str.strip().str.fullmatch(CLOCK).fillna(False).all():
+            return frame
+        together = frame.assign(**{named["date"]: joined(("date", "time"), " ")}).drop(columns=clock)
+        return together if is_time(frame[named["date"]]) else frame
+    if any(is_time(frame[c]) for c in frame.columns if folded(c) not in ("year", "month", "day", "week")):
         return frame
-    if not all(pd.api.types.is_integer_dtype(frame[c]) for c in (parts["year"], parts["month"])):
-        return frame
-    for used in (("year", "month", "day"), ("year", "month")):
-        if not set(used) <= set(parts):
-            continue
-        numbers = {"day": 1} | {part: frame[parts[part]] for part in used}
-        dates = pd.to_datetime(pd.DataFrame(numbers, index=frame.index), errors="coerce")
-        if dates.notna().all():
-            joined = frame.drop(columns=[parts[part] for part in used])
-            joined.insert(0, "date", dates)
-            return joined
+    for parts, between in ((("year", "month", "day"), "-"), (("year", "month"), "-"), (("year", "week"), "-W")):
+        if all(part in named and pd.api.types.is_integer_dtype(frame[named[part]]) for part in parts):
+            dates = joined(parts, between)
+            if parse_dates(dates)[0].notna().all():
+                rest = frame.drop(columns=[named[part] for part in parts])
+                rest.insert(0, "date", dates)
+                return rest
     return frame
 
 
 def numbers(column: pd.Series) -> np.ndarray:
-    """Return a column of values as float64, NaN where one is missing or infinite."""
-    import pandas as pd
-
-    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
-    if kind in "mMc":
-        raise ValueError(f"the target {str(column.name)!r} must hold numbers, got {column.dtype}.")
-    values = pd.to_numeric(column, errors="coerce")
-    wrong = np.flatnonzero((values.isna() & column.notna()).to_numpy())
-    if len(wrong):
-        found = str(column.iloc[wrong[0]])[:40]
-        raise ValueError(f"the target {str(column.name)!r} must hold numbers, got {found!r} in row {wrong[0] + 1}.")
-    out = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(out), out, np.nan)
+    """Return a column of values as float64, NaN where one is missing."""
+    out = spelling.numbers(column, f"the target {str(column.name)!r}")
+    endless = np.flatnonzero(np.isinf(out))
+    if len(endless):
+        found = f"{out[endless[0]]} in row {endless[0] + 1}"
+        raise ValueError(f"the target {str(column.name)!r} must hold finite numbers, got {found}; leave it empty.")
+    return out

@@ -11,6 +11,9 @@ _ALIAS = re.compile(r"^(?P<count>\d*)\s*(?P<unit>[A-Za-z]+)(-[A-Za-z0-9-]+)?$")
 # Every alias, old (M, Q, A, H, T, S) and new (ME, QE, YE, h, min, s), by the unit it stands for. Case matters: MS is
 # the start of a month, ms a thousandth of a second.
 _UNITS = {
+    "nanosecond": ("N", "ns"),
+    "microsecond": ("U", "us"),
+    "millisecond": ("L", "ms"),
     "second": ("S", "s", "sec"),
     "minute": ("T", "min"),
     "hour": ("H", "h"),
@@ -99,30 +102,29 @@ def frequency_of(timestamps: np.ndarray) -> str | None:
     for alias, low, high in (("ME", 28, 31), ("QE", 89, 93), ("YE", 364, 367)):
         if low <= days <= high and not (alias == "ME" and np.all(gaps == 28 * _DAY)):
             return alias
-    if step % (7 * _DAY) == 0:
-        return _alias(step // (7 * _DAY), "W")
     if step == _DAY and np.any(gaps == 3 * _DAY) and moments.size > 5 and not np.any(gaps == 2 * _DAY):
         return "B"
-    for unit, seconds in (("D", _DAY), ("h", _HOUR), ("min", _MINUTE)):
-        if step % seconds == 0:
-            return _alias(step // seconds, unit)
-    return _alias(step, "s")
+    return alias_of_seconds(step)
+
+
+def alias_of_seconds(step: int) -> str:
+    """Return the pandas alias of a step in its largest unit.
+
+    >>> [alias_of_seconds(step) for step in (90, 900, 86400, 1209600)]
+    ['90s', '15min', 'D', '2W']
+    """
+    units = (("W", 7 * _DAY), ("D", _DAY), ("h", _HOUR), ("min", _MINUTE), ("s", 1))
+    unit, size = next((unit, size) for unit, size in units if step % size == 0)
+    return unit if step == size else f"{step // size}{unit}"
 
 
 def frequency_in_words(freq: str) -> str:
     """Return a frequency as people say it.
 
     >>> [frequency_in_words(f) for f in ("ME", "B", "15min", "2QE-DEC", "250ms")]
-    ['monthly', 'on working days', 'every 15 minutes', 'every 2 quarters', 'every 250ms']
+    ['monthly', 'on working days', 'every 15 minutes', 'every 2 quarters', 'every 250 milliseconds']
     """
-    known = parse_frequency(freq)
-    if known is None:
-        return f"every {freq}"
-    count, unit = known
+    count, unit = parse_frequency(freq) or (1, freq)
     return (
         _ADVERBS.get(unit, f"every {unit}") if count == 1 else f"every {count} {unit.replace('business', 'working')}s"
     )
-
-
-def _alias(count: int, unit: str) -> str:
-    return unit if count == 1 else f"{count}{unit}"

@@ -2,147 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
-from fourier_head._clocks import Clock
+from fourier_head.compare.spelling import respell
 from fourier_head.errors import needs_extra
-from fourier_head.forecasting.calendars import Calendar, Moments, day_of_months, regular
-from fourier_head.forecasting.columns import Columns, guess_columns, is_time, is_unread_time, join_dates, numbers
+from fourier_head.forecasting.calendars import Calendar
+from fourier_head.forecasting.columns import (
+    ROW_NUMBERS,
+    check_columns,
+    guess_columns,
+    guess_time,
+    is_numeric,
+    is_time,
+    is_unread_time,
+    join_dates,
+    numbers,
+)
 from fourier_head.forecasting.dates import moments
-from fourier_head.forecasting.frequency import frequency_in_words
+from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, moment, say
+
+__all__ = ["SeriesSet", "moment", "read_series", "say"]
 
 if TYPE_CHECKING:
     import pandas as pd
-
-NOWHERE = np.datetime64("NaT", "ns")
-
-
-@dataclass
-class SeriesSet:
-    """Hold series on regular grids, ready to be forecast.
-
-    Args:
-        names: of each series.
-        values: of each, float64, oldest first, NaN where missing.
-        calendars: of each, None where time is not known.
-        last: moment of each one's last value, NaT where time is not known.
-        first: moment of each one's first value.
-        month_days: the day that the months of each are named by, 31 for their last.
-        name_columns, time_column: what names and moments were called.
-        target: what the values are called; None where the names say it.
-        zone: the time zone that moments were given in, None where they had none.
-        universal: whether moments are universal time, not that of the zone.
-        columns: of the table that they were read from, None where there was none.
-    """
-
-    names: list[Any] = field(default_factory=list)
-    values: list[np.ndarray] = field(default_factory=list)
-    calendars: list[Calendar | None] = field(default_factory=list)
-    last: list[np.datetime64] = field(default_factory=list)
-    month_days: list[int | None] = field(default_factory=list)
-    first: list[np.datetime64] = field(default_factory=list)
-    name_columns: tuple[str, ...] = ("id",)
-    time_column: str = "timestamp"
-    target: str | None = None
-    zone: Any = None
-    universal: bool = False
-    columns: Columns | None = None
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def timed(self) -> bool:
-        """Whether every series knows when it was."""
-        return not any(np.isnat(moment) for moment in self.last)
-
-    @property
-    def periods(self) -> np.ndarray:
-        """Steps per cycle of each series."""
-        # Few calendars, many series: each is worked out once.
-        known = {one.freq: one.period for one in {one for one in self.calendars if one is not None}}
-        return np.array([1 if one is None else known[one.freq] for one in self.calendars], dtype=np.int64)
-
-    @property
-    def timing(self) -> str:
-        """What was read of the time: frequencies and the span of all series.
-
-        >>> read_series({"a": [1, 2, 3]}, freq="ME").timing
-        'monthly, no dates'
-        """
-        kinds = Counter(one.freq for one in self.calendars if one is not None)
-        said = dict.fromkeys(frequency_in_words(freq) for freq, _ in kinds.most_common())
-        words = ", ".join(said) if len(said) < 5 else f"{len(said)} frequencies"
-        first, last = (np.array(side, dtype="datetime64[ns]") for side in (self.first, self.last))
-        if np.isnat(last).all():
-            return f"{words}, no dates" if words else "no dates"
-        begin, end = self.local(np.array([np.nanmin(first), np.nanmax(last)]))
-        span = f"{moment(begin)} to {moment(end)}"
-        return f"{words}; {span}" if len(said) > 1 else f"{words}, {span}"
-
-    def local(self, times: Moments) -> Moments:
-        """Return what clocks in the zone of the series show at its moments."""
-        if self.zone is None or not self.universal:
-            return times
-        if isinstance(self.zone, Clock):
-            return self.zone.local(times)
-        import pandas as pd
-
-        there = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone)
-        return there.tz_localize(None).to_numpy().astype("datetime64[ns]")
-
-    def future(self, number: int, horizon: int) -> Moments:
-        """Return the moments that a forecast of one series is of; NaT where time is not known."""
-        calendar = self.calendars[number]
-        if calendar is None or np.isnat(self.last[number]):
-            return np.full(horizon, NOWHERE)
-        return calendar.after(self.last[number], horizon, self.month_days[number])
-
-    def past(self, number: int, count: int) -> Moments:
-        """Return the moments of the last values of one series."""
-        calendar = self.calendars[number]
-        if calendar is None or np.isnat(self.last[number]):
-            return np.full(count, NOWHERE)
-        back = Calendar(calendar.freq, -calendar.months, -calendar.business_days, -calendar.nanoseconds)
-        earlier = back.after(self.last[number], count - 1, self.month_days[number])
-        return np.concatenate([earlier[::-1], [self.last[number]]])
-
-    def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None) -> None:
-        """Append a series; with times, its values are put on every step between the first and the last."""
-        if times is None or calendar is None or not len(times):
-            # Without a moment to count from, the calendar still tells the period.
-            self._append(name, values, calendar if times is None else None, None)
-            return
-        self._append(name, regular(times, values, calendar, say(name)), calendar, times)
-
-    def _append(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None) -> None:
-        self.names.append(name)
-        self.values.append(values)
-        self.calendars.append(calendar)
-        times = np.array([NOWHERE]) if times is None or not len(times) else times
-        self.first.append(times[0])
-        self.last.append(times[-1])
-        self.month_days.append(None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:]))
-
-
-def say(name: Any) -> str:
-    """Return a series in words.
-
-    >>> say("sales"), say(("north", 3)), say(None)
-    ("series 'sales'", "series 'north, 3'", 'the series')
-    """
-    # Names may be numbers of numpy, which compare with a tuple value by value.
-    if name is None or (isinstance(name, tuple) and not name):
-        return "the series"
-    text = ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
-    return f"series {text!r}"
 
 
 def read_series(
@@ -152,6 +39,8 @@ def read_series(
     id: str | Sequence[str] | None = None,
     time: str | None = None,
     target: str | None = None,
+    aggregate: str | None = None,
+    fill: float | None = None,
 ) -> SeriesSet:
     """Return the series in what was given.
 
@@ -159,27 +48,36 @@ def read_series(
         data: a long or wide DataFrame; an array (time,) or (series, time); a list of arrays or pandas Series; a
             dictionary of them by name; a pandas Series; a GluonTS data set.
         freq: pandas frequency of all of them, found from the timestamps unless given.
-        id, time, target: columns of a DataFrame, guessed unless given.
+        id, time, target: columns of a DataFrame, guessed unless given; ``guessed`` of the result says what was guessed.
+        aggregate: what to make of several values at one moment, or in one step of ``freq``: "sum" or "mean"; they are
+            an error unless given.
+        fill: what steps without a row become, such as 0 where a table holds only days with a sale; then all series go
+            on to the last moment of any. Missing unless given.
 
     Example:
         >>> read_series({"a": [1, 2, 3], "b": [5.0, None]}, freq="ME").periods
         array([12, 12])
     """
-    given = None if freq is None else Calendar.of(freq)
+    if aggregate not in (None, *AGGREGATES):
+        raise ValueError(f"aggregate must be 'sum' or 'mean', got {aggregate!r}.")
+    if fill is not None and not np.isfinite(fill):
+        raise ValueError(f"fill must be a finite number, got {fill}.")
+    calendar = None if freq is None else Calendar.of(freq)
+    given = {"id": id, "time": time, "target": target, "freq": freq}
+    out = SeriesSet(aggregate=aggregate, fill=fill, given=tuple(k for k, v in given.items() if v is not None))
     if _is_pandas(data, "Series") and type(data.index).__name__ == "MultiIndex":
         # Names and moments are in the index, as in a table.
         data = data.to_frame("target" if data.name is None else data.name)
     if _is_pandas(data, "DataFrame"):
-        out = _from_frame(data, given, id, time, target)
+        _add_frame(out, data, calendar, id, time, target)
     else:
         if (id, time, target) != (None, None, None):
             raise ValueError("id, time and target name columns of a DataFrame; the data is none.")
-        out = SeriesSet()
         for number, (name, one) in enumerate(_items(data)):
-            _add_one(out, number if name is None else name, one, given)
+            _add_one(out, number if name is None else name, one, calendar)
     if not len(out):
         raise ValueError("there is nothing to forecast: the data holds no series.")
-    _fill_calendars(out)
+    out.finish()
     return out
 
 
@@ -267,11 +165,11 @@ def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> Non
                 out.zone, out.universal = zone, universal
             elif (zone, universal) != (out.zone, out.universal):
                 out.zone = None
-            _add_timed(out, name, times, values, given)
+            out.add(name, values, given, times)
         else:
-            out.add(name, values, given, None)
+            out.add(name, values, given)
     else:
-        out.add(name, _array(name, one), given, None)
+        out.add(name, _array(name, one), given)
 
 
 def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calendar | None) -> None:
@@ -283,7 +181,7 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
     name = entry.get("item_id", name)
     first: Any = NOWHERE
     if start is None or not len(values):
-        out.add(name, values, given, None)
+        out.add(name, values, given)
         return
     import pandas as pd
 
@@ -300,31 +198,6 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
     out.add(name, values, given, None if times is None or np.isnat(times).any() else times)
 
 
-def _add_timed(out: SeriesSet, name: Any, times: Moments, values: np.ndarray, given: Calendar | None) -> None:
-    order = np.argsort(times, kind="stable")
-    times, values = times[order], values[order]
-    same = np.flatnonzero(times[1:] == times[:-1])
-    if len(same):
-        when = moment(out.local(times[same[:1]])[0])
-        raise ValueError(f"{say(name)} has several values at {when}; give one value per moment.")
-    calendar = given or Calendar.fitting(times)
-    if calendar is None:
-        # Too few moments to tell; what the other series have is put in once all are read.
-        out._append(name, values, None, times)
-        return
-    out.add(name, values, calendar, times)
-
-
-def moment(time: np.datetime64) -> str:
-    """Return a moment in print, without its time of day where that is midnight.
-
-    >>> moment(np.datetime64("2024-01-31T08:00", "ns"))
-    '2024-01-31 08:00'
-    """
-    text = str(time.astype("datetime64[s]"))
-    return text.removesuffix("T00:00:00").removesuffix(":00").replace("T", " ")
-
-
 def _index_dates(index: Any) -> pd.Series | None:
     """Return an index as a column where it holds dates, or must have been meant to by its name; else None."""
     import pandas as pd
@@ -338,62 +211,62 @@ def _index_dates(index: Any) -> pd.Series | None:
     return column if is_time(column) or (index.name is not None and is_unread_time(column)) else None
 
 
-def _from_frame(
-    frame: pd.DataFrame, given: Calendar | None, id: str | Sequence[str] | None, time: str | None, target: str | None
-) -> SeriesSet:
+def _is_nothing(column: pd.Series) -> bool:
+    """Tell whether a column is an empty one without a name, or counts rows as pandas does."""
+    return bool(ROW_NUMBERS.fullmatch(str(column.name).strip())) and (is_numeric(column) or not column.notna().any())
+
+
+def _add_frame(
+    out: SeriesSet,
+    frame: pd.DataFrame,
+    given: Calendar | None,
+    id: str | Sequence[str] | None,
+    time: str | None,
+    target: str | None,
+) -> None:
     try:
         import pandas as pd
     except ImportError as error:
         raise needs_extra(error, "forecasting") from None
     if not len(frame):
         raise ValueError("there is nothing to forecast: the table has no rows.")
+    names = (id,) if isinstance(id, str) else tuple(id or ())
     if isinstance(frame.index, pd.PeriodIndex) and time is None:
         given = given or Calendar.of(frame.index.freqstr)
-    names = (id,) if isinstance(id, str) else tuple(id or ())
     if isinstance(frame.index, pd.MultiIndex) and not set(frame.columns) & set(frame.index.names):
         frame = frame.reset_index()
+    check_columns(frame, (*names, time, target))
+    frame = frame.copy(deep=False)
+    respell(frame)
     index = None if time is not None else _index_dates(frame.index)
     if index is not None and (is_time(index) or not any(is_time(frame[c]) for c in frame.columns)):
         time = str(index.name)
         frame = frame.set_axis(frame.index.rename(time)).reset_index()
     elif time is None:
-        frame = join_dates(frame, (*names, target))
-    columns = guess_columns(frame, id, time, target)
-    out = SeriesSet(
-        name_columns=columns.names or ("id",),
-        time_column=columns.time or "timestamp",
-        target=columns.values[0] if len(columns.values) == 1 else None,
-        columns=columns,
-    )
+        joined = join_dates(frame, (*names, target))
+        time = guess_time(joined, (*names, target))
+        # A column that is not in the table cannot be named.
+        out.given += ("time",) if time is not None and time not in frame.columns else ()
+        frame = joined
+    # Blank rows, as spreadsheets leave them; where there are no dates, they are steps without a value.
+    frame = (frame if time is None else frame.dropna(how="all")).reset_index(drop=True)
     times = None
-    if columns.time is not None:
-        times, out.zone, out.universal = moments(frame[columns.time])
+    if time is not None:
+        times, out.zone, out.universal = moments(frame[time])
+    out.columns = columns = guess_columns(frame, names, time, target, times)
+    out.name_columns, out.time_column = columns.names or ("id",), columns.time or "timestamp"
+    out.target = columns.values[0] if len(columns.values) == 1 else None
+    used = {*columns.names, columns.time, *columns.values}
+    out.ignored = tuple(str(c) for c in frame.columns if c not in used and not _is_nothing(frame[c]))
+    if out.fill is not None and times is not None:
+        # Series with few rows do not tell how far steps are apart; the table does.
+        given = given or Calendar.fitting(np.unique(times))
     for column in columns.values:
         values = numbers(frame[column])
         if not columns.names:
-            _add_rows(out, column, times, values, given)
+            out.add(column, values, given, times)
             continue
         groups = frame.groupby(list(columns.names), sort=False, dropna=False, observed=True).indices
         for name, rows in groups.items():
             flat = name[0] if isinstance(name, tuple) and len(name) == 1 else name
-            _add_rows(out, flat, None if times is None else times[rows], values[rows], given)
-    return out
-
-
-def _add_rows(out: SeriesSet, name: Any, times: Moments | None, values: np.ndarray, given: Calendar | None) -> None:
-    if times is None:
-        out.add(name, values, given, None)
-    else:
-        _add_timed(out, name, times, values, given)
-
-
-def _fill_calendars(out: SeriesSet) -> None:
-    """Give series of one value the calendar that most others have."""
-    missing = [i for i, c in enumerate(out.calendars) if c is None and not np.isnat(out.last[i])]
-    if not missing:
-        return
-    common = Counter(c for c in out.calendars if c is not None).most_common(1)
-    if not common:
-        raise ValueError(f"the frequency of {say(out.names[missing[0]])} cannot be told from one value; give its freq.")
-    for i in missing:
-        out.calendars[i] = common[0][0]
+            out.add(flat, values[rows], given, None if times is None else times[rows])

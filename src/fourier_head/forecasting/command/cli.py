@@ -13,7 +13,7 @@ from fourier_head.errors import UserError
 
 def forecast(
     data: Annotated[
-        Path | None, typer.Argument(help="CSV or parquet file, or a folder of them.", show_default=False)
+        Path | None, typer.Argument(help="CSV, parquet or xlsx file, or a folder of them.", show_default=False)
     ] = None,
     horizon: Annotated[int, typer.Option(help="Steps ahead.")] = 24,
     freq: Annotated[
@@ -25,6 +25,12 @@ def forecast(
     time: Annotated[str | None, typer.Option(help="Column of timestamps.", show_default="guessed")] = None,
     target: Annotated[
         str | None, typer.Option("--target", "-t", help="Column to forecast.", show_default="guessed")
+    ] = None,
+    fill: Annotated[
+        float | None, typer.Option(help="Value of steps without a row, such as 0.", show_default="missing")
+    ] = None,
+    aggregate: Annotated[
+        str | None, typer.Option(help="Of several rows for one step: sum or mean.", show_default="an error")
     ] = None,
     levels: Annotated[str, typer.Option(help="Levels of the quantiles.")] = "0.025,0.1,0.25,0.5,0.75,0.9,0.975",
     output: Annotated[
@@ -57,7 +63,20 @@ def forecast(
         if device not in (None, "cpu", "cuda"):
             raise UserError(f"--device must be cpu or cuda, got {device}.")
         settings = Settings(
-            data, output, horizon, freq, id, time, target, parse_levels(levels), model, format, charts, device
+            data,
+            output,
+            horizon,
+            freq,
+            id,
+            time,
+            target,
+            parse_levels(levels),
+            model,
+            format,
+            charts,
+            device,
+            fill,
+            aggregate,
         )
         out, err = Console(highlight=False), Console(stderr=True, highlight=False)
         if data is not None and data.is_dir():

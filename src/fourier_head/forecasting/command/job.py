@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 import shlex
 import time
 import warnings
@@ -12,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fourier_head.compare.data import CSV_SUFFIXES, PARQUET_SUFFIXES, kind_of, read_frame
+from fourier_head.compare.files import SUFFIXES, kind_of, read_frame
 from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
 from fourier_head.errors import UserError
 from fourier_head.forecasting.command.fan import LEVELS
 from fourier_head.forecasting.dates import DateWarning
+from fourier_head.forecasting.inputs import read_series
+from fourier_head.forecasting.series_set import AGGREGATES, SeriesSet
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
     from fourier_head.forecasting.forecaster import Forecaster
-    from fourier_head.forecasting.inputs import SeriesSet
     from fourier_head.forecasting.results import Forecasts
     from fourier_head.studies.engine import Engine
 
@@ -46,6 +49,7 @@ class Settings:
         format: of the table, "csv" or "parquet".
         charts: fan charts drawn at most.
         device: where to compute; a GPU where there is one unless given.
+        fill, aggregate: as `read_series` takes them.
     """
 
     data: Path | None
@@ -60,6 +64,8 @@ class Settings:
     format: str = "csv"
     charts: int = 12
     device: str | None = None
+    fill: float | None = None
+    aggregate: str | None = None
 
     def __post_init__(self) -> None:
         if self.horizon < 1:
@@ -68,6 +74,10 @@ class Settings:
             raise UserError(f"--horizon must be at most {FARTHEST:,} steps, got {self.horizon:,}.")
         if self.format not in FORMATS:
             raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {self.format}.")
+        if self.aggregate not in (None, *AGGREGATES):
+            raise UserError(f"--aggregate must be one of {', '.join(AGGREGATES)}, got {self.aggregate}.")
+        if self.fill is not None and not math.isfinite(self.fill):
+            raise UserError(f"--fill must be a finite number, got {self.fill}.")
         if self.charts < 1:
             raise UserError(f"--charts must be at least 1, got {self.charts}.")
         if not self.levels or not all(0 < level < 1 for level in self.levels):
@@ -85,9 +95,9 @@ class Settings:
         """The command that does the same."""
         words = ["fourier-head", "forecast", "--example" if self.data is None else shlex.quote(str(self.data))]
         words.append(f"--horizon {self.horizon}")
-        for name in ("freq", "id", "time", "target"):
+        for name in ("freq", "id", "time", "target", "fill", "aggregate"):
             if (value := getattr(self, name)) is not None:
-                words.append(f"--{name} {shlex.quote(value)}")
+                words.append(f"--{name} {shlex.quote(value if isinstance(value, str) else f'{value:g}')}")
         if self.levels != LEVELS:
             words.append(f"--levels {','.join(f'{level:g}' for level in self.levels)}")
         if self.model != "small":
@@ -123,24 +133,26 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
     try:
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("always", UserWarning)
-            forecasts = forecaster.predict(
+            series = read_series(
                 frame,
-                settings.horizon,
                 freq=settings.freq,
                 id=None if settings.id is None else [part.strip() for part in settings.id.split(",")],
                 time=settings.time,
                 target=settings.target,
-                progress=progress or False,
+                aggregate=settings.aggregate,
+                fill=settings.fill,
             )
+            forecasts = forecaster.predict(series, settings.horizon, progress=progress or False)
         table = forecasts.to_frame(settings.levels)
     except ValueError as error:
-        raise UserError(f"{name}: {error}") from None
+        raise UserError(f"{name}: {in_flags(str(error))}") from None
     seconds = time.perf_counter() - begin
-    said = [str(note.message) for note in notes if _worth_saying(note)]
-    if not forecasts.series.timed and settings.time is None:
+    said = [*frame.attrs.get("notes", ()), *map(in_flags, series.notes)]
+    said += [str(note.message) for note in notes if _worth_saying(note)]
+    if not series.timed and settings.time is None:
         season = "" if settings.freq else " and no season is assumed"
         said.append(f"no dates were found, so steps are numbered{season}; name the column of dates with --time.")
-    guessed = None if settings.data is None else guesses(forecasts.series, settings)
+    guessed = None if settings.data is None else guesses(series)
     kinds = Counter("unknown" if c is None else c.freq for c in forecasts.series.calendars)
     summary = {
         "tool": TOOL,
@@ -161,31 +173,35 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
     return summary
 
 
-def guesses(series: SeriesSet, settings: Settings) -> str | None:
+def guesses(series: SeriesSet) -> str | None:
     """Return in a sentence what was made of a table without being told, None where nothing was.
 
     >>> import pandas as pd
-    >>> from fourier_head.forecasting.inputs import read_series
-    >>> series = read_series(pd.DataFrame({"day": ["2024-01-01", "2024-01-02"], "sold": [3, 4]}))
-    >>> guesses(series, Settings(None))
+    >>> table = pd.DataFrame({"day": ["2024-01-01", "2024-01-02"], "sold": [3, 4]})
+    >>> guesses(read_series(table))
     "guessed target 'sold', time 'day', frequency D; name others with --target, --time, --freq."
-    >>> guesses(series, Settings(None, freq="D", target="sold"))
+    >>> guesses(read_series(table, freq="D", target="sold"))
     "guessed time 'day'; name others with --time."
     """
-    columns = series.columns
-    if columns is None:
+    said = []
+    for option, found in series.guessed.items():
+        some = [found] if isinstance(found, str) else found
+        # As the options take them: several names are one id.
+        some = [",".join(some)] if option == "id" else some
+        said.append(f"frequency {_listed(some)}" if option == "freq" else f"{option} {_listed(list(map(repr, some)))}")
+    if not said:
         return None
-    names = {
-        "target": [repr(str(name)) for name in columns.values],
-        "time": [] if columns.time is None else [repr(str(columns.time))],
-        "id": [repr(str(name)) for name in columns.names],
-        "freq": list(dict.fromkeys(one.freq for one in series.calendars if one is not None)),
-    }
-    found = {option: _listed(some) for option, some in names.items() if some and getattr(settings, option) is None}
-    if not found:
-        return None
-    said = ", ".join(f"{'frequency' if option == 'freq' else option} {what}" for option, what in found.items())
-    return f"guessed {said}; name others with {', '.join(f'--{option}' for option in found)}."
+    return f"guessed {', '.join(said)}; name others with {', '.join(f'--{option}' for option in series.guessed)}."
+
+
+def in_flags(sentence: str) -> str:
+    """Return a sentence of the library as the command says it.
+
+    >>> in_flags("give fill=0, or aggregate='sum', or name them as id.")
+    'give --fill 0, or --aggregate sum, or name them as --id.'
+    """
+    sentence = re.sub(r"\b(id|time|target|freq|fill|aggregate)=('?)([^'=]+?)\2(?=[ ,.;)]|$)", r"--\1 \3", sentence)
+    return re.sub(r"\b(as|its|another) (id|target|freq)\b", r"\1 --\2", sentence)
 
 
 def guesses_of_files(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -269,10 +285,10 @@ def files_of(folder: Path) -> list[Path]:
     found = sorted(
         path
         for path in folder.iterdir()
-        if path.is_file() and not path.name.startswith(".") and kind_of(path) in CSV_SUFFIXES + PARQUET_SUFFIXES
+        if path.is_file() and not path.name.startswith(".") and kind_of(path) in SUFFIXES
     )
     if not found:
-        raise UserError(f"{folder} holds no file that ends in {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}.")
+        raise UserError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}.")
     return found
 
 
@@ -309,7 +325,20 @@ def forecast_folder(settings: Settings, engine: str = "local", console: Console 
     # A model that is not there is one sentence, not one for every file.
     _forecaster(settings.model, settings.device)
     stems = Counter(path.name.split(".")[0] for path in sources)
-    keys = ("horizon", "freq", "id", "time", "target", "levels", "model", "format", "charts", "device")
+    keys = (
+        "horizon",
+        "freq",
+        "id",
+        "time",
+        "target",
+        "levels",
+        "model",
+        "format",
+        "charts",
+        "device",
+        "fill",
+        "aggregate",
+    )
     options = {key: getattr(settings, key) for key in keys}
     options["levels"] = list(settings.levels)
     if Path(settings.model).exists():

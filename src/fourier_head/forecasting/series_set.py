@@ -1,0 +1,295 @@
+"""Series on regular grids of time, ready to be forecast, and what was done to bring them there."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fourier_head._clocks import Clock
+from fourier_head.forecasting.calendars import Calendar, Moments, day_of_months
+from fourier_head.forecasting.columns import Columns
+from fourier_head.forecasting.frequency import frequency_in_words
+from fourier_head.forecasting.keys import may_be_set_back
+
+NOWHERE = np.datetime64("NaT", "ns")
+AGGREGATES = ("sum", "mean")
+
+
+@dataclass
+class SeriesSet:
+    """Hold series on regular grids, ready to be forecast.
+
+    Args:
+        names: of each series.
+        values: of each, float64, oldest first, NaN where missing.
+        calendars: of each, None where time is not known.
+        last: moment of each one's last value, NaT where time is not known.
+        first: moment of each one's first value.
+        month_days: the day that the months of each are named by, 31 for their last.
+        name_columns, time_column: what names and moments were called.
+        target: what the values are called; None where the names say it.
+        zone: the time zone that moments were given in, None where they had none.
+        universal: whether moments are universal time, not that of the zone.
+        columns: of the table that they were read from, None where there was none.
+        given: which of id, time, target and freq were given; the others are guesses.
+        ignored: columns of the table that are not used.
+        aggregate: what is made of several values at one moment: "sum", "mean", or None for an error.
+        fill: what steps without a value become, None for missing.
+    """
+
+    names: list[Any] = field(default_factory=list)
+    values: list[np.ndarray] = field(default_factory=list)
+    calendars: list[Calendar | None] = field(default_factory=list)
+    last: list[np.datetime64] = field(default_factory=list)
+    month_days: list[int | None] = field(default_factory=list)
+    first: list[np.datetime64] = field(default_factory=list)
+    name_columns: tuple[str, ...] = ("id",)
+    time_column: str = "timestamp"
+    target: str | None = None
+    zone: Any = None
+    universal: bool = False
+    columns: Columns | None = None
+    given: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    aggregate: str | None = None
+    fill: float | None = None
+    _count: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def timed(self) -> bool:
+        """Whether every series knows when it was."""
+        return not any(np.isnat(moment) for moment in self.last)
+
+    @property
+    def periods(self) -> np.ndarray:
+        """Steps per cycle of each series."""
+        # Few calendars, many series: each is worked out once.
+        known = {one.freq: one.period for one in {one for one in self.calendars if one is not None}}
+        return np.array([1 if one is None else known[one.freq] for one in self.calendars], dtype=np.int64)
+
+    # --- what was read
+
+    @property
+    def timing(self) -> str:
+        """What was read of the time: frequencies and the span of all series."""
+        kinds = Counter(one.freq for one in self.calendars if one is not None)
+        said = dict.fromkeys(frequency_in_words(freq) for freq, _ in kinds.most_common())
+        words = ", ".join(said) if len(said) < 5 else f"{len(said)} frequencies"
+        first, last = (np.array(side, dtype="datetime64[ns]") for side in (self.first, self.last))
+        if np.isnat(last).all():
+            return f"{words}, no dates" if words else "no dates"
+        begin, end = self.local(np.array([np.nanmin(first), np.nanmax(last)]))
+        span = f"{moment(begin)} to {moment(end)}"
+        return f"{words}; {span}" if len(said) > 1 else f"{words}, {span}"
+
+    @property
+    def guessed(self) -> dict[str, str | list[str]]:
+        """What was made of a table without being told: the arguments of `read_series` that would say the same."""
+        if self.columns is None:
+            return {}
+        found = {
+            "target": list(map(str, self.columns.values)),
+            "time": [] if self.columns.time is None else [str(self.columns.time)],
+            "id": list(map(str, self.columns.names)),
+            "freq": list(dict.fromkeys(one.freq for one in self.calendars if one is not None)),
+        }
+        return {
+            one: what[0] if len(what) == 1 else what for one, what in found.items() if what and one not in self.given
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know of how a table was read, in sentences."""
+        count, said = self._count, []
+        if self.ignored:
+            columns = "column" if len(self.ignored) == 1 else "columns"
+            shown = [repr(one) for one in self.ignored[:12]] + ["others"] * (len(self.ignored) > 12)
+            said.append(f"{columns} not used: {', '.join(shown)}.")
+        if count["merged"]:
+            what = "added to" if self.aggregate == "sum" else "averaged with"
+            said.append(f"{count['merged']:,} rows are {what} others of the same series and step.")
+        if count["sampled"]:
+            said.append("the last step may not be over yet: then leave its rows out.")
+        if count["set back"]:
+            what = "1 value comes" if count["set back"] == 1 else f"{count['set back']:,} values come"
+            said.append(
+                f"{what} a second time in a night in which clocks are set back; the mean counts (aggregate='sum' adds "
+                "them up)."
+            )
+        share = count["gaps"] / max(1, count["steps"])
+        if count["gaps"] and self.fill is not None:
+            said.append(f"{count['gaps']:,} steps without a row ({share:.0%}) are filled with {self.fill:g}.")
+        elif share > 0.1 and not count["negative"]:
+            said.append(
+                f"{share:.0%} of the steps have no row and count as missing; if they mean that nothing was sold, give "
+                "fill=0."
+            )
+        return said
+
+    # --- moments
+
+    def local(self, times: Moments) -> Moments:
+        """Return what clocks in the zone of the series show at its moments."""
+        if self.zone is None or not self.universal:
+            return times
+        if isinstance(self.zone, Clock):
+            return self.zone.local(times)
+        import pandas as pd
+
+        there = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone)
+        return there.tz_localize(None).to_numpy("datetime64[ns]")
+
+    def future(self, number: int, horizon: int) -> Moments:
+        """Return the moments that a forecast of one series is of; NaT where time is not known."""
+        calendar = self.calendars[number]
+        if calendar is None or np.isnat(self.last[number]):
+            return np.full(abs(horizon), NOWHERE)
+        return calendar.after(self.last[number], horizon, self.month_days[number])
+
+    def past(self, number: int, count: int) -> Moments:
+        """Return the moments of the last values of one series."""
+        return np.concatenate([self.future(number, 1 - count)[::-1], [self.last[number]]])
+
+    # --- adding series
+
+    def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None = None) -> None:
+        """Append a series.
+
+        Arguments:
+            calendar: of the series; found from the times unless given.
+            times: of the values, in any order; with them, values are put on every step from the first to the last.
+        """
+        if times is None or not len(times):
+            # Without a moment to count from, the calendar still tells the period.
+            self._append(name, values, calendar, np.array([NOWHERE]))
+            return
+        times, values = self._merged(name, *_sorted(times, values), calendar)
+        calendar = calendar or Calendar.fitting(times)
+        if calendar is not None:
+            values = self._on_grid(name, times, values, calendar)
+        # Where there are too few moments to tell, the calendar of the other series is put in once all are read.
+        self._append(name, values, calendar, times)
+
+    def _append(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments) -> None:
+        self.names.append(name)
+        self.values.append(values)
+        self.calendars.append(calendar)
+        self.first.append(times[0])
+        self.last.append(times[-1])
+        self.month_days.append(None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:]))
+
+    def _merged(
+        self, name: Any, times: Moments, values: np.ndarray, given: Calendar | None
+    ) -> tuple[Moments, np.ndarray]:
+        """Return values of which no two are at one moment, nor in one step where they are added up."""
+        again = np.flatnonzero(times[1:] == times[:-1])
+        sampled = bool(self.aggregate and given is not None and (np.diff(given.numbers(times)) == 0).any())
+        if not len(again) and not sampled:
+            return times, values
+        how, what = self.aggregate, "merged"
+        if how is None:
+            if (np.diff(again) == 1).any() or not may_be_set_back(times)[again].all():
+                when = moment(self.local(times[again[:1]])[0])
+                raise ValueError(
+                    f"{say(name)} has several values at {when}; add them up with aggregate='sum', take their mean with "
+                    "aggregate='mean', or name the columns that tell them apart as id."
+                )
+            how, what = "mean", "set back"
+        import pandas as pd
+
+        table = pd.Series(values, index=pd.DatetimeIndex(times))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # frequencies in the spelling of old
+            groups = table.resample(given.freq) if sampled and given is not None else table.groupby(level=0)
+        merged = (groups.sum(min_count=1) if how == "sum" else groups.mean())[groups.size() > 0]
+        self._count[what] += len(table) - len(merged)
+        self._count["sampled"] += sampled
+        return merged.index.to_numpy("datetime64[ns]"), merged.to_numpy()
+
+    def _on_grid(self, name: Any, times: Moments, values: np.ndarray, calendar: Calendar) -> np.ndarray:
+        """Return values on every step from the first moment to the last."""
+        place = calendar.numbers(times)
+        place = place - place[0]
+        same = np.flatnonzero(np.diff(place) == 0)
+        if len(same):
+            first, second = (str(times[same[0] + i].astype("datetime64[s]")) for i in (0, 1))
+            raise ValueError(
+                f"{say(name)} has two values in one step of its frequency {calendar.freq!r}, at {first} and {second}; "
+                + (
+                    "give the steps to put values together by, such as freq='D'."
+                    if self.aggregate
+                    else "give another freq, or say what to make of them with aggregate='sum' or aggregate='mean'."
+                )
+            )
+        steps = int(place[-1]) + 1
+        if steps > 100 * len(place) + 10_000:
+            raise ValueError(
+                f"{say(name)} has {len(place)} values on {steps} steps of frequency {calendar.freq!r}; give its freq."
+            )
+        self._count["steps"] += steps
+        self._count["gaps"] += steps - len(place)
+        self._count["negative"] += int((values < 0).any())
+        if steps == len(place):
+            return values
+        out = np.full(steps, np.nan if self.fill is None else float(self.fill))
+        out[place] = values
+        return out
+
+    def finish(self) -> None:
+        """Give series of one value the calendar that most others have; where gaps are filled, all end together."""
+        lonely = [i for i, c in enumerate(self.calendars) if c is None and not np.isnat(self.last[i])]
+        common = Counter(c for c in self.calendars if c is not None).most_common(1)
+        if lonely and not common:
+            raise ValueError(
+                f"the frequency of {say(self.names[lonely[0]])} cannot be told from one value; give its freq."
+            )
+        for i in lonely:
+            self.calendars[i] = common[0][0]
+        if self.fill is None or np.isnat(self.last).all():
+            return
+        end = np.nanmax(np.array(self.last))
+        for i, calendar in enumerate(self.calendars):
+            if calendar is None or np.isnat(self.last[i]):
+                continue
+            most = int(np.diff(calendar.numbers(np.array([self.last[i], end])))[0]) + 1
+            ahead = self.future(i, most)
+            ahead = ahead[ahead <= end]
+            self.values[i] = np.concatenate([self.values[i], np.full(len(ahead), self.fill)])
+            self.last[i] = ahead[-1] if len(ahead) else self.last[i]
+            self._count["steps"] += len(ahead)
+            self._count["gaps"] += len(ahead)
+
+
+def _sorted(times: Moments, values: np.ndarray) -> tuple[Moments, np.ndarray]:
+    order = np.argsort(times, kind="stable")
+    return times[order], values[order]
+
+
+def say(name: Any) -> str:
+    """Return a series in words.
+
+    >>> say("sales"), say(("north", 3)), say(None)
+    ("series 'sales'", "series 'north, 3'", 'the series')
+    """
+    # Names may be numbers of numpy, which compare with a tuple value by value.
+    if name is None or (isinstance(name, tuple) and not name):
+        return "the series"
+    text = ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+    return f"series {text!r}"
+
+
+def moment(time: np.datetime64) -> str:
+    """Return a moment in print, without its time of day where that is midnight.
+
+    >>> moment(np.datetime64("2024-01-31T08:00", "ns"))
+    '2024-01-31 08:00'
+    """
+    text = str(time.astype("datetime64[s]"))
+    return text.removesuffix("T00:00:00").removesuffix(":00").replace("T", " ")
