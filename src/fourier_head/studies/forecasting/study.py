@@ -62,6 +62,7 @@ class Settings:
     batch: int = 512
     learning_rate: float = 1e-3
     recipe: str = "standard"
+    average: float = 0.0
     embedding: str = "smooth"
     positions: str = "near"
     init: float = 0.15
@@ -103,6 +104,8 @@ class Settings:
         for name, number in (("init", self.init), ("learning-rate", self.learning_rate)):
             if not 0 < number < math.inf:
                 raise UserError(f"--{name} must be positive, got {number:g}.")
+        if not 0 <= self.average < 1:
+            raise UserError(f"--average must be a share of the steps below 1, got {self.average:g}.")
         protocol = Protocol(
             size=self.size,
             context=self.context,
@@ -112,6 +115,7 @@ class Settings:
             batch=self.batch,
             learning_rate=self.learning_rate,
             recipe=self.recipe,
+            average=self.average,
             smooth=self.embedding == "smooth",
             near=self.positions == "near",
             init=self.init,
