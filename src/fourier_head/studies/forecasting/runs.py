@@ -223,7 +223,7 @@ def run_arm(
         return None
     model, tokenizer = load_forecaster(folder / MODEL, device)
     rows, measured, picture, errors = score_arm(arm, protocol, model, tokenizer, sets, scored)
-    write_atomically(errors_path(folder, protocol), lambda path: np.savez_compressed(path, **errors))
+    write_atomically(errors_path(folder, protocol), lambda path: np.savez_compressed(path, **errors))  # type: ignore[arg-type]
     return {
         "model": arm.label,
         "seed": seed,
