@@ -11,7 +11,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,8 @@ from fourier_head.studies.forecast_scores import comparable
 from fourier_head.studies.forecasting.arms import Arm, parse_arms
 from fourier_head.studies.forecasting.charts import charts
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets
-from fourier_head.studies.forecasting.runs import SAMPLING, Protocol, run_arm
+from fourier_head.studies.forecasting.paired import FILE, Errors, paired_charts, paired_notes, paired_rows
+from fourier_head.studies.forecasting.runs import SAMPLING, Protocol, errors_path, run_arm
 from fourier_head.studies.forecasting.tables import notes, rows
 from fourier_head.studies.results import RunStore, command_line, write_results
 from fourier_head.training.processes import agreed
@@ -160,6 +161,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     corpus = "artificial" if store is None else f"{len(store)} series, {store.values.numel()} values"
     keep = RunStore(settings.checkpoints)
     results: list[dict[str, Any]] = []
+    errors: dict[tuple[str, int], Path] = {}
     missing, fresh = 0, True
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     for seed in range(settings.seeds):
@@ -173,8 +175,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
                 left -= COMPILING / (1 if fresh else 4)
             wanted = result is None and not settings.summarise
             left = agreed(left if wanted else -math.inf, device)
+            folder = settings.checkpoints / keep.path(name, trained).stem
             if left > LEAST:
-                folder = settings.checkpoints / keep.path(name, trained).stem
                 teller = _Teller(console if main else None, name, protocol.seconds)
                 result = run_arm(
                     arm, protocol, store, sets, seed, folder,
@@ -188,9 +190,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
                 missing += 1
             else:
                 results.append(result)
+                errors[arm.label, seed] = errors_path(folder, protocol)
     if not main:
         return None
-    return _write(settings, arms, results, naive, published, missing, begin, console)
+    return _write(settings, arms, results, naive, published, missing, begin, console, errors)
 
 
 def _key_of(one: EvaluationSet) -> list[Any]:
@@ -219,13 +222,25 @@ def _write(
     missing: int,
     begin: float,
     console: Console | None,
+    errors: Mapping[tuple[str, int], Path],
 ) -> Summary | None:
     if missing and console is not None:
         console.print(f"{missing} runs are not finished; {_how_to_go_on(settings)}.", markup=False)
     if not results:
         return None
     table = rows(results, arms, naive, published)
+    figures = charts(results, arms, naive, published)
     few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
+    averaged = "; they are of averaged weights" if settings.average else ""
+    drawn = f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}{averaged}"
+    said = notes(results, naive, missing, drawn)
+    # Arms that were scored before errors by series were kept have none.
+    if settings.seeds > 1 and all(path.exists() for path in errors.values()):
+        by_series = Errors.read(errors)
+        by_series.save(settings.output / FILE)
+        paired = paired_rows(by_series, naive, {arm.label: arm.about for arm in arms})
+        table, said = table + paired, said + paired_notes(paired)
+        figures += paired_charts(paired)
     # Of all arms that stand here, made now or before.
     spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)
     return write_results(
@@ -235,11 +250,11 @@ def _write(
         seconds=max(spent, time.monotonic() - begin),
         runs=[{key: value for key, value in one.items() if key != "picture"} for one in results],
         keep_runs=True,  # they are in the folder of checkpoints, which may be this one, for other arms to join
-        charts=charts(results, arms, naive, published),
+        charts=figures,
         # Where and with what the arms were trained, which need not be here and now.
         hardware="; and ".join(sorted({one["hardware"] for one in results})),
         versions=results[0]["versions"],
-        notes=notes(results, naive, missing, f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}"),
+        notes=said,
         quick="a tiny network with few bins and a short training" if settings.quick else None,
     )
 
