@@ -39,16 +39,37 @@ class Errors:
     sets: Mapping[str, Mapping[str, np.ndarray]]
 
     @classmethod
-    def read(cls, paths: Mapping[Run, Path]) -> Errors:
-        """Return the errors that scoring left in the folders of checkpoints."""
-        files = [dict(np.load(path)) for path in paths.values()]
-        names = [key.removesuffix(".count") for key in files[0] if key.endswith(".count")]
+    def read(cls, paths: Mapping[Run, Path], before: Path) -> Errors | None:
+        """Return the errors that scoring left in the folders of checkpoints, or, where these are gone, an earlier file.
+
+        None where a run has neither: it was scored before errors were kept.
+        """
+        earlier = cls.load(before) if before.exists() else cls((), {})
+        found = []
+        for run, path in paths.items():
+            if path.exists():
+                with np.load(path) as file:
+                    found.append({name: blocks(file[name]) for name in file.files})
+            elif run in earlier.runs:
+                found.append(earlier.of(run))
+            else:
+                return None
+        names = [key.removesuffix(".count") for key in found[0] if key.endswith(".count")]
         sets = {}
         for name in names:
-            own = {key: np.stack([blocks(file[f"{name}.{key}"]) for file in files]) for key in ("scaled", "loss")}
+            own = {key: np.stack([one[f"{name}.{key}"] for one in found]) for key in ("scaled", "loss")}
             # Targets are the same for every arm.
-            sets[name] = own | {key: blocks(files[0][f"{name}.{key}"]) for key in ("count", "size")}
+            sets[name] = own | {key: found[0][f"{name}.{key}"] for key in ("count", "size")}
         return cls(tuple(paths), sets)
+
+    def of(self, run: Run) -> dict[str, np.ndarray]:
+        """Return the sums of one run, by set and kind."""
+        row = self.runs.index(run)
+        return {
+            f"{name}.{key}": value[row] if value.ndim == 2 else value
+            for name, own in self.sets.items()
+            for key, value in own.items()
+        }
 
     def save(self, path: Path) -> None:
         """Write all into one file."""

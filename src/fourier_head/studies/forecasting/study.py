@@ -2,12 +2,14 @@
 
 All arms of a seed start from the same encoder and decoder, see the same windows in the same order, and train for the
 same number of seconds, compiling left out, or of steps. Each is then scored by sampling on every evaluation set. What
-is trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there.
+is trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there; where that
+is gone, runs that stand in the folder of results are not made again.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import time
@@ -159,7 +161,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     sets, naive = _scorable(sets, console)
     published = comparable(read_published_scores(settings.published), naive) if settings.published else []
     corpus = "artificial" if store is None else f"{len(store)} series, {store.values.numel()} values"
-    keep = RunStore(settings.checkpoints)
+    keep, before = RunStore(settings.checkpoints), _finished_before(settings.output)
     results: list[dict[str, Any]] = []
     errors: dict[tuple[str, int], Path] = {}
     missing, fresh = 0, True
@@ -169,7 +171,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             name = f"{arm.label}, seed {seed}"
             trained = protocol.training(arm, seed, corpus)
             key = trained | protocol.scoring | {"sets": [_key_of(one) for one in sets]}
-            result = keep.get(name, key)
+            mark = keep.path(name, key).stem
+            result = keep.get(name, key) or before.get(mark)
             left = math.inf if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
             if device == "cuda":
                 left -= COMPILING / (1 if fresh else 4)
@@ -189,11 +192,20 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             if result is None:
                 missing += 1
             else:
-                results.append(result)
+                results.append(result | {"key": mark})
                 errors[arm.label, seed] = errors_path(folder, protocol)
     if not main:
         return None
     return _write(settings, arms, results, naive, published, missing, begin, console, errors)
+
+
+def _finished_before(output: Path) -> dict[str, dict[str, Any]]:
+    """Return the runs of an earlier summary by what they are known by."""
+    try:
+        runs = json.loads((output / "runs.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {run["key"]: run for run in runs if "key" in run}
 
 
 def _key_of(one: EvaluationSet) -> list[Any]:
@@ -234,9 +246,8 @@ def _write(
     averaged = "; they are of averaged weights" if settings.average else ""
     drawn = f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}{averaged}"
     said = notes(results, naive, missing, drawn)
-    # Arms that were scored before errors by series were kept have none.
-    if settings.seeds > 1 and all(path.exists() for path in errors.values()):
-        by_series = Errors.read(errors)
+    by_series = Errors.read(errors, settings.output / FILE)
+    if settings.seeds > 1 and by_series is not None:
         by_series.save(settings.output / FILE)
         paired = paired_rows(by_series, naive, {arm.label: arm.about for arm in arms})
         table, said = table + paired, said + paired_notes(paired)
@@ -248,7 +259,8 @@ def _write(
         table,
         command=settings.command,
         seconds=max(spent, time.monotonic() - begin),
-        runs=[{key: value for key, value in one.items() if key != "picture"} for one in results],
+        # Of pictures one of each arm is drawn.
+        runs=[{key: one[key] for key in one if key != "picture" or one["seed"] == 0} for one in results],
         keep_runs=True,  # they are in the folder of checkpoints, which may be this one, for other arms to join
         charts=figures,
         # Where and with what the arms were trained, which need not be here and now.
