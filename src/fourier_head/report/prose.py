@@ -87,8 +87,8 @@ STUDIES = {
     "forecasting-seeds": About(
         "Time series forecasting, seven arms over seeds",
         "Forecasting, seeds",
-        "Heads and ablations at equal windows with two or three seeds, averaged weights, and differences to the linear head "
-        "of the same seed with intervals over seeds and series.",
+        "Heads and ablations at equal windows with two or three seeds, averaged weights, and differences to the linear "
+        "head of the same seed with intervals over seeds and series.",
         repeats=False,
     ),
     "forecasting-curves": About(
