@@ -139,7 +139,7 @@ def test_notes_say_who_won_and_how_the_data_differ(runs):
     shorter = [run | {"samples": 1000, "batch": 64} if run["seed"] else run for run in runs]
     text_of_both = " ".join(notes(all_rows(shorter, {}), shorter, left=0))
     assert "in batches of 512; others for 5 epochs of 1000 contexts in batches of 64." in text_of_both
-    assert "Fourier is above linear on 1 of 1 games (Seaquest)." in text
+    assert "Fourier at the best of its N, chosen on these episodes, is above linear on 1 of 1 games (Seaquest)." in text
     assert f"and {find_game('seaquest').normalise(995):.2f} at the last;" in text
     assert "linear (4 seeds)" in text
     noisy = [one | {"std": 9.0 if one["std"] is not None else None} for one in all_rows(runs, {})]
@@ -165,6 +165,7 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     (settings.data / "seaquest" / "recipe.npz").write_bytes(b"how to make it again")
     summary = study.run(settings)
     assert summary is not None
+    assert summary.extra["unfinished"] == 0
     again = read_summary(settings.output)
     assert again.command == "fourier-head study atari --games seaquest -o atari"
     assert {r["metric"] for r in again.rows} >= {"normalised_return", "smoothness", "collect_steps_per_second"}
@@ -177,6 +178,10 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     assert len(kept) == len(runs)
     assert "replay" not in kept[0]["evaluations"][0]
     assert len(store.every()) == len(runs) + 1  # writing results forgets nothing
+    more = dataclasses.replace(settings, seeds=5)
+    wider = study.run(more)
+    assert wider is not None
+    assert wider.extra["unfinished"] == len(arms(more, "seaquest")) - len(runs) == 7
 
 
 def keep(store, settings, run):

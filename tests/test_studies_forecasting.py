@@ -19,7 +19,7 @@ from fourier_head.studies.forecast_scores import RELATIVE
 from fourier_head.studies.forecasting import charts, runs, study, tables
 from fourier_head.studies.forecasting.arms import GROUPS, PAPER, parse_arm, parse_arms
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets, share_of
-from fourier_head.studies.forecasting.runs import Protocol, run_arm
+from fourier_head.studies.forecasting.runs import Protocol, errors_path, run_arm
 from fourier_head.studies.forecasting.study import Settings, run
 from fourier_head.studies.results import RunStore
 
@@ -300,3 +300,25 @@ def test_a_run_without_time_for_an_arm_says_so_and_keeps_the_others(settings):
     models = {row.get("model") for row in summary.rows if row["metric"] == "relative_mase"}
     assert models <= {"linear"}
     assert any("1 runs are not finished" in note for note in summary.extra["notes"])
+
+
+def test_errors_by_series_add_up_to_the_scores_of_averaged_weights(tmp_path):
+    protocol, sets = replace(Settings(quick=True).protocol, steps=20, batch=4), artificial_sets(3)
+    arm, options = parse_arm("linear"), {"device": "cpu"}
+    results = {}
+    for average in (0.0, 0.2):
+        chosen, folder = replace(protocol, average=average), tmp_path / str(average)
+        result = run_arm(arm, chosen, None, sets, 0, folder, **options)
+        assert result is not None
+        errors = np.load(errors_path(folder, chosen))
+        for row in result["scores"]:
+            part = {key: errors[f"{row['dataset']}.{key}"] for key in ("scaled", "count", "loss", "size")}
+            assert len(part["scaled"]) == 3
+            assert part["scaled"].sum() / part["count"].sum() == pytest.approx(row["mase"], rel=1e-5)
+            assert part["loss"].sum() / part["size"].sum() == pytest.approx(row["wql"], rel=1e-5)
+        results[average] = result
+    # One training, other weights in the end; what was trained without an average is found as before there was one.
+    assert results[0.0]["curve"] == results[0.2]["curve"]
+    assert results[0.0]["scores"] != results[0.2]["scores"]
+    assert "average" not in protocol.training(arm, 0, "")
+    assert replace(protocol, average=0.2).training(arm, 0, "")["average"] == 0.2

@@ -28,6 +28,7 @@ def collect(
     limit: Annotated[float | None, typer.Option(help="Seconds after which to stop; the same command goes on.")] = None,
     sticky: Annotated[float, typer.Option(min=0, max=1, help="Chance that an action is repeated.")] = 0.0,
     epochs: Annotated[int, typer.Option(min=1, help="Times the agent learns from what it just played.")] = 2,
+    trace: Annotated[float, typer.Option(min=0, max=1, help="Lambda of the returns that the agent learns.")] = 0.65,
     device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
 ) -> None:
     """Train an agent (PQN) on many environments and record some of them: shards, quality.json, recipe.npz."""
@@ -39,7 +40,7 @@ def collect(
 
         name = find_game(game).name
         folder = output or Path("scratch/atari") / name
-        agent, place = AgentSettings(epochs=epochs), chosen_device(device)
+        agent, place = AgentSettings(epochs=epochs, trace=trace), chosen_device(device)
         settings = CollectSettings(
             name, folder, transitions, steps, environments, seed, shard, limit, sticky, device=place, agent=agent
         )

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fourier_head.forecasting.evaluation_sets import EvaluationSet
-from fourier_head.forecasting.scores import INTERVALS, Forecast, score
+from fourier_head.forecasting.scores import INTERVALS, Forecast, score, series_errors
 from fourier_head.forecasting.seasonal_naive import SeasonalNaive
 
 __all__ = [
@@ -47,6 +47,7 @@ def evaluate(
     model: str = "model",
     allow_missing: bool = False,
     report: Callable[[ScoreRow], None] | None = None,
+    errors: dict[str, dict[str, np.ndarray]] | None = None,
 ) -> list[ScoreRow]:
     """Return one row of scores for each set.
 
@@ -56,6 +57,7 @@ def evaluate(
         model: its name in the rows.
         allow_missing: leave targets without a forecast (NaN) out instead of refusing them.
         report: called with each row as it is done.
+        errors: filled, by the name of a set, with what each of its series adds to the scores, see `series_errors`.
 
     Example:
         >>> sets = [EvaluationSet("ramp", [np.arange(8.0)], horizon=2, season=1)]
@@ -82,6 +84,8 @@ def evaluate(
         row |= score(forecast, one.targets(), contexts, one.season, allow_missing=allow_missing)
         row["seconds"] = seconds
         rows.append(row)
+        if errors is not None:
+            errors[one.name] = series_errors(forecast, one.targets(), contexts, one.season)
         if report is not None:
             report(row)
     return rows

@@ -25,6 +25,7 @@ __all__ = [
     "quantiles_of_samples",
     "scales",
     "score",
+    "series_errors",
 ]
 
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
@@ -247,3 +248,31 @@ def score(
     if absent.any():
         row["without_forecast"] = int(absent.sum())
     return row
+
+
+def series_errors(
+    forecast: Forecast, target: np.ndarray, contexts: Sequence[np.ndarray], season: int
+) -> dict[str, np.ndarray]:
+    r"""Return what every series adds to the scores of its set, so that they can be taken of any choice of series.
+
+    .. math:: \mathrm{MASE} = \sum \mathrm{scaled} / \sum \mathrm{count}, \qquad
+              \mathrm{WQL} = \sum \mathrm{loss} / \sum \mathrm{size}
+
+    Example:
+        >>> forecast = Forecast(np.full((2, 1, 9), 3.0))
+        >>> errors = series_errors(forecast, np.array([[1.0], [4.0]]), [np.array([0.0, 2.0])] * 2, season=1)
+        >>> errors["scaled"].tolist(), errors["loss"].tolist()
+        ([1.0, 0.5], [2.0, 1.0])
+    """
+    target = as_array(target)
+    observed, scale = ~np.isnan(target), scales(contexts, season)
+    counted = observed & (scale > 0)[:, None]
+    error = np.abs(target - forecast.at(0.5)[..., 0]) / np.where(scale > 0, scale, 1.0)[:, None]
+    gap, levels = target[..., None] - forecast.at(*DECILES), np.asarray(DECILES)
+    pinball = 2 * np.maximum(levels * gap, (levels - 1) * gap).mean(-1)
+    return {
+        "scaled": np.where(counted, error, 0.0).sum(1),
+        "count": counted.sum(1),
+        "loss": np.where(observed, pinball, 0.0).sum(1),
+        "size": np.where(observed, np.abs(target), 0.0).sum(1),
+    }

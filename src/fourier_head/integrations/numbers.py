@@ -76,7 +76,8 @@ class NumberLM(nn.Module):
         weight = next(self.backbone.parameters())
         # One token per prompt: compiling fused kernels would take longer than they could save.
         head_options = {key: plain(value) for key, value in head_options.items()}
-        options = {"impl": "reference"} | head_options
+        # The paper's boundary, which the studies of language models were made with.
+        options = {"impl": "reference", "boundary": "periodic"} | head_options
         text = self.config.get_text_config()
         # The first is OPT's: one of its sizes projects the last hidden state down.
         names = ("word_embed_proj_dim", "hidden_size", "n_embd")

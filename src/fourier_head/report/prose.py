@@ -84,6 +84,13 @@ STUDIES = {
         "by, without which so few windows teach nothing. One seed: arms that hardly differ may lie 0.03 apart in MASE.",
         repeats=False,
     ),
+    "forecasting-seeds": About(
+        "Time series forecasting, seven arms over seeds",
+        "Forecasting, seeds",
+        "Heads and ablations at equal windows with two or three seeds, averaged weights, and differences to the linear "
+        "head of the same seed with intervals over seeds and series.",
+        repeats=False,
+    ),
     "forecasting-curves": About(
         "Time series forecasting, sizes and data",
         "Forecasting, curves",

@@ -20,7 +20,7 @@ SOME_FREQUENCIES = (4, 8, 14, 20, 32)
 FEW_FREQUENCIES = (8, 14, 20, 32)
 """And on the other games."""
 MIDDLE = 14
-"""The frequencies of the paper's ablations."""
+"""The frequencies of the ablations; the paper does not say how many its own had."""
 GAMMA = 1e-6
 SIZES = ((2, 2, 32), (3, 4, 64), (4, 4, 96))
 """Layers, heads and width of the smaller models in the ablation."""

@@ -150,7 +150,10 @@ def notes(
         )
     if compared:
         less = f"; less than a deviation over seeds lies between them on {', '.join(close)}" if close else ""
-        told.append(f"Fourier is above linear on {len(won)} of {len(compared)} games{_names(won)}{less}.")
+        told.append(
+            f"Fourier at the best of its N, chosen on these episodes, is above linear on {len(won)} of {len(compared)} "
+            f"games{_names(won)}{less}."
+        )
     told += [smoothness_note(main), certainty_note(main)]
     told += [whole_note(run) for run in whole]
     if left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fourier_head._devices import chosen_device
 from fourier_head.atari.collection import Collection
 from fourier_head.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
+from fourier_head.atari.training import ArmSettings
 from fourier_head.errors import UserError
 from fourier_head.report.summary import Summary
 from fourier_head.studies.atari.plan import Settings, arms, rank
@@ -44,6 +46,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     runs = matching(settings, store.every())
     if not runs:
         raise UserError(f"{settings.data} holds no finished runs yet; the same command goes on where it stopped.")
+    if settings.summarise:
+        planned = [(game, arm) for game in settings.chosen_games for arm in arms(settings, game)]
+        left = sum(not any(_made(run, game, arm) for run in runs) for game, arm in planned)
     if left and console is not None:
         console.print(f"{left} runs are left; the same command goes on with them.", markup=False)
     if left and deadline is not None and time.monotonic() > deadline:
@@ -71,6 +76,11 @@ def matching(settings: Settings, runs: list[dict[str, Any]]) -> list[dict[str, A
         return run["samples"] == settings.base.samples or (run["samples"] is None and is_main(run, full))
 
     return [run for run in kept if run["game"] in settings.chosen_games and fits(run)]
+
+
+def _made(run: Mapping[str, Any], game: str, arm: ArmSettings) -> bool:
+    """Tell whether a run is that of an arm of a game."""
+    return run["game"] == game and all(run.get(key) == value for key, value in asdict(arm).items())
 
 
 def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lines: bool = False) -> list[Task]:

@@ -48,6 +48,12 @@ def forecasting(
     batch: Annotated[int, typer.Option(min=2, help="Windows of a step.")] = 512,
     learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 1e-3,
     recipe: Annotated[str, typer.Option(help="Mixture of the corpus: standard, chronos or plain.")] = "standard",
+    average: Annotated[
+        float,
+        typer.Option(
+            help="Score an average of the weights that forgets half in this share of the steps; 0 for the last ones."
+        ),
+    ] = 0.0,
     embedding: Annotated[
         str, typer.Option(help="How embeddings of tokens start: smooth along the bins, or noise as in T5.")
     ] = "smooth",

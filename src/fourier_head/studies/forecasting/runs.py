@@ -65,6 +65,7 @@ class Protocol:
         lengths: of the groups of a batch, see ``T5Objective``.
         seconds, steps: the budget of training, in steps where they are given.
         batch, learning_rate, recipe: of training and its data.
+        average: share of the steps in which an average of the weights forgets half; scored in their place, unless 0.
         paths, sampling: sample paths, and how they are drawn, see ``SAMPLING``.
         probes: series of a set whose next-token distributions are measured.
     """
@@ -82,6 +83,7 @@ class Protocol:
     batch: int = 512
     learning_rate: float = 1e-3
     recipe: str = "standard"
+    average: float = 0.0
     paths: int = 20
     sampling: str = "trimmed"
     probes: int = 32
@@ -93,7 +95,7 @@ class Protocol:
 
     def training(self, arm: Arm, seed: int, corpus: str) -> dict[str, Any]:
         """Return all that the weights of an arm depend on."""
-        unused = {*self.scoring, "steps" if self.steps is None else "seconds"}
+        unused = {*self.scoring, "steps" if self.steps is None else "seconds", *(() if self.average else ("average",))}
         common = {name: value for name, value in asdict(self).items() if name not in unused}
         return common | {"arm": asdict(arm), "seed": seed, "corpus": corpus}
 
@@ -139,6 +141,7 @@ def train_arm(
         steps=protocol.steps,
         limit=limit,
         learning_rate=protocol.learning_rate,
+        average=protocol.average,
         precision=precision,
         rehearsals=3 if gpu else 1,  # compiling is nobody's budget
         shard=16,
@@ -147,6 +150,8 @@ def train_arm(
     )
     training = Training(objective, stream, settings, None if gpu else "cpu")
     done = training.run(report)
+    if done:
+        training.use_average()
     return training, model, tokenizer, done
 
 
@@ -157,13 +162,14 @@ def score_arm(
     tokenizer: ChronosTokenizer,
     sets: Sequence[EvaluationSet],
     report: Callable[[dict[str, Any]], None] | None = None,
-) -> tuple[list[dict[str, Any]], list[float], dict[str, list[float]]]:
-    """Return the rows of all sets, the smoothness of every measured distribution, and one to draw."""
+) -> tuple[list[dict[str, Any]], list[float], dict[str, list[float]], dict[str, np.ndarray]]:
+    """Return the rows of all sets, the smoothness of every measured distribution, one to draw, and errors by series."""
     rows, measured = [], []
+    errors: dict[str, dict[str, np.ndarray]] = {}
     for one in sets:
         drawn = SAMPLING[protocol.sampling][1]
         predictor = T5Predictor(model, tokenizer, paths=protocol.paths, probes=protocol.probes, **drawn)
-        row = evaluate(predictor, [one], model=arm.label)[0]
+        row = evaluate(predictor, [one], model=arm.label, errors=errors)[0]
         values = predictor.smoothness
         row["smoothness"] = float(values.mean())
         measured.append(values)
@@ -178,7 +184,8 @@ def score_arm(
     seen = np.flatnonzero(density > density.max() / 300)
     window = slice(max(seen[0] - 20, 0), seen[-1] + 20)
     picture = {"value": at[window].round(5).tolist(), "density": density[window].round(6).tolist()}
-    return rows, np.concatenate(measured).tolist(), picture
+    flat = {f"{name}.{key}": own[key].astype(np.float32) for name, own in errors.items() for key in own}
+    return rows, np.concatenate(measured).tolist(), picture, flat
 
 
 def run_arm(
@@ -215,7 +222,8 @@ def run_arm(
     if not main:
         return None
     model, tokenizer = load_forecaster(folder / MODEL, device)
-    rows, measured, picture = score_arm(arm, protocol, model, tokenizer, sets, scored)
+    rows, measured, picture, errors = score_arm(arm, protocol, model, tokenizer, sets, scored)
+    write_atomically(errors_path(folder, protocol), lambda path: np.savez_compressed(path, **errors))  # type: ignore[arg-type]
     return {
         "model": arm.label,
         "seed": seed,
@@ -226,6 +234,11 @@ def run_arm(
         "picture": picture,
         **json.loads((folder / TRAINED).read_text(encoding="utf-8")),
     }
+
+
+def errors_path(folder: Path, protocol: Protocol) -> Path:
+    """Return where the errors of every series of an arm are, by how its paths were drawn."""
+    return folder / f"errors-{protocol.sampling}.npz"
 
 
 def facts(training: Training, model: T5Forecaster, protocol: Protocol, device: str) -> dict[str, Any]:

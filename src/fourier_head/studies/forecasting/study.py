@@ -2,16 +2,18 @@
 
 All arms of a seed start from the same encoder and decoder, see the same windows in the same order, and train for the
 same number of seconds, compiling left out, or of steps. Each is then scored by sampling on every evaluation set. What
-is trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there.
+is trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there; where that
+is gone, runs that stand in the folder of results are not made again.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +30,8 @@ from fourier_head.studies.forecast_scores import comparable
 from fourier_head.studies.forecasting.arms import Arm, parse_arms
 from fourier_head.studies.forecasting.charts import charts
 from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets
-from fourier_head.studies.forecasting.runs import SAMPLING, Protocol, run_arm
+from fourier_head.studies.forecasting.paired import FILE, Errors, paired_charts, paired_notes, paired_rows
+from fourier_head.studies.forecasting.runs import SAMPLING, Protocol, errors_path, run_arm
 from fourier_head.studies.forecasting.tables import notes, rows
 from fourier_head.studies.results import RunStore, command_line, write_results
 from fourier_head.training.processes import agreed
@@ -62,6 +65,7 @@ class Settings:
     batch: int = 512
     learning_rate: float = 1e-3
     recipe: str = "standard"
+    average: float = 0.0
     embedding: str = "smooth"
     positions: str = "near"
     init: float = 0.15
@@ -103,6 +107,8 @@ class Settings:
         for name, number in (("init", self.init), ("learning-rate", self.learning_rate)):
             if not 0 < number < math.inf:
                 raise UserError(f"--{name} must be positive, got {number:g}.")
+        if not 0 <= self.average < 1:
+            raise UserError(f"--average must be a share of the steps below 1, got {self.average:g}.")
         protocol = Protocol(
             size=self.size,
             context=self.context,
@@ -112,6 +118,7 @@ class Settings:
             batch=self.batch,
             learning_rate=self.learning_rate,
             recipe=self.recipe,
+            average=self.average,
             smooth=self.embedding == "smooth",
             near=self.positions == "near",
             init=self.init,
@@ -154,8 +161,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     sets, naive = _scorable(sets, console)
     published = comparable(read_published_scores(settings.published), naive) if settings.published else []
     corpus = "artificial" if store is None else f"{len(store)} series, {store.values.numel()} values"
-    keep = RunStore(settings.checkpoints)
+    keep, before = RunStore(settings.checkpoints), _finished_before(settings.output)
     results: list[dict[str, Any]] = []
+    errors: dict[tuple[str, int], Path] = {}
     missing, fresh = 0, True
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     for seed in range(settings.seeds):
@@ -163,14 +171,15 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             name = f"{arm.label}, seed {seed}"
             trained = protocol.training(arm, seed, corpus)
             key = trained | protocol.scoring | {"sets": [_key_of(one) for one in sets]}
-            result = keep.get(name, key)
+            mark = keep.path(name, key).stem
+            result = keep.get(name, key) or before.get(mark)
             left = math.inf if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
             if device == "cuda":
                 left -= COMPILING / (1 if fresh else 4)
             wanted = result is None and not settings.summarise
             left = agreed(left if wanted else -math.inf, device)
+            folder = settings.checkpoints / keep.path(name, trained).stem
             if left > LEAST:
-                folder = settings.checkpoints / keep.path(name, trained).stem
                 teller = _Teller(console if main else None, name, protocol.seconds)
                 result = run_arm(
                     arm, protocol, store, sets, seed, folder,
@@ -183,10 +192,20 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             if result is None:
                 missing += 1
             else:
-                results.append(result)
+                results.append(result | {"key": mark})
+                errors[arm.label, seed] = errors_path(folder, protocol)
     if not main:
         return None
-    return _write(settings, arms, results, naive, published, missing, begin, console)
+    return _write(settings, arms, results, naive, published, missing, begin, console, errors)
+
+
+def _finished_before(output: Path) -> dict[str, dict[str, Any]]:
+    """Return the runs of an earlier summary by what they are known by."""
+    try:
+        runs = json.loads((output / "runs.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {run["key"]: run for run in runs if "key" in run}
 
 
 def _key_of(one: EvaluationSet) -> list[Any]:
@@ -215,13 +234,24 @@ def _write(
     missing: int,
     begin: float,
     console: Console | None,
+    errors: Mapping[tuple[str, int], Path],
 ) -> Summary | None:
     if missing and console is not None:
         console.print(f"{missing} runs are not finished; {_how_to_go_on(settings)}.", markup=False)
     if not results:
         return None
     table = rows(results, arms, naive, published)
+    figures = charts(results, arms, naive, published)
     few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
+    averaged = "; they are of averaged weights" if settings.average else ""
+    drawn = f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}{averaged}"
+    said = notes(results, naive, missing, drawn)
+    by_series = Errors.read(errors, settings.output / FILE)
+    if settings.seeds > 1 and by_series is not None:
+        by_series.save(settings.output / FILE)
+        paired = paired_rows(by_series, naive, {arm.label: arm.about for arm in arms})
+        table, said = table + paired, said + paired_notes(paired)
+        figures += paired_charts(paired)
     # Of all arms that stand here, made now or before.
     spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)
     return write_results(
@@ -229,13 +259,14 @@ def _write(
         table,
         command=settings.command,
         seconds=max(spent, time.monotonic() - begin),
-        runs=[{key: value for key, value in one.items() if key != "picture"} for one in results],
+        # Of pictures one of each arm is drawn.
+        runs=[{key: one[key] for key in one if key != "picture" or one["seed"] == 0} for one in results],
         keep_runs=True,  # they are in the folder of checkpoints, which may be this one, for other arms to join
-        charts=charts(results, arms, naive, published),
+        charts=figures,
         # Where and with what the arms were trained, which need not be here and now.
         hardware="; and ".join(sorted({one["hardware"] for one in results})),
         versions=results[0]["versions"],
-        notes=notes(results, naive, missing, f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}"),
+        notes=said,
         quick="a tiny network with few bins and a short training" if settings.quick else None,
     )
 
