@@ -104,8 +104,10 @@ class _Scores(torch.autograd.Function):
         density, integral = ((q * phase) @ table.terms).unbind(1)
         mean, linear = (q @ table.means).unbind(1)
         within = (v == inside).to(q.dtype)
-        tail = far.abs().neg_().exp_().mul_(weight / 2)
+        # Beyond the ends there are tails alone, whose logarithm is known even where they round to nothing.
+        tail = torch.exp(-far.abs() * within).mul_(weight / 2)
         mixed = torch.addcmul(tail, density.add(0.5).clamp_min_(0), within, value=1 - weight)
+        nll = torch.addcmul(mixed.log().neg_(), far.abs(), 1 - within)
         away = v.abs()
         fade = away.neg().exp_()
         off = inside - mean
@@ -115,7 +117,7 @@ class _Scores(torch.autograd.Function):
         crps.add_(away, alpha=weight).add_(fade, alpha=weight).add_(_constant(weight))
         ctx.save_for_backward(a, v, far, scale, unit, wave, q, phase, mean, within, tail, mixed, off, fade)
         ctx.options = weight, floor
-        return mixed.log().neg_(), crps
+        return nll, crps
 
     @staticmethod
     def backward(ctx: Any, of_nll: Tensor, of_crps: Tensor) -> tuple[Tensor | None, ...]:
