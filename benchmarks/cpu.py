@@ -17,7 +17,7 @@ import torch
 from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem
 from benchmarks.head import save
-from fourier_head import losses
+from fourier_head import Interval, losses
 from fourier_head.layout import Layout
 
 # (tokens, n, m, N)
@@ -38,7 +38,7 @@ def measure(steps: dict[str, Callable[[], object]], rounds: int = 15, warmup: in
 def fourier(p: Problem) -> torch.Tensor:
     """The loss of a ``FourierHead``."""
     layout = Layout(p.num_bins, p.frequencies, FLOOR)
-    return losses.cross_entropy(p.x, p.weight, p.vector, p.target, layout)
+    return losses.compute(losses.Request(p.x, p.weight, p.vector, p.target, layout, Interval()))
 
 
 def main() -> None:

@@ -20,7 +20,8 @@ from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem
 from benchmarks.head import SHAPES, save
 from benchmarks.timing import Clock, machine
-from fourier_head import FourierHead, inversion, kernels, series, spectrum
+from fourier_head import FourierHead, kernels, series, spectrum
+from fourier_head.density import unit_quantiles
 
 BINS, QUANTILES, SAMPLE = "log-probabilities of all bins", "nine quantiles", "one sample"
 SHORT = {BINS: "bins", QUANTILES: "quantiles", SAMPLE: "sample"}
@@ -63,8 +64,8 @@ def tasks(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
         QUANTILES: {
             "linear": linear_quantiles,
             "FourierHead": lambda: head.density(p.x).quantile(levels),
-            "fourier, plain torch": lambda: inversion.icdf(
-                spectrum.of_coefficients(coefficients(p), FLOOR), levels.expand(p.tokens, -1), "reference"
+            "fourier, plain torch": lambda: unit_quantiles(
+                spectrum.of_coefficients(coefficients(p), FLOOR), levels.expand(p.tokens, -1), False, 0.0
             ),
         },
         SAMPLE: {

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fourier_head.losses import log_probs
 from fourier_head import FourierHead
+from fourier_head.losses import log_probs
 from tests.algorithm_one import log_probabilities
 
 GRID = [(32, 50, 12), (128, 18, 14), (128, 18, 32), (384, 4096, 550), (8, 7, 20), (4, 1, 3), (5, 8, 63)]

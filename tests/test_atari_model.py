@@ -1,6 +1,8 @@
 """The Decision Transformer: what it sees and must not see, its training, and play that sees what training saw."""
 
 import dataclasses
+import itertools
+import json
 import time
 
 import numpy as np
@@ -11,13 +13,12 @@ from typer.testing import CliRunner
 pytest.importorskip("ale_py")
 pytest.importorskip("accelerate")
 
-from fourier_head.atari import rollouts
 from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from fourier_head.atari.clip import replay
 from fourier_head.atari.games import ACTIONS
 from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
 from fourier_head.atari.recording import About, Recording
-from fourier_head.atari.rollouts import OutOfTime, Played, _drawn, _Emulators, _Reader, hold_down, play
+from fourier_head.atari.rollouts import OutOfTime, _drawn, _Emulators, _Reader, hold_down, play
 from fourier_head.atari.trained import load_agent
 from fourier_head.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from fourier_head.atari.trajectories import IGNORED, Trajectories
@@ -26,7 +27,6 @@ from fourier_head.cli import app
 from fourier_head.errors import UserError
 from fourier_head.training import graphs
 from fourier_head.training.graphs import Recorded
-from fourier_head.training.loop import Training
 
 SMALL = ModelSettings(layers=2, heads=2, width=16, context=4, dropout=0.0, timesteps=50)
 
@@ -202,19 +202,40 @@ def arm(**more):
     return ArmSettings(episodes=2, max_steps=6, held_out=8, **(options | more))
 
 
-def test_an_interrupted_arm_ends_where_an_uninterrupted_one_does(recording, tmp_path):
-    whole = train_arm(recording, arm(head="fourier", frequencies=4, gamma=1e-6), tmp_path / "whole")
+def steps_done(folder):
+    return json.loads((folder / "checkpoint" / "state.json").read_text())["step"]
+
+
+def test_an_arm_stopped_while_it_plays_plays_that_epoch_later_and_ends_as_if_it_had_not_been(recording, tmp_path):
     settings = arm(head="fourier", frequencies=4, gamma=1e-6)
-    stopped = train_arm(recording, settings, tmp_path / "parts", deadline=time.monotonic())
-    assert stopped is None
-    assert (tmp_path / "parts" / "checkpoint").is_dir()
+    whole = train_arm(recording, settings, tmp_path / "whole")
+    for _ in range(2):  # at the end of the first epoch, and once more before that epoch is caught up
+        assert train_arm(recording, settings, tmp_path / "parts", deadline=time.monotonic()) is None
+        assert steps_done(tmp_path / "parts") == 6
+        assert not (tmp_path / "parts" / "evaluations.json").exists()
     continued = train_arm(recording, settings, tmp_path / "parts")
     assert [epoch["epoch"] for epoch in continued["evaluations"]] == [1, 2]
-    for key in ("heldout_loss", "smoothness", "return"):
-        assert continued["evaluations"][-1][key] == pytest.approx(whole["evaluations"][-1][key], rel=1e-4)
+    for one, other in zip(continued["evaluations"], whole["evaluations"], strict=True):
+        assert one["returns"] == other["returns"]
+        for key in ("heldout_loss", "smoothness", "return"):
+            assert one[key] == pytest.approx(other[key], rel=1e-4)
     assert whole["evaluations"][0]["replay"] is None
     assert len(whole["evaluations"][1]["replay"]["actions"]) > 0
     assert whole["transitions"] == 36
+
+
+def test_time_to_catch_up_on_an_epoch_is_not_spent_twice(recording, tmp_path, monkeypatch):
+    """By a clock that moves on by one whenever it is looked at, so that the same looks happen in every run."""
+    looks = itertools.count(1000)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(looks)))
+    settings = arm(samples=128)  # an epoch of 32 steps, with a look at every fourth and every tenth
+    assert train_arm(recording, settings, tmp_path, deadline=time.monotonic() + 15) is None
+    assert steps_done(tmp_path) == 32  # the time was over when the first epoch was to be played
+    assert not (tmp_path / "evaluations.json").exists()
+    # Ten looks go by before training goes on. It has five then; with all fifteen it would train to the next play.
+    assert train_arm(recording, settings, tmp_path, deadline=time.monotonic() + 15) is None
+    assert json.loads((tmp_path / "evaluations.json").read_text()).keys() == {"1"}
+    assert 32 < steps_done(tmp_path) < 64
 
 
 def test_a_trained_agent_comes_back_from_its_folder_and_plays(recording, tmp_path):
@@ -242,49 +263,6 @@ def test_probabilities_held_down_keep_the_proportions_of_the_others():
     pmf = torch.tensor([[0.9, 0.06, 0.04], [0.4, 0.3, 0.3], [0.0, 1.0, 0.0]])
     held = hold_down(pmf, 0.5)
     assert torch.allclose(held, torch.tensor([[0.5, 0.3, 0.2], [0.4, 0.3, 0.3], [0.25, 0.5, 0.25]]))
-
-
-def test_an_arm_stopped_while_it_plays_plays_that_epoch_in_the_next_call(recording, tmp_path, monkeypatch):
-    whole = train_arm(recording, arm(), tmp_path / "whole")
-    real, calls = rollouts.play, []
-
-    def stopped(*words, **options):
-        calls.append(options["deadline"])
-        if len(calls) in (1, 2):  # in the first epoch of the first call, and once more when that epoch is caught up
-            raise OutOfTime
-        return real(*words, **options)
-
-    monkeypatch.setattr("fourier_head.atari.training.play", stopped)
-    for _ in range(2):
-        assert train_arm(recording, arm(), tmp_path / "parts") is None
-    continued = train_arm(recording, arm(), tmp_path / "parts")
-    assert len(calls) == 4
-    assert [epoch["epoch"] for epoch in continued["evaluations"]] == [1, 2]
-    for one, other in zip(continued["evaluations"], whole["evaluations"], strict=True):
-        assert one["heldout_loss"] == pytest.approx(other["heldout_loss"], rel=1e-4)
-        assert one["returns"] == other["returns"]
-
-
-def test_time_to_catch_up_on_an_epoch_is_not_spent_twice(recording, tmp_path, monkeypatch):
-    late, limits, real, clock = [0.0], [], Training.run, time.monotonic
-
-    def play(*words, **options):
-        late[0] += 1000
-        if len(limits) == 1:  # the first call stops here, the second one catches up
-            raise OutOfTime
-        return Played(np.zeros(2), np.ones(2, dtype=int), 0, np.arange(2), np.zeros((1, 2), dtype=int), 1.0)
-
-    def run(self, report):
-        limits.append(self.settings.limit)
-        return real(self, report)
-
-    monkeypatch.setattr("fourier_head.atari.training.play", play)
-    monkeypatch.setattr(time, "monotonic", lambda: clock() + late[0])
-    monkeypatch.setattr(Training, "run", run)
-    assert train_arm(recording, arm(), tmp_path, deadline=time.monotonic() + 3000) is None
-    limits.append(None)
-    train_arm(recording, arm(), tmp_path, deadline=time.monotonic() + 3000)
-    assert limits == [pytest.approx(3000, abs=200), None, pytest.approx(2000, abs=200)]
 
 
 def test_targets_are_of_the_data_of_the_paper_or_a_number(recording, tmp_path):

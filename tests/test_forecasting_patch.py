@@ -215,18 +215,43 @@ def test_a_forecast_moves_and_stretches_with_its_series(head: str) -> None:
     torch.testing.assert_close(after, 1000 * before, rtol=1e-3, atol=1.0)
 
 
-@pytest.mark.parametrize("more", [{}, {"packets": 2}, {"loss": "nll"}, {"loss": "both"}, {"head": "quantile"}])
-def test_gradients_reach_every_weight_and_missing_values_do_no_harm(more: dict) -> None:
-    model = tiny(**more).train()
+HEADS = [{}, {"packets": 2}, {"loss": "nll"}, {"loss": "both"}, {"head": "quantile"}]
+
+
+def gradients(model: PatchForecaster, *batch: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    model.zero_grad()
+    loss = model.loss(*batch, even=0.5)
+    loss.backward()
+    return loss.detach(), {name: weight.grad.clone() for name, weight in model.named_parameters()}
+
+
+@pytest.mark.parametrize("more", HEADS)
+def test_gradients_reach_every_weight_whatever_the_series_are(more: dict) -> None:
     g = torch.Generator().manual_seed(0)
     context, future = torch.randn(5, 64, generator=g), torch.randn(5, 32, generator=g)
     context[0], context[1, :60], context[2] = NAN, NAN, 4.0
     future[3, 5:], future[4] = NAN, 1e9
-    loss = model.loss(context, future, torch.tensor([1, 2, 7, 12, 24]), even=0.5)
-    loss.backward()
-    for name, weight in model.named_parameters():
-        assert weight.grad is not None, name
-        assert weight.grad.isfinite().all(), name
+    loss, found = gradients(tiny(**more).train(), context, future, torch.tensor([1, 2, 7, 12, 24]))
+    assert loss.isfinite()
+    for name, gradient in found.items():
+        assert gradient.isfinite().all(), name
+        assert gradient.abs().max() > 1e-4, name
+
+
+@pytest.mark.parametrize("more", HEADS)
+def test_outcomes_that_are_missing_change_neither_loss_nor_gradients(more: dict) -> None:
+    model, g = tiny(**more), torch.Generator().manual_seed(0)
+    context, future = torch.randn(3, 64, generator=g), torch.randn(3, 32, generator=g)
+    period = torch.tensor([1, 7, 12])
+    loss, found = gradients(model, context, future, period)
+    unknown = torch.full((1, 32), NAN)
+    more_rows = torch.cat([context, 100 * context[:1]]), torch.cat([future, unknown]), torch.tensor([1, 7, 12, 4])
+    again, also = gradients(model, *more_rows)
+    torch.testing.assert_close(again, loss)
+    for name, gradient in found.items():
+        torch.testing.assert_close(also[name], gradient, rtol=1e-3, atol=1e-5, msg=name)
+    future[0, 5:] = NAN
+    assert not torch.allclose(gradients(model, context, future, period)[0], loss)
 
 
 def test_awkward_series_get_finite_forecasts_that_do_not_cross() -> None:

@@ -209,7 +209,8 @@ def test_roughness_is_added_in_training_only(boundary):
     x, target = torch.randn(5, 16), torch.randint(30, (5,))
     penalty = head.penalty(x)
     z = torch.linspace(-1, 1, 20_001, dtype=torch.float64)
-    d = FourierDensity(head.coefficients(x[0]).double(), floor=head.layout.floor, squares=True)
+    a = head.coefficients(x[0]).double()
+    d = FourierDensity(a, floor=head.layout.floor, squares=True, boundary=boundary)
     slope = torch.gradient(d.prob(z), spacing=(z,))[0]
     torch.testing.assert_close(penalty[0].double(), torch.trapezoid(slope**2, z), rtol=1e-4, atol=1e-4)
     plain = F.cross_entropy(head(x), target)
@@ -425,7 +426,7 @@ def test_a_pair_is_an_interval_and_other_domains_are_refused():
         pair = make(16, 20, domain=(0, 100))
         torch.manual_seed(0)
         torch.testing.assert_close(pair.nll(x, value), make(16, 20, domain=Interval(0, 100)).nll(x, value))
-    with pytest.raises(TypeError, match="domain must be an Interval, Circle, Line or Bins, got 'line'"):
+    with pytest.raises(TypeError, match=r"domain must be an Interval, .*, got 'line'"):
         FourierHead(16, 20, domain="line")
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fourier_head import FourierHead, heads
-from fourier_head.kernels import reference
-from fourier_head.losses import choose, why_not_fused
+from fourier_head.losses import IMPLEMENTATIONS, Request
+from tests import kernel_reference as reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
@@ -182,10 +182,11 @@ def test_a_cpu_takes_the_reference_and_says_why(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     head = FourierHead(8, 18, 5)
     x = torch.randn(3, 8)
-    reason = why_not_fused(x, head.proj.weight, head.layout, "auto")
+    request = Request(x, head.proj.weight, head.proj.bias, torch.tensor([0, 1, 2]), head.layout, head.domain)
+    reason = IMPLEMENTATIONS["fused"].why_not(request)
     assert reason is not None
     assert "CUDA" in reason
-    assert choose("auto", reason) == "reference"
+    assert IMPLEMENTATIONS["closed_form"].why_not(request) is None
     head.impl = "fused"
     with pytest.raises(ValueError, match="impl='fused' does not apply: they need a CUDA device"):
         head.loss(x, torch.tensor([0, 1, 2]))
@@ -280,8 +281,8 @@ def test_padded_weights_change_nothing(options, autocast, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"packets": 1}, "packets are left to the reference"),
-        ({"packets": 1, "num_atoms": 1}, "packets are left to the reference"),
+        ({"packets": 1}, "packets and adaptive domains are left"),
+        ({"packets": 1, "num_atoms": 1}, "packets and adaptive domains are left"),
         ({"bin_mass": "exact"}, "exact bin masses"),
     ],
 )
@@ -302,7 +303,8 @@ def test_a_forecasters_loss_takes_the_kernels_and_equals_the_reference(dtype):
     fused, plain = pair(384, 4094, 550, dtype)
     fused.impl = "auto"
     x, target = torch.randn(256, 65, 384, device="cuda").to(dtype), torch.randint(2, 4096, (256, 65), device="cuda")
-    assert why_not_fused(x, fused.proj.weight, fused.layout, "auto") is None
+    request = Request(x, fused.proj.weight, fused.proj.bias, target, fused.layout, fused.domain)
+    assert IMPLEMENTATIONS["fused"].why_not(request) is None
     target[:, -1] = 1
     target[::3, :20] = -100
     found = loss_and_gradients(fused, x, target)

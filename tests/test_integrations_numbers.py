@@ -212,11 +212,30 @@ def test_a_merged_or_fully_trained_model_is_saved_whole(folder, tmp_path):
     # the next adapter belongs to these weights, not to those that were there first
     for one in (lm, again):
         one.fine_tune(PROMPTS, [-1.0, 0.5, 1.0], epochs=1, lr=1e-2)
-    with pytest.raises(ValueError, match="an adapter is saved with the name of its model"):
-        lm.save_pretrained(tmp_path / "next")
-    again.save_pretrained(tmp_path / "next")
-    expected = again.predict(PROMPTS).coefficients
-    torch.testing.assert_close(NumberLM.from_pretrained(tmp_path / "next").predict(PROMPTS).coefficients, expected)
+        one.save_pretrained(tmp_path / "next")
+        expected = one.predict(PROMPTS).coefficients
+        torch.testing.assert_close(NumberLM.from_pretrained(tmp_path / "next").predict(PROMPTS).coefficients, expected)
+
+
+@pytest.mark.parametrize("more", [{}, {"modules_to_save": ["embed_tokens"]}])
+def test_an_adapter_of_a_model_without_a_name_is_saved_with_its_weights(tmp_path, more):
+    """Such as one that was made in memory; its folder may move."""
+    from safetensors.torch import load_file
+
+    lm = fresh()
+    plain = {key: value.clone() for key, value in lm.backbone.state_dict().items()}
+    lm.fine_tune(PROMPTS, [-1.0, 0.5, 1.0], epochs=2, lr=1e-2, lora=lora_settings(rank=2, **more))
+    lm.save_pretrained(tmp_path / "saved")
+    expected = lm.predict(PROMPTS).coefficients
+    folder = (tmp_path / "saved").rename(tmp_path / "moved")
+    again = NumberLM.from_pretrained(folder)
+    torch.testing.assert_close(again.predict(PROMPTS).coefficients, expected)
+    again.save_pretrained(folder)
+    again = NumberLM.from_pretrained(folder.rename(tmp_path / "moved again"))
+    torch.testing.assert_close(again.predict(PROMPTS).coefficients, expected)
+    kept = load_file(tmp_path / "moved again" / "backbone" / "model.safetensors")
+    assert kept.keys() == plain.keys()
+    assert all(torch.equal(kept[key], plain[key]) for key in plain)
 
 
 @pytest.mark.parametrize("objective", ["cross_entropy", "nll"])
@@ -287,8 +306,6 @@ def test_bad_input_gets_one_clear_sentence(tmp_path):
     lm.add_lora()
     with pytest.raises(ValueError, match="an adapter already"):
         lm.add_lora()
-    with pytest.raises(ValueError, match=r"call merge_lora\(\) first"):
-        lm.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="cannot be read"):
         load_gguf(tmp_path / "none.gguf")
     (tmp_path / "bad.gguf").write_bytes(b"PK zip")

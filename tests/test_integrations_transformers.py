@@ -1,7 +1,6 @@
 """Swapped heads of Hugging Face models: one table of architectures, each trained, saved and loaded."""
 
 import copy
-import os
 import pickle
 import sys
 
@@ -14,98 +13,25 @@ from fourier_head import Bins, Circle, FourierHead, HLGaussHead, Interval, Linea
 
 transformers = pytest.importorskip("transformers")
 
-from fourier_head.integrations.transformers import find_head, replace_head  # noqa: E402
+from fourier_head.integrations.transformers import AutoModelWithHead, find_head, replace_head  # noqa: E402
+from tests.swapped_models import (  # noqa: E402
+    BINS,
+    CASES,
+    DROPLESS,
+    LLAMA,
+    SMALL,
+    VOCABULARY,
+    WIDTH,
+    WRITERS,
+    logits,
+    same,
+)
 from tests.two_processes import spawn  # noqa: E402
-
-BINS, VOCABULARY, WIDTH = 30, 40, 16
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-transformers.utils.logging.disable_progress_bar()
-transformers.utils.logging.set_verbosity_error()
-
-SMALL = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-DROPLESS = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-LLAMA = {**SMALL, "vocab_size": VOCABULARY, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1}
-
-
-class Case:
-    """A tiny random model: its classes, configuration, layers for LoRA, where its head is and what it reads."""
-
-    def __init__(self, kind, auto, config, targets, path, reads="tokens", **settings):
-        self.kind, self.auto = getattr(transformers, kind), getattr(transformers, auto)
-        self.config, self.settings = getattr(transformers, config), settings
-        self.targets, self.path, self.reads = targets, path, reads
-
-    def model(self, **options):
-        torch.manual_seed(0)
-        model = self.kind(self.config(**copy.deepcopy(self.settings)))
-        return replace_head(model, **{"num_bins": BINS, "num_frequencies": 5, **options})
-
-    @property
-    def per_token(self):
-        return "LM" in self.auto.__name__
-
-    def batch(self, rows=4):
-        draw = torch.Generator().manual_seed(1)
-        labels = torch.randint(BINS, (rows, 7) if self.per_token else (rows,), generator=draw)
-        if self.per_token:
-            labels[0, 3] = -100
-        if self.reads == "pixels":
-            return {"pixel_values": torch.randn(rows, 3, 8, 8, generator=draw), "labels": labels}
-        if self.reads == "sound":
-            return {"input_values": torch.randn(rows, 16, 8, generator=draw), "labels": labels}
-        tokens = torch.randint(2, VOCABULARY, (rows, 7), generator=draw)
-        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
-
-
-CASES = {
-    "llama": Case(
-        "LlamaForCausalLM", "AutoModelForCausalLM", "LlamaConfig", ["q_proj"], "lm_head",
-        **LLAMA, tie_word_embeddings=True,
-    ),
-    "qwen2": Case(
-        "Qwen2ForCausalLM", "AutoModelForCausalLM", "Qwen2Config", ["q_proj"], "lm_head",
-        **LLAMA, tie_word_embeddings=True,
-    ),
-    "gpt2": Case(
-        "GPT2LMHeadModel", "AutoModelForCausalLM", "GPT2Config", ["c_attn"], "lm_head",
-        n_embd=WIDTH, n_layer=2, n_head=2, vocab_size=VOCABULARY, n_positions=32, pad_token_id=0, bos_token_id=1,
-        eos_token_id=1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    ),
-    "t5": Case(
-        "T5ForConditionalGeneration", "AutoModelForSeq2SeqLM", "T5Config", ["q"], "lm_head",
-        d_model=WIDTH, d_kv=8, d_ff=24, num_layers=2, num_heads=2, vocab_size=VOCABULARY, dropout_rate=0.0,
-        decoder_start_token_id=0, pad_token_id=0,
-    ),
-    "bert": Case(
-        "BertForSequenceClassification", "AutoModelForSequenceClassification", "BertConfig", ["query"], "classifier",
-        **SMALL, **DROPLESS, vocab_size=VOCABULARY,
-    ),
-    "vit": Case(
-        "ViTForImageClassification", "AutoModelForImageClassification", "ViTConfig", ["query", "q_proj"], "classifier",
-        "pixels", **SMALL, image_size=8, patch_size=4,
-    ),
-    "ast": Case(
-        "ASTForAudioClassification", "AutoModelForAudioClassification", "ASTConfig", ["query", "q_proj"],
-        "classifier.dense", "sound", **SMALL, max_length=16, num_mel_bins=8, patch_size=4, frequency_stride=4,
-        time_stride=4,
-    ),
-}  # fmt: skip
-WRITERS = ["llama", "qwen2", "gpt2", "t5"]
 
 
 @pytest.fixture(params=CASES)
 def case(request):
     return CASES[request.param]
-
-
-def same(a, b):
-    """Compare what two models predict, in eval mode."""
-    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
-
-
-def logits(model, batch):
-    with torch.no_grad():
-        return model.eval()(**batch).logits
 
 
 def cross_entropy(output, batch, causal, reduction="mean"):
@@ -171,7 +97,7 @@ def test_train_save_and_load(case, tmp_path):
     model, batch = case.model(boundary="reflect", domain=Interval(50, 210)), case.batch()
     train(model, batch, tmp_path / "run").save_model(str(tmp_path / "model"))
     expected = logits(model, batch)
-    for kind in (case.auto, case.kind):
+    for kind in (AutoModelWithHead, type(model)):
         loaded, info = kind.from_pretrained(tmp_path / "model", output_loading_info=True)
         assert not info["missing_keys"]
         assert not info["unexpected_keys"]
@@ -198,13 +124,13 @@ def test_train_save_and_load_with_lora(case, tmp_path):
     assert not torch.equal(find_head(adapted).proj.weight, start)
     expected = logits(adapted, batch)
 
-    base = case.auto.from_pretrained(tmp_path / "base")
+    base = AutoModelWithHead.from_pretrained(tmp_path / "base")
     assert not torch.allclose(logits(base, batch), expected, atol=1e-3)
     again = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
     same(logits(again, batch), expected)
     merged = adapted.merge_and_unload()
     merged.save_pretrained(tmp_path / "merged")
-    same(logits(case.kind.from_pretrained(tmp_path / "merged"), batch), expected)
+    same(logits(AutoModelWithHead.from_pretrained(tmp_path / "merged"), batch), expected)
 
 
 def test_adapters_load_once_the_plain_model_is_swapped(case, tmp_path):
@@ -254,7 +180,7 @@ def test_other_models_of_one_configuration_stay_plain(case, tmp_path):
 
     inputs = {key: x % BINS if key.endswith("input_ids") else x for key, x in inputs.items()}
     model.save_pretrained(tmp_path / "swapped")
-    same(logits(case.auto.from_pretrained(tmp_path / "swapped"), inputs), logits(model, inputs))
+    same(logits(AutoModelWithHead.from_pretrained(tmp_path / "swapped"), inputs), logits(model, inputs))
 
 
 def test_initial_scale_survives(case, tmp_path):
@@ -262,10 +188,10 @@ def test_initial_scale_survives(case, tmp_path):
     model = case.model(packets=2)
     small = find_head(model).proj.weight.abs().max()
     assert small < 1e-3
-    fresh = case.kind(model.config)
-    from_config = case.auto.from_config(model.config)
+    fresh = type(model)(model.config)
+    from_config = AutoModelWithHead.from_config(model.config)
     weights = {key: value for key, value in model.state_dict().items() if not key.startswith(case.path + ".")}
-    partial = case.kind.from_pretrained(None, config=model.config, state_dict=weights)
+    partial = AutoModelWithHead.from_pretrained(None, config=model.config, state_dict=weights)
     for other in (fresh, from_config, partial):
         head = find_head(other)
         assert 1e-5 < head.proj.weight.abs().max() < 1e-3
@@ -278,12 +204,12 @@ def test_meta_device(case, tmp_path):
     model, batch = case.model(), case.batch()
     model.save_pretrained(tmp_path)
     with torch.device("meta"):
-        empty = case.kind(copy.deepcopy(model.config))
+        empty = type(model)(copy.deepcopy(model.config))
     assert all(weight.is_meta for weight in find_head(empty).parameters())
     if case.reads != "tokens":  # text models of transformers look into their input
         assert empty(**{key: x.to("meta") for key, x in batch.items()}).loss.is_meta
     assert set(empty.state_dict()) == set(model.state_dict())
-    loaded = case.kind.from_pretrained(tmp_path, device_map={"": "cpu"})
+    loaded = AutoModelWithHead.from_pretrained(tmp_path, device_map={"": "cpu"})
     same(logits(loaded, batch), logits(model, batch))
     with torch.device("meta"):
         swapped = replace_head(case.kind(case.config(**copy.deepcopy(case.settings))), BINS, 5)
@@ -325,7 +251,7 @@ def test_generate(name, tmp_path):
     sampled = model.generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=True, num_beams=2)
     assert sampled.shape[0] == 2
     model.save_pretrained(tmp_path)
-    loaded = case.auto.from_pretrained(tmp_path).eval()
+    loaded = AutoModelWithHead.from_pretrained(tmp_path).eval()
     assert torch.equal(loaded.generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False), greedy)
     with pytest.raises(ValueError, match=f"the vocabulary has {VOCABULARY} tokens and the head {BINS} classes"):
         case.model().generate(prompt, max_new_tokens=2)
@@ -368,7 +294,7 @@ def test_special_tokens_beyond_the_classes_are_forgotten(end, tmp_path):
     with pytest.warns(UserWarning, match=f"has {BINS} tokens now, which leaves out pad_token_id={VOCABULARY - 1}, eos"):
         replace_head(model, BINS, 5, resize_embeddings=True)
     model.save_pretrained(tmp_path)
-    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    loaded = AutoModelWithHead.from_pretrained(tmp_path).eval()
     left = None if isinstance(end, int) else [2]
     for one in (loaded.config, loaded.generation_config):
         assert (one.pad_token_id, one.bos_token_id, one.eos_token_id) == (None, 1, left)
@@ -445,7 +371,7 @@ def test_a_model_inside_a_model_forgets_that_its_head_was_tied(tmp_path):
     assert model.decoder.config is model.config.decoder is not config.decoder
     model.tie_weights()
     model.save_pretrained(tmp_path)
-    same(logits(transformers.EncoderDecoderModel.from_pretrained(tmp_path), batch), logits(model, batch))
+    same(logits(AutoModelWithHead.from_pretrained(tmp_path), batch), logits(model, batch))
 
 
 def test_experts_stay_in_use():
@@ -470,10 +396,10 @@ def test_other_heads(head, tmp_path):
     model, batch = case.model(head=head, num_frequencies=None, domain=Interval(0, 1)), case.batch()
     model.train()(**batch).loss.backward()
     model.save_pretrained(tmp_path)
-    same(logits(case.auto.from_pretrained(tmp_path), batch), logits(model, batch))
+    same(logits(AutoModelWithHead.from_pretrained(tmp_path), batch), logits(model, batch))
     assert isinstance(find_head(model), head)
     weights = {key: value for key, value in model.state_dict().items() if not key.startswith("classifier.")}
-    partial = case.kind.from_pretrained(None, config=model.config, state_dict=weights)
+    partial = AutoModelWithHead.from_pretrained(None, config=model.config, state_dict=weights)
     assert logits(partial, batch).isfinite().all()
 
 
@@ -482,7 +408,7 @@ def test_the_configuration_carries_the_domain(domain, tmp_path):
     case = CASES["bert"]
     model = case.model(num_bins=BINS, domain=domain, gamma=1e-4, impl="reference", floor=0.01)
     model.save_pretrained(tmp_path)
-    loaded = case.auto.from_pretrained(tmp_path)
+    loaded = AutoModelWithHead.from_pretrained(tmp_path)
     assert repr(find_head(loaded)) == repr(find_head(model))
     assert find_head(loaded).impl == "reference"
     same(loaded.eval().density(**case.batch()).mean, model.eval().density(**case.batch()).mean)
@@ -500,7 +426,7 @@ def test_numbers_of_numpy_and_torch_can_be_saved(tmp_path):
     case = CASES["bert"]
     options = {"num_bins": torch.tensor(BINS), "num_frequencies": np.int64(5), "gamma": np.float32(0.5)}
     case.model(**options, domain=Interval(np.float32(0), np.int64(9))).save_pretrained(tmp_path)
-    head = find_head(case.auto.from_pretrained(tmp_path))
+    head = find_head(AutoModelWithHead.from_pretrained(tmp_path))
     assert (head.num_bins, head.num_frequencies, head.gamma, head.domain.high) == (BINS, 5, 0.5, 9.0)
 
 
@@ -510,7 +436,7 @@ def test_loading_with_other_labels(labels, tmp_path):
     case = CASES["bert"]
     model, batch = case.model(num_atoms=2, floor=0.0, bin_mass="exact", domain=Interval(0, 1)), case.batch()
     model.save_pretrained(tmp_path / "model")
-    loaded, told = case.auto.from_pretrained(tmp_path / "model", **labels, output_loading_info=True)
+    loaded, told = AutoModelWithHead.from_pretrained(tmp_path / "model", **labels, output_loading_info=True)
     assert not told["missing_keys"]
     assert not told["mismatched_keys"]
     assert loaded.config.num_labels == loaded.num_labels == find_head(loaded).out_features == 12
@@ -520,15 +446,15 @@ def test_loading_with_other_labels(labels, tmp_path):
     wide, narrow = (logits(one, batch | {"labels": None})[:, 2:].exp() for one in (model, loaded))
     same(narrow, wide.unflatten(-1, (10, 3)).sum(-1))
     loaded.save_pretrained(tmp_path / "again")
-    same(logits(case.auto.from_pretrained(tmp_path / "again"), batch), seen.logits)
+    same(logits(AutoModelWithHead.from_pretrained(tmp_path / "again"), batch), seen.logits)
 
 
 def test_loading_a_linear_head_with_other_labels_is_as_transformers_does_it(tmp_path):
     case = CASES["bert"]
     case.model(head=LinearHead, num_frequencies=None).save_pretrained(tmp_path)
     with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
-        case.auto.from_pretrained(tmp_path, num_labels=12)
-    loaded, told = case.auto.from_pretrained(
+        AutoModelWithHead.from_pretrained(tmp_path, num_labels=12)
+    loaded, told = AutoModelWithHead.from_pretrained(
         tmp_path, num_labels=12, ignore_mismatched_sizes=True, output_loading_info=True
     )
     assert {key[0] for key in told["mismatched_keys"]} == {"classifier.proj.weight", "classifier.proj.bias"}
@@ -589,7 +515,9 @@ def test_offloaded_weights(tmp_path):
     model, batch = case.model(), case.batch()
     model.save_pretrained(tmp_path / "model")
     places = {"model": "cpu", "lm_head": "disk"}
-    loaded = case.auto.from_pretrained(tmp_path / "model", device_map=places, offload_folder=str(tmp_path / "off"))
+    loaded = AutoModelWithHead.from_pretrained(
+        tmp_path / "model", device_map=places, offload_folder=str(tmp_path / "off")
+    )
     assert next(find_head(loaded).parameters()).is_meta
     same(logits(loaded, batch), logits(model, batch))
     with torch.no_grad():
@@ -661,7 +589,7 @@ def test_labels_that_no_head_can_have(options, told, tmp_path):
     case = CASES["bert"]
     case.model(**options).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=told):
-        case.auto.from_pretrained(tmp_path, num_labels=2)
+        AutoModelWithHead.from_pretrained(tmp_path, num_labels=2)
 
 
 def test_options_that_do_not_fit_change_nothing():

@@ -12,7 +12,8 @@ if importlib.util.find_spec("triton") is None:
 from benchmarks import arms
 
 from fourier_head import kernels, series, spectrum
-from fourier_head.kernels import launch, plan, reference
+from fourier_head.kernels import launch, plan
+from tests import kernel_reference as reference
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from tests.test_kernels import DEVICE, GPU, problem  # isort: skip
 
 from fourier_head import FourierDensity, Interval, kernels, series, spectrum
-from fourier_head.kernels import evaluation, reference
+from fourier_head.kernels import evaluation
+from tests import kernel_reference as reference
 
 
 @pytest.mark.parametrize("walls", [False, True])
@@ -23,7 +24,7 @@ def test_samples_follow_the_density(frequencies, walls):
     noise = torch.rand(2 + digits, tokens, device=DEVICE)
     z = reference.sample(y.expand(tokens, -1), noise, floor=0.1, walls=walls)
     a = y.unflatten(-1, (1 if walls else 2, -1)).double()
-    levels = spectrum.cdf(spectrum.of_coefficients(a, 0.1), z.double()[None])[0].sort().values
+    levels = spectrum.cdf(spectrum.of_coefficients(a, 0.1), z.double()[None], walls)[0].sort().values
     even = (torch.arange(tokens, device=DEVICE) + 0.5) / tokens
     # Kolmogorov-Smirnov: by chance this far off once in a thousand.
     assert (levels - even).abs().max() < 1.95 / tokens**0.5
@@ -132,10 +133,14 @@ def test_quantiles(frequencies, walls):
     q = spectrum.of_coefficients(a, 1e-3)
     exact = spectrum.of_coefficients(a.double(), 1e-3)
     levels = torch.cat([torch.tensor([[0.0, 1.0, 0.5, 1e-4]]).expand(tokens, -1), torch.rand(tokens, 5)], 1).to(DEVICE)
-    for z in (kernels.quantile(q, levels), kernels.coefficient_quantile(a, levels, floor=1e-3)):
+    for z in (
+        kernels.quantile(q, levels, walls=walls),
+        kernels.coefficient_quantile(a, levels, floor=1e-3, walls=walls),
+    ):
         assert (z[:, 0] == -1).all()
         assert (z[:, 1] == 1).all()
-        torch.testing.assert_close(spectrum.cdf(exact, z.double()).float(), levels, rtol=0, atol=5e-6 if GPU else 2e-6)
+        reached = spectrum.cdf(exact, z.double(), walls).float()
+        torch.testing.assert_close(reached, levels, rtol=0, atol=5e-6 if GPU else 2e-6)
 
 
 @pytest.mark.parametrize("walls", [False, True])
@@ -149,11 +154,11 @@ def test_quantiles_of_16_bit_coefficients(frequencies, walls):
     a[2] = 1  # all of it in one place
     levels = torch.rand(tokens, 7, device=DEVICE)
     exact = spectrum.of_coefficients(a.double(), 1e-3)
-    z = kernels.coefficient_quantile(a, levels, floor=1e-3)
-    torch.testing.assert_close(spectrum.cdf(exact, z.double()).float(), levels, rtol=0, atol=3e-4)
+    z = kernels.coefficient_quantile(a, levels, floor=1e-3, walls=walls)
+    torch.testing.assert_close(spectrum.cdf(exact, z.double(), walls).float(), levels, rtol=0, atol=3e-4)
     for stepped in (False, True) if frequencies <= evaluation.NARROW else (True,):
-        z = evaluation._solve(evaluation.multiplied_grid(a, 1e-3, stepped), levels, walls)
-        torch.testing.assert_close(spectrum.cdf(exact, z.double()).float(), levels, rtol=0, atol=3e-4)
+        z = evaluation._solve(evaluation.multiplied_grid(a, 1e-3, stepped, walls), levels, walls)
+        torch.testing.assert_close(spectrum.cdf(exact, z.double(), walls).float(), levels, rtol=0, atol=3e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -184,12 +189,12 @@ def test_levels_in_any_order_give_the_quantiles_of_each(count, walls):
     tokens = 150 // count + 5
     a = torch.randn(tokens, 1 if walls else 2, 6, device=DEVICE).to(torch.bfloat16)
     levels = torch.rand(count, device=DEVICE)
-    values = kernels.ordered_quantiles(a, levels, 3.0, 2.0, floor=1e-3)
-    z = kernels.coefficient_quantile(a, levels.expand(tokens, -1), floor=1e-3)
+    values = kernels.ordered_quantiles(a, levels, 3.0, 2.0, floor=1e-3, walls=walls)
+    z = kernels.coefficient_quantile(a, levels.expand(tokens, -1), floor=1e-3, walls=walls)
     torch.testing.assert_close(values, 3 + 2 * (z.t() + 1), rtol=0, atol=1e-5)
     assert (values[levels.argsort()].diff(dim=0) >= 0).all()
     levels[count // 2] = torch.nan
-    missing = kernels.ordered_quantiles(a, levels, 3.0, 2.0, floor=1e-3).isnan()
+    missing = kernels.ordered_quantiles(a, levels, 3.0, 2.0, floor=1e-3, walls=walls).isnan()
     assert torch.equal(missing, levels.isnan()[:, None].expand(-1, tokens))
 
 
@@ -207,12 +212,13 @@ def test_levels_that_share_a_quantile_do_not_cross():
 def test_one_sample_per_density(walls):
     a = torch.randn(1 if walls else 2, 12, device=DEVICE).to(torch.bfloat16)
     tokens = 4000 if GPU else 1000
-    many = FourierDensity(a.expand(tokens, -1, -1), floor=0.1)
+    boundary = "reflect" if walls else "periodic"
+    many = FourierDensity(a.expand(tokens, -1, -1), floor=0.1, boundary=boundary)
     many.impl = "fused"
     x, same = (many.sample(generator=torch.Generator(DEVICE).manual_seed(3)) for _ in range(2))
     assert torch.equal(x, same)
-    assert FourierDensity(a[None].expand(2, -1, -1)).sample((1, 1)).shape == (1, 1, 2)
-    levels = spectrum.cdf(spectrum.of_coefficients(a.double(), 0.1), x.double()).sort().values
+    assert FourierDensity(a[None].expand(2, -1, -1), boundary=boundary).sample((1, 1)).shape == (1, 1, 2)
+    levels = spectrum.cdf(spectrum.of_coefficients(a.double(), 0.1), x.double(), walls).sort().values
     even = (torch.arange(tokens, device=DEVICE) + 0.5) / tokens
     # Kolmogorov-Smirnov: by chance this far off once in a thousand.
     assert (levels - even).abs().max() < 1.95 / tokens**0.5

@@ -97,3 +97,14 @@ def test_a_missing_extra_is_named_before_any_work(study, missing, tmp_path):
     assert done.stderr == (
         f'fourier-head: this command needs {missing}: install it with pip install "fourier-head[transformers]".\n'
     )
+
+
+def test_listing_the_commands_loads_nothing_that_only_running_them_needs():
+    """Beyond what the package itself imports."""
+    program = (
+        "import sys, fourier_head; old = set(sys.modules); import fourier_head.cli; print(*set(sys.modules) - old)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert "typer" in loaded
+    assert not loaded & {"accelerate", "matplotlib", "numpy", "pandas", "rich", "scipy", "torch", "transformers"}

@@ -1,7 +1,6 @@
 """The study of language models as random number generators: its prompts, its scores, its arms, its folder."""
 
 import json
-import time
 
 import pytest
 import torch
@@ -11,9 +10,8 @@ pytest.importorskip("peft")
 
 from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import tiny_model
-from fourier_head.studies import results
-from fourier_head.studies.numbers import study
 from fourier_head.studies.numbers.arms import LanguageModel, Recipe, TextLoss, ask_fourier, ask_text, text_batch
+from fourier_head.studies.numbers.charts import charts
 from fourier_head.studies.numbers.data import (
     PROMPT,
     TRAINED,
@@ -26,8 +24,8 @@ from fourier_head.studies.numbers.data import (
     write_prompt,
 )
 from fourier_head.studies.numbers.data import test_prompts as make_tests
-from fourier_head.studies.numbers.study import Settings, parse_counts, run
-from fourier_head.studies.numbers.tables import PAPER_GAIN
+from fourier_head.studies.numbers.study import Settings, parse_counts, parse_layers, run
+from fourier_head.studies.numbers.tables import FOURIER_KEYS, PAPER_GAIN, rows
 
 
 def test_prompts_are_the_papers():
@@ -133,21 +131,45 @@ def test_arms_repeat_themselves_and_leave_the_model_alone(language):
     assert all(torch.equal(before[key], after[key]) for key in before)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model in a folder, as it is named on the command line."""
+    place = tmp_path_factory.mktemp("models") / "tiny"
+    for part in tiny_model(width=16, layers=1):
+        part.save_pretrained(place)
+    return place
+
+
 @pytest.fixture
-def small(monkeypatch, tmp_path, language):
-    """Settings of a very small study, without drawing."""
-    monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
-    monkeypatch.setattr(study, "tiny_language", lambda device: language)
-    study.load.cache_clear()
-    return Settings(output=tmp_path / "numbers", frequencies="2", seeds=1, epochs=1, quick=True)
+def small(tmp_path, folder):
+    """Settings of a very small study."""
+    return Settings(output=tmp_path / "numbers", model=str(folder), frequencies="2", seeds=1, epochs=1, quick=True)
 
 
-def test_quick_study_writes_its_folder(small):
-    summary = run(small)
+def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small):
+    settings = Settings(**vars(small) | {"in_context": "0,2"})
+    early = run(Settings(**vars(settings) | {"time_limit": 0.3}))
+    assert "left out" in early.extra["notes"][-1]
+    before = json.loads((small.output / "runs.json").read_text())
+    assert 0 < len(before) < 6
+    assert len(list((small.output / ".partial").glob("*.json"))) == len(before)
+
+    summary = run(settings)
+    runs = json.loads((small.output / "runs.json").read_text())
+    assert runs[: len(before)] == before  # to the second they took: they were not run again
+    assert [(one["head"], one["in_context"]) for one in runs] == [
+        (head, context) for context in (0, 2) for head in ("base", "linear", "fourier")
+    ]
+    assert summary.seconds == pytest.approx(sum(one["seconds"] for one in runs))
+    assert summary.extra["seconds_of"] == "all runs"
+    assert not (small.output / ".partial").exists()
+
     content = json.loads((small.output / "summary.json").read_text())
-    options = "--frequencies 2 --seeds 1 --epochs 1 --quick"
+    options = "--model tiny --frequencies 2 --seeds 1 --in-context 0,2 --epochs 1 --quick"
     assert content["command"] == f"fourier-head study numbers {options} -o numbers"
     assert content["sampling"] == {"temperature": 1.0, "top_p": 1.0, "top_k": None, "answers": 64}
+    assert content["notes"][0].startswith("A quick look: 64 training pairs, 64 answers, 1 epochs")
+    assert "left out" not in content["notes"][-1]
     found = {(r["dataset"], r["head"], r["metric"]): r for r in content["rows"]}
     for dataset in ("trained", "unseen"):
         for head in ("base", "linear", "fourier", "truth"):
@@ -156,60 +178,50 @@ def test_quick_study_writes_its_folder(small):
     assert found["trained", "fourier", "invalid"]["ours"] == 0
     assert {g.name for g in (*TRAINED, *UNSEEN)} <= {r["dataset"] for r in content["rows"]}
     assert {r["head"]: r["paper"] for r in summary.compared} == PAPER_GAIN
-    assert {p.name for p in small.output.iterdir()} >= {"histograms.png", "runs.json", "rows.csv"}
+    for name in ("histograms.png", "in-context.png"):
+        assert (small.output / name).read_bytes().startswith(b"\x89PNG")
     assert not (small.output / "frequencies.png").exists()  # one N makes no curve
-    assert content["notes"][0].startswith("A quick look: 64 training pairs, 64 answers, 1 epochs")
-    assert not (small.output / ".partial").exists()
-
-
-def fake(chosen, language, recipe, seconds=0.0, say=lambda g: g.mean):
-    time.sleep(seconds)
-    gaussians = [*TRAINED, *UNSEEN]
-    scores = [
-        {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score([say(g)] * 4, g)
-        for g in gaussians
-    ]
-    names = ("head", "frequencies", "packets", "init_scale", "gamma", "head_first", "in_context", "seed")
-    return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": [], "scores": scores}
-
-
-def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small, monkeypatch):
-    settings = Settings(**vars(small) | {"in_context": "0,2", "time_limit": 0.5})
-    monkeypatch.setattr(study, "_run_one", lambda *given: fake(*given, seconds=0.15))
-    summary = run(settings)
-    assert "left out" in summary.extra["notes"][-1]
-    assert list((small.output / ".partial").glob("*.json"))
-    calls = []
-    monkeypatch.setattr(study, "_run_one", lambda *given: calls.append(given[0]) or fake(*given))
-    summary = run(Settings(**vars(settings) | {"time_limit": None}))
-    assert 0 < len(calls) < 6
-    assert "left out" not in summary.extra["notes"][-1]
-    assert len(json.loads((small.output / "runs.json").read_text())) == 6
-    assert summary.seconds == pytest.approx(0.15 * (6 - len(calls)))  # of the first call: those of the second take none
-    assert summary.extra["seconds_of"] == "all runs"
-    assert (small.output / "in-context.png").exists()
     with pytest.raises(UserError, match="over before the first run"):
         run(Settings(**vars(settings) | {"time_limit": 0.0, "seeds": 2, "in_context": "3"}))
 
 
-def test_a_model_that_never_says_a_number_has_results_too(small, monkeypatch):
-    monkeypatch.setattr(study, "_run_one", lambda *given: fake(*given, say=lambda g: None))
-    found = {(r["dataset"], r["head"], r["metric"]): r["ours"] for r in run(small).rows}
+def test_a_model_that_never_says_a_number_has_results_too():
+    fourier = dict.fromkeys(FOURIER_KEYS, 0) | {"frequencies": 2, "init_scale": 1000.0}
+    runs = [
+        {"head": head, "in_context": 2, "seed": 0, "seconds": 1.0, "losses": []}
+        | (fourier if head == "fourier" else dict.fromkeys(FOURIER_KEYS))
+        | {"scores": [scored(g, 0.1 if head == "fourier" else None) for g in (*TRAINED, *UNSEEN)]}
+        for head in ("base", "linear", "fourier")
+    ]
+    table = rows(runs)
+    found = {(r["dataset"], r["head"], r["metric"]): r["ours"] for r in table}
     assert found["trained", "base", "invalid"] == found["trained", "base", "tvd"] == 1
+    assert found["trained", "fourier", "invalid"] == 0
+    assert {chart.name for chart in charts(runs, table)} == {"histograms"}
 
 
-def test_blanks_between_layers_leave_none_of_them_out(small, monkeypatch):
-    seen = []
-    monkeypatch.setattr(study, "_run_one", lambda *given: seen.append(given[2].layers) or fake(*given))
-    run(Settings(**vars(small) | {"lora_layers": "q_proj, v_proj"}))
-    assert set(seen) == {("q_proj", "v_proj")}
+def scored(gaussian, answer):
+    group = "trained" if gaussian in TRAINED else "unseen"
+    return {"gaussian": gaussian.name, "group": group} | score([answer] * 4, gaussian)
+
+
+def test_blanks_between_layers_leave_none_of_them_out():
+    from peft import get_peft_model
+
+    recipe = Recipe(layers=parse_layers("q_proj, v_proj"))
+    adapted = get_peft_model(tiny_model()[0], recipe.adapter)
+    assert {name.split(".")[-1] for name, part in adapted.named_modules() if hasattr(part, "lora_A")} == {
+        "q_proj",
+        "v_proj",
+    }
+    assert parse_layers(None) is None
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"model": "a", "gguf": "b.gguf"}, "give one of them"),
-        ({"gguf": "missing.gguf"}, "missing.gguf cannot be read"),
+        ({"gguf": "b.gguf"}, "give one of them"),
+        ({"model": None, "gguf": "missing.gguf"}, "missing.gguf cannot be read"),
         ({"model": "no/such/model/anywhere"}, "is no language model by name, folder or .gguf file"),
         ({"dtype": "int4"}, "--dtype must be one of"),
         ({"in_context": "-1"}, "--in-context must be"),
@@ -230,32 +242,21 @@ def test_the_command_line_runs_the_study(small, monkeypatch):
     testing = pytest.importorskip("typer.testing")
     from fourier_head.studies.cli import app
 
-    monkeypatch.setattr(study, "_run_one", fake)
     monkeypatch.setenv("COLUMNS", "200")
-    words = [
-        "numbers",
-        "--quick",
-        "--seeds",
-        "1",
-        "--frequencies",
-        "2,4,8",
-        "--init-scale",
-        "1000,1",
-        "--head-first",
-        "0,64",
-        "-o",
-        str(small.output),
-    ]
-    got = testing.CliRunner().invoke(app, words)
+    words = ["numbers", "--quick", "--model", small.model, "--seeds", "1", "--epochs", "1", "-o", str(small.output)]
+    arms = ["--frequencies", "2,4,8", "--init-scale", "1000,1", "--head-first", "0,1"]
+    got = testing.CliRunner().invoke(app, [*words, *arms])
     assert got.exit_code == 0, got.output
     assert "tvd_gain_over_base" in got.output
-    assert "all runs added up took 0.0 s" in got.output  # not that this call took it
+    runs = json.loads((small.output / "runs.json").read_text())
+    seconds = sum(one["seconds"] for one in runs)
+    assert f"all runs added up took {seconds:.1f} s" in got.output  # not that this call took it
     assert "first weights are divided by" in " ".join(got.output.split())
     charts = json.loads((small.output / "charts.json").read_text())
     names = {one["name"] for chart in charts for panel in chart["panels"] for one in panel["series"]}
-    kinds = {f"LoRA, Fourier head, init / {scale}, {first} epochs alone" for scale in (1000, 1) for first in (0, 64)}
+    kinds = {f"LoRA, Fourier head, init / {scale}, {first} epochs alone" for scale in (1000, 1) for first in (0, 1)}
     assert names >= kinds
-    assert len(json.loads((small.output / "runs.json").read_text())) == 2 + 2 * len(kinds)  # quick: N = 2 and 8 only
+    assert len(runs) == 2 + 2 * len(kinds)  # quick: N = 2 and 8 only
     assert "epochs in which the head learned alone" in " ".join(got.output.split())
     got = testing.CliRunner().invoke(app, ["numbers", "--quick", "--frequencies", "x", "-o", str(small.output)])
     assert got.exit_code == 2

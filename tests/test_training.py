@@ -3,8 +3,8 @@
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ import torch
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.forecasting.evaluation_sets import EvaluationSet
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.recipe import Recipe, hold_out, prepare, train
 from fourier_head.forecasting.patch.train import main
 from fourier_head.forecasting.validation import Validation, group_of, validation_sets
-from fourier_head.training import graphs, loop
 from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
 from fourier_head.training.loop import Training, TrainingSettings, rate
 from tests.two_processes import launch
@@ -63,6 +63,11 @@ def test_training_learns_and_uses_the_average(tmp_path) -> None:
     assert np.mean([line["loss"] for line in lines[-3:]]) < 0.7 * lines[0]["loss"]
     assert lines[-1]["progress"] == 1
     assert not model.training
+    average = load_tensors(tmp_path / "checkpoint", "average")
+    last = load_tensors(tmp_path / "checkpoint", "weights")
+    for name, weight in model.named_parameters():
+        assert torch.equal(weight, average[f"model.{name}"])
+    assert any(not torch.equal(last[name], value) for name, value in average.items())
 
 
 def test_seconds_are_a_budget_over_all_runs(tmp_path) -> None:
@@ -75,19 +80,21 @@ def test_seconds_are_a_budget_over_all_runs(tmp_path) -> None:
     assert again.step == step
 
 
-# --- captured passes
+# --- rehearsals and captured passes
 
 
 class Line(torch.nn.Module):
-    """A loss with dropout and a parameter that it uses only sometimes, and never in these tests."""
+    """A loss that counts its calls, with dropout and a parameter that it uses only sometimes, and never here."""
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
         torch.manual_seed(0)
         self.layer, self.dropout = torch.nn.Linear(6, 3), torch.nn.Dropout(dropout)
         self.unused = torch.nn.Parameter(torch.ones(2))
+        self.calls = 0
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
         return (self.dropout(self.layer(x)) - y).square().mean()
 
 
@@ -111,69 +118,17 @@ class Points:
         self.count = state["count"]
 
 
-def pretend_to_capture(step):
-    """Repeat a step as a graph does: results lie where those of the first time lay, and the host does nothing."""
-    loss = step()
-    parameters = pretend_to_capture.parameters
-    gradients = [p.grad for p in parameters]
-
-    def replay() -> None:
-        before = [p.grad for p in parameters]
-        loss.copy_(step())
-        for parameter, room, own in zip(parameters, gradients, before, strict=True):
-            if room is not None:
-                room.copy_(parameter.grad)
-            parameter.grad = own
-
-    return replay, loss
-
-
-def captured_run(folder: Path, monkeypatch, graph: bool = True, **more: object) -> Training:
-    module = Line()
-    run = Training(module, Points, settings(folder, steps=20, rehearsals=2, graph=graph, **more), "cpu")
-    pretend_to_capture.parameters = list(module.parameters())
-    monkeypatch.setattr(graphs, "capture", pretend_to_capture)
-    monkeypatch.setattr(Training, "_captures", property(lambda self: self.settings.graph))
-    return run
-
-
-def test_replayed_steps_train_as_others_do(tmp_path, monkeypatch) -> None:
-    replays: list[int] = []
-    call = graphs.CapturedPass.__call__
-    monkeypatch.setattr(graphs.CapturedPass, "__call__", lambda self, *batch: replays.append(1) or call(self, *batch))
-    plain = captured_run(tmp_path / "plain", monkeypatch, graph=False)
-    assert plain.run()
-    assert not replays
-    run = captured_run(tmp_path / "graph", monkeypatch)
-    assert run.run()
-    assert len(replays) == 18  # two batches of twenty had another shape
+@pytest.mark.parametrize("more", [{"rehearsals": 3}, {"graph": True}])
+def test_on_a_cpu_neither_rehearsals_nor_graphs_change_a_run(tmp_path, more: dict) -> None:
+    """Rehearsals move neither weights, data nor dropout; there is no graph, so every step calls the loss."""
+    plain = Training(Line(0.5), Points, settings(tmp_path / "plain", steps=20), "cpu")
+    run = Training(Line(0.5), Points, settings(tmp_path / "more", steps=20, **more), "cpu")
+    for one in (plain, run):
+        torch.manual_seed(1)
+        assert one.run()
     assert torch.equal(weights(plain), weights(run))
     assert [line["loss"] for line in plain.history] == [line["loss"] for line in run.history]
-
-
-def test_a_captured_run_that_was_stopped_continues_equally(tmp_path, monkeypatch) -> None:
-    whole = captured_run(tmp_path / "whole", monkeypatch)
-    assert whole.run()
-    first = captured_run(tmp_path / "parts", monkeypatch, limit=1e-9)
-    assert not first.run()
-    second = captured_run(tmp_path / "parts", monkeypatch)
-    assert second.run()
-    assert torch.equal(weights(whole), weights(second))
-
-
-def test_what_cannot_be_captured_runs_as_before(tmp_path, monkeypatch) -> None:
-    plain = captured_run(tmp_path / "plain", monkeypatch, graph=False)
-    plain.run()
-    run = captured_run(tmp_path / "graph", monkeypatch)
-
-    def refuse(step):
-        step()
-        raise RuntimeError("called a synchronizing operation\nand more")
-
-    monkeypatch.setattr(graphs, "capture", refuse)
-    with pytest.warns(UserWarning, match="without a CUDA graph, which failed: called a synchronizing operation$"):
-        run.run()
-    assert torch.equal(weights(plain), weights(run))
+    assert (plain.module.calls, run.module.calls) == (20, 20 + more.get("rehearsals", 0))
 
 
 def test_runs_of_several_precisions_follow_each_other_in_one_process(tmp_path) -> None:
@@ -186,30 +141,23 @@ def test_runs_of_several_precisions_follow_each_other_in_one_process(tmp_path) -
     assert not torch.equal(losses[0], losses[1])
 
 
-def test_on_a_cpu_nothing_is_captured(tmp_path) -> None:
-    run = Training(Line(), Points, settings(tmp_path, steps=3, graph=True), "cpu")
-    assert run.run()
-    assert run._captured is None
+def on_gpu(module: Line, folder: Path, **more: object) -> Training:
+    chosen = settings(folder, **{"steps": 20, "log_every": 1, "rehearsals": 2, **more})
+    return Training(module, lambda process: Points(process, "cuda"), chosen)
 
 
 @pytest.mark.gpu
-def test_captured_steps_have_the_losses_of_others_on_a_gpu(tmp_path) -> None:
-    histories, ends = [], []
-    for graph in (False, True):
-        more = {"steps": 20, "log_every": 1, "rehearsals": 2, "graph": graph, "precision": "bf16"}
-        run = Training(Line(), lambda process: Points(process, "cuda"), settings(tmp_path / str(graph), **more))
-        begin = weights(run).clone()
-        run._rehearse()
-        assert (run._captured is not None) == graph
-        run.module.train()
-        histories.append([])
-        for _ in range(20):
-            histories[-1].append(float(run._advance()))
-            run.step += 1
-        ends.append(weights(run))
-    assert histories[0] == pytest.approx(histories[1], rel=1e-4)
-    assert torch.allclose(ends[0], ends[1], rtol=1e-4)
-    assert not torch.allclose(ends[0], begin, rtol=1e-2)
+def test_replayed_steps_train_as_others_do_without_a_call_of_the_loss(tmp_path) -> None:
+    plain, replayed = (on_gpu(Line(), tmp_path / str(graph), graph=graph, precision="bf16") for graph in (False, True))
+    begin = weights(plain).clone()
+    assert plain.run()
+    assert replayed.run()
+    assert plain.module.calls == 2 + 20
+    assert replayed.module.calls == 2 + 3 + 2  # rehearsals, the capture, and two batches of another shape
+    losses = [[line["loss"] for line in run.history] for run in (plain, replayed)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert torch.allclose(weights(plain), weights(replayed), rtol=1e-4)
+    assert not torch.allclose(weights(plain), begin, rtol=1e-2)
 
 
 @pytest.mark.gpu
@@ -243,11 +191,14 @@ def test_a_step_that_waits_for_the_device_is_not_captured(tmp_path) -> None:
             return super().forward(x, y)
 
     for kind in (Waiting, Breaking):
-        run = Training(
-            kind(0.5), lambda process: Points(process, "cuda"), settings(tmp_path / kind.__name__, steps=4, graph=True)
-        )
+        plain = on_gpu(kind(0.5), tmp_path / f"{kind.__name__}-plain", graph=False)
+        run = on_gpu(kind(0.5), tmp_path / kind.__name__, graph=True)
+        torch.cuda.manual_seed(1)
+        assert plain.run()
+        torch.cuda.manual_seed(1)
         with pytest.warns(UserWarning, match="without a CUDA graph"):
             assert run.run()
+        assert torch.allclose(weights(plain), weights(run), rtol=1e-4)
         assert torch.isfinite(torch.randn(3, device="cuda")).all()  # the generator works again
         assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
@@ -274,12 +225,17 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path) -> None:
         prepare(Recipe(TINY), store(), settings(tmp_path, steps=2, batch=4), "cpu")[1].run()
 
 
-def test_time_is_counted_to_the_last_step(tmp_path, monkeypatch) -> None:
-    clock = iter(range(1000))
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    _, run = prepare(Recipe(TINY), store(), settings(tmp_path, steps=5, log_every=1), "cpu")
+def test_time_is_counted_to_the_last_step(tmp_path) -> None:
+    """Also where a run ends before its second look at the clock."""
+
+    class Slow(Line):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            time.sleep(0.03)
+            return super().forward(x, y)
+
+    run = Training(Slow(), Points, settings(tmp_path, steps=5), "cpu")
     assert run.run()
-    assert run.spent > 5  # looks at the clock: every line of the log is one
+    assert run.spent >= 5 * 0.03
 
 
 @pytest.mark.parametrize("more", [{"steps": None}, {"seconds": 3.0}, {"batch": 0}, {"learning_rate": -1.0}])
@@ -363,6 +319,20 @@ def test_validation_sets_come_from_held_out_series_only() -> None:
     assert [len(one) for one in sets] == [2]
     assert sets[0].horizon == 18
     assert group_of(sets[0].name) == "monthly"
+    trained_on = [kept.series(i).numpy() for i in range(len(kept))]
+    for series in sets[0].series:
+        assert any(np.array_equal(series, held.series(i).numpy()) for i in range(len(held)))
+        assert not any(np.array_equal(series, other) for other in trained_on)
+
+
+def test_a_validation_score_is_relative_to_seasonal_naive_and_sets_count_by_the_root_of_their_series() -> None:
+    rng = np.random.default_rng(0)
+    waves = [np.sin(np.arange(120) / 2) + rng.normal(size=120) for _ in range(5)]
+    sets = [EvaluationSet("few/12", waves[:1], 18, 12, "ME"), EvaluationSet("many/7", waves[1:], 28, 1, "D")]
     validation = Validation(sets)
-    rows = [dict(row) for row in validation.naive.values()]
-    assert validation.scores(rows)["all"]["mase"] == pytest.approx(1)
+    few, many = (dict(validation.naive[one.name]) for one in sets)
+    few["mase"], many["mase"], many["wql"] = 8 * few["mase"], many["mase"] / 2, many["wql"] / 3
+    scores = validation.scores([few, many])
+    assert scores["monthly"] == pytest.approx({"mase": 8, "wql": 1})
+    assert scores["daily"] == pytest.approx({"mase": 1 / 2, "wql": 1 / 3})
+    assert scores["all"] == pytest.approx({"mase": (8 / 2**2) ** (1 / 3), "wql": (1 / 3) ** (2 / 3)})

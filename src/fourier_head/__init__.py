@@ -1,18 +1,49 @@
 """The Fourier head: a layer for networks that predict numbers, with an exact predictive density."""
 
-from fourier_head import divergence as _divergence  # noqa: F401  (registered with torch)
-from fourier_head.adaptive import Adaptive
-from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
-from fourier_head.bins import Bins
-from fourier_head.density import FourierDensity
-from fourier_head.domains import BinnedInterval, Circle, Interval, Line
-from fourier_head.frequencies import recommend_head, suggest_frequencies
-from fourier_head.heads import FourierHead, Head, released_floor
-from fourier_head.histogram import HistogramDensity
-from fourier_head.maps import Affine, Asinh, Log
-from fourier_head.metrics import smoothness
-from fourier_head.mixture import GaussianMixture
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fourier_head.version import __version__
+
+if TYPE_CHECKING:
+    from fourier_head.adaptive import Adaptive
+    from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
+    from fourier_head.bins import Bins
+    from fourier_head.density import FourierDensity
+    from fourier_head.domains import BinnedInterval, Circle, Interval, Line
+    from fourier_head.forecasting.forecaster import Forecaster
+    from fourier_head.frequencies import recommend_head, suggest_frequencies
+    from fourier_head.heads import FourierHead, Head, released_floor
+    from fourier_head.histogram import HistogramDensity
+    from fourier_head.integrations.numbers import NumberLM
+    from fourier_head.integrations.scikit_learn import FourierRegressor
+    from fourier_head.integrations.transformers import replace_head
+    from fourier_head.maps import Affine, Asinh, Log
+    from fourier_head.metrics import smoothness
+    from fourier_head.mixture import GaussianMixture
+
+# What comes from where: torch takes seconds to import, which `fourier-head --help` need not wait for.
+_HOMES = {
+    name: module
+    for module, names in {
+        "adaptive": ("Adaptive",),
+        "baselines": ("HLGaussHead", "LinearHead", "MixtureHead", "RegressionHead"),
+        "bins": ("Bins",),
+        "density": ("FourierDensity",),
+        "domains": ("BinnedInterval", "Circle", "Interval", "Line"),
+        "forecasting.forecaster": ("Forecaster",),
+        "frequencies": ("recommend_head", "suggest_frequencies"),
+        "heads": ("FourierHead", "Head", "released_floor"),
+        "histogram": ("HistogramDensity",),
+        "integrations.numbers": ("NumberLM",),
+        "integrations.scikit_learn": ("FourierRegressor",),
+        "integrations.transformers": ("replace_head",),
+        "maps": ("Affine", "Asinh", "Log"),
+        "metrics": ("smoothness",),
+        "mixture": ("GaussianMixture",),
+    }.items()
+    for name in names
+}
 
 __all__ = [
     "Adaptive",
@@ -21,8 +52,10 @@ __all__ = [
     "BinnedInterval",
     "Bins",
     "Circle",
+    "Forecaster",
     "FourierDensity",
     "FourierHead",
+    "FourierRegressor",
     "GaussianMixture",
     "HLGaussHead",
     "Head",
@@ -32,10 +65,24 @@ __all__ = [
     "LinearHead",
     "Log",
     "MixtureHead",
+    "NumberLM",
     "RegressionHead",
     "__version__",
     "recommend_head",
     "released_floor",
+    "replace_head",
     "smoothness",
     "suggest_frequencies",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -49,5 +49,5 @@ def double_exponential(count: int) -> Tensor:
 
 @constant_result
 def midpoints(count: int) -> Tensor:
-    """Return the centres of equal parts of [-1, 1] and their widths, rows of a tensor: the rule for periodic functions."""
+    """Return the centres of equal parts of [-1, 1] and their widths, rows of a tensor, for periodic functions."""
     return torch.from_numpy(np.stack([(2 * np.arange(count) + 1 - count) / count, np.full(count, 2 / count)]))

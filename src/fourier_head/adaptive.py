@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn import functional
 
-from fourier_head import spectrum, tails
+from fourier_head import spectrum
 from fourier_head._arrays import Numeric, as_tensors, widened
 from fourier_head._quadrature import legendre, legendre_pieces
 from fourier_head.domains import Domain
@@ -42,7 +42,8 @@ class Adaptive(Domain):
     shape it, and no range of the values has to be known. Laplace tails give every value a finite likelihood.
 
     Args:
-        tails: the weight :math:`\epsilon`, between 0 and 1.
+        tails: the weight :math:`\epsilon`, between 0 and 1. As much lies beyond the interval as its share of e^-1, and
+            levels farther out than half of that are those of the tails.
         map: what happens to values first: ``Affine(loc, scale)`` (nothing unless given), ``Asinh(loc, scale)``, or
             ``Log(loc, scale)`` for positive values. ``Adaptive.fit`` finds one.
         anchored: whether each row brings a guess of its value, ``anchor=``, of which the projection says how much to
@@ -58,7 +59,7 @@ class Adaptive(Domain):
     boundary = "periodic"  # the density starts as a bell that is nothing at the ends
 
     def __init__(
-        self, tails: float = 0.01, *, map: ValueMap | None = None, anchored: bool = False, bins: Bins | None = None
+        self, tails: float = 0.002, *, map: ValueMap | None = None, anchored: bool = False, bins: Bins | None = None
     ):
         if not 0 < tails < 1:
             raise ValueError(f"tails must be a share of probability between 0 and 1, got {tails}")
@@ -69,15 +70,15 @@ class Adaptive(Domain):
 
     @classmethod
     def fit(
-        cls, values: Numeric, tails: float = 0.01, *, anchored: bool = False, bins: Bins | None = None
+        cls, values: Numeric, tails: float = 0.002, *, anchored: bool = False, bins: Bins | None = None
     ) -> Adaptive:
         """Return a domain whose map takes training values to numbers of size one.
 
         Straight unless that would leave a few values far away from all others: the logarithm where all values are
         positive and their logarithms lie closer together, else asinh.
 
-        >>> Adaptive.fit([1e6, 3e6, 2e6, 5e6]).map
-        Affine(2500000.0, 1479019.9...)
+        >>> Adaptive.fit([2e6, 4e6]).map
+        Affine(3000000.0, 1000000.0)
         >>> Adaptive.fit(np.exp(3 * np.random.default_rng(0).normal(size=1000))).map.kind
         'log'
         """
@@ -115,7 +116,9 @@ class Adaptive(Domain):
 
     def check_bins(self) -> None:
         if self.bins is None:
-            raise ValueError("an adaptive domain has no ends to divide: pass Adaptive(bins=Bins...) instead of num_bins")
+            raise ValueError(
+                "an adaptive domain has no ends to divide: pass Adaptive(bins=Bins...) instead of num_bins"
+            )
 
     def state(self) -> Tensor:
         """Return the kind, loc and scale of the map."""
@@ -175,8 +178,9 @@ class Placed(Domain):
     r"""An adaptive domain in its place: :math:`v = (map(x) - \mu) / w`, with tails beyond [-1, 1].
 
     Behind a curved map values would run away exponentially in the tails, and neither mean nor variance exist. Beyond
-    the ends of the interval they go on as :math:`x = x_1 \pm \sigma (e^{\xi t} - 1) / \xi` with t = |v| - 1, the slope
-    :math:`\sigma` they have there and :math:`\xi` at most a fifth: generalised Pareto tails with four moments.
+    the ends of the interval they go on as :math:`x = x_1 \pm \sigma (e^{\xi t} - 1) / \xi` with t = |v| - 1, a unit
+    :math:`\sigma` of the values themselves (for asinh the slope dx/dv in the middle of the interval, for the logarithm
+    at its end) and :math:`\xi` at most a fifth: generalised Pareto tails, whose first four moments exist.
 
     Args:
         loc, width: middle and half width of the interval, in units of the map.
@@ -212,11 +216,10 @@ class Placed(Domain):
         return self.map.support.check(value) & torch.isfinite(value)
 
     def _edge(self, side: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the value at the lower (-1) or upper (1) end, the slope dx/dv there, and the growth beyond it."""
-        u = self.loc + side * self.width
-        slope = torch.exp(-self.map.log_slope(u)) * self.width
-        growth = self.width * self.map.scale if self.map.kind == "log" else self.width
-        return self.map.inverse(u), slope, torch.as_tensor(growth).clamp(1e-3, 1 / TAIL_INDEX)
+        """Return the value at the lower (-1) or upper (1) end, the unit of the tail, and the growth beyond it."""
+        end, inner = (self.loc + side * place * self.width for place in (1.0, self.map.tail_place))
+        unit = torch.exp(-self.map.log_slope(inner)) * self.width
+        return self.map.inverse(end), unit, (self.width * self.map.growth).clamp(1e-3, 1 / TAIL_INDEX)
 
     def to_unit(self, value: Tensor) -> Tensor:
         v = (self.map.forward(value) - self.loc) / self.width
@@ -251,7 +254,9 @@ class Placed(Domain):
 
     def nodes(self, resolution: int) -> Tensor:
         # Smooth between these corners: the Fourier density ends at -1 and 1, the tails have a kink at 0.
-        return torch.cat([_tail_nodes().flip(1) * torch.tensor([[-1.0], [1.0]]), self._core(resolution), _tail_nodes()], 1)
+        return torch.cat(
+            [_tail_nodes().flip(1) * torch.tensor([[-1.0], [1.0]]), self._core(resolution), _tail_nodes()], 1
+        )
 
     @staticmethod
     def _core(resolution: int) -> Tensor:

@@ -264,22 +264,22 @@ class RegressionHead(_MixtureHead):
         self._learn_spread(error, kept)
         return reductions.reduce_loss(error, target, weight, ignore_index, reduction, self.out_features)
 
-    def nll(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
+    def nll(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
         loss = super().nll(x, value, reduction=reduction)
         self._learn_from_values(x, value)
         return loss
 
-    def crps(self, x: Tensor, value: Tensor, *, reduction: reductions.Reduction = "mean") -> Tensor:
+    def crps(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the continuous ranked probability score of values; missing values (NaN) do not count."""
         loss = super().crps(x, value, reduction=reduction)
         self._learn_from_values(x, value)
         return loss
 
     @torch.no_grad()
-    def _learn_from_values(self, x: Tensor, value: Tensor) -> None:
+    def _learn_from_values(self, x: Tensor, value: Tensor | float) -> None:
         if self.training:
-            value = value.expand(x.shape[:-1])
+            value = torch.as_tensor(value, device=x.device).expand(x.shape[:-1])
             self._learn_spread((self.predict(x) - self.domain.to_unit(value)) ** 2, ~torch.isnan(value))
 
     @torch.no_grad()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import needs_extra
 from fourier_head.version import __version__
 
 try:
@@ -18,7 +16,11 @@ except ModuleNotFoundError as error:
     print(f"fourier-head: {needs_extra(error)}", file=sys.stderr)
     raise SystemExit(2) from None
 
-OPTIONAL = ("rich", "matplotlib", "pandas", "pyarrow")
+from fourier_head.atari.cli import app as atari
+from fourier_head.command_errors import clear_errors
+from fourier_head.forecasting.command.cli import forecast
+from fourier_head.studies.cli import app as studies
+from fourier_head.studies.cli import report
 
 app = typer.Typer(
     name="fourier-head",
@@ -27,24 +29,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-@contextmanager
-def clear_errors() -> Iterator[None]:
-    """Turn errors of the user into one sentence on stderr and exit code 2."""
-    try:
-        yield
-    except UserError as error:
-        typer.echo(f"fourier-head: {error}", err=True)
-        raise typer.Exit(2) from None
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in OPTIONAL:
-            raise
-        typer.echo(f"fourier-head: {needs_extra(error)}", err=True)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        typer.echo("fourier-head: interrupted; nothing was written.", err=True)
-        raise typer.Exit(130) from None
 
 
 def _version(wanted: bool) -> None:
@@ -116,20 +100,10 @@ def compare(
         out.print(f"\nWrote {settings.folder / 'index.html'} in {result.seconds:.0f} s.", markup=False)
 
 
-def _add_studies() -> None:
-    # Imported late: the commands of the studies use `clear_errors` of this module.
-    from fourier_head.atari.cli import app as atari
-    from fourier_head.forecasting.command.cli import forecast
-    from fourier_head.studies.cli import app as studies
-    from fourier_head.studies.cli import report
-
-    app.add_typer(studies, name="study")
-    app.add_typer(atari, name="atari")
-    app.command()(report)
-    app.command()(forecast)
-
-
-_add_studies()
+app.add_typer(studies, name="study")
+app.add_typer(atari, name="atari")
+app.command()(report)
+app.command()(forecast)
 
 
 def main() -> None:

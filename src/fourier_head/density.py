@@ -289,7 +289,7 @@ class FourierDensity(ScalarDensity):
 
     def _kernel_quantiles(self, a: Tensor, level: Tensor) -> Tensor:
         rows = a.reshape(-1, *a.shape[-2:])
-        z = kernels.coefficient_quantile(rows, level.reshape(-1, level.shape[-1]), floor=self.floor)
+        z = kernels.coefficient_quantile(rows, level.reshape(-1, level.shape[-1]), floor=self.floor, walls=self.walls)
         return z.view(level.shape)
 
     def _unit_quantiles(self, q: Tensor, level: Tensor) -> Tensor:
@@ -297,7 +297,8 @@ class FourierDensity(ScalarDensity):
         weight = self.domain.tails
         if not weight and kernels.wanted(self.impl, q, level):
             rows = q.reshape(-1, *q.shape[-2:])
-            return kernels.quantile(rows, level.reshape(-1, level.shape[-1])).view(level.shape)
+            z = kernels.quantile(rows, level.reshape(-1, level.shape[-1]), walls=self.walls)
+            return z.view(level.shape)
         z = unit_quantiles(q.detach(), level.detach(), self.walls, weight)
         if torch.is_grad_enabled() and (q.requires_grad or level.requires_grad):
             cdf, density = curve_of(q, self.walls, weight)(z)
@@ -312,7 +313,8 @@ class FourierDensity(ScalarDensity):
             a = self._for_kernels(level)
             if a is not None:
                 rows = a.reshape(-1, *a.shape[-2:])
-                values = kernels.ordered_quantiles(rows, level.reshape(-1), *line, floor=self.floor)
+                options = {"floor": self.floor, "walls": self.walls}
+                values = kernels.ordered_quantiles(rows, level.reshape(-1), *line, **options)  # type: ignore[arg-type]
                 return values.view(level.shape + self.batch_shape)
         return super().quantile(level)
 
@@ -330,7 +332,8 @@ class FourierDensity(ScalarDensity):
             a = self._for_kernels() if math.prod(sample_shape) == 1 else None
             if a is None or a.shape[-1] > kernels.FEW_COEFFICIENTS:
                 return super().sample(sample_shape, generator)
-            z = kernels.coefficient_sample(a.reshape(-1, *a.shape[-2:]), floor=self.floor, generator=generator)
+            rows = a.reshape(-1, *a.shape[-2:])
+            z = kernels.coefficient_sample(rows, floor=self.floor, generator=generator, walls=self.walls)
             return self.domain.from_unit(z.view(self._extended_shape(torch.Size(sample_shape))))
 
     # --- summaries
@@ -455,3 +458,7 @@ def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tens
         return curve
 
     return invert(curve_of(q, walls, weight), level, low, high, start, part=part)
+
+
+# Divergences register themselves with torch, and are of no use without the density.
+from fourier_head import divergence as _divergence  # noqa: E402, F401

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -48,8 +48,8 @@ class Domain:
     """Numbers that a projection emits to place the domain."""
     pieces: int = 1
     """Parts of [-1, 1], equally long, between which the slope of the map jumps."""
-    bins: Bins | None = None
-    """Bins that came with the domain."""
+    bins: Any = None
+    """The ``Bins`` that came with the domain, or None."""
     bounded: bool = False
     """Whether the values have two ends."""
     wraps: bool = False
@@ -171,7 +171,7 @@ class Domain:
 
     def entropy(self, d: FourierDensity) -> Tensor:
         """Return the entropy in nats, that of z by the midpoint rule on a grid finer than the harmonics."""
-        z, log_prob = d.grid()
+        _, log_prob = d.grid()
         return -(log_prob.exp() * log_prob).mean(0) * 2 - self.mean_log_slope(d)
 
     def mean_log_slope(self, d: FourierDensity) -> Tensor:
@@ -196,6 +196,7 @@ class Domain:
         tail = (weight * slope * torch.where(upper, d.survival_at(inner), d.cdf_at(inner))).sum(0)
         distance = value - self.mean(d)
         return torch.where(upper, distance, -distance) + 2 * tail - spread
+
 
 class Interval(Domain):
     """The interval [low, high].

@@ -138,7 +138,9 @@ class Head(nn.Module):
         value = torch.as_tensor(value, device=x.device)
         shape = torch.broadcast_shapes(self._batch_shape(x), self.domain.shape)
         if value.dim() and value.shape != shape:
-            raise ValueError(f"value must have the shape {tuple(shape)} of the densities, got {tuple(value.shape)}")
+            raise ValueError(
+                f"value must have the shape {tuple(shape)} of x without features, got {tuple(value.shape)}"
+            )
         value = widened(value).expand(shape)
         missing = torch.isnan(value)
         near = self.domain.nearest(value, map)
@@ -179,8 +181,8 @@ class FourierHead(Head):
         gamma: strength of the regulariser that ``loss``, ``nll`` and ``crps`` add in training mode.
         regularizer: "roughness", the integral of p'^2, or "paper", the unnormalised form printed there.
         init_scale: He-initialised weights and biases are divided by this.
-        domain: the values that the bins cover: ``Interval``, ``Circle``, ``Line``, ``Bins`` of any kind; or ``Adaptive``
-            for values anywhere, whose place and width the projection emits, too.
+        domain: the values that the bins cover: ``Interval``, ``Circle``, ``Line``, ``Bins`` of any kind; or
+            ``Adaptive`` for values anywhere, whose place and width the projection emits, too.
         num_outputs: densities per row of features, (..., num_outputs) of them; one, without a dimension, unless given.
         impl: "auto" takes what is fastest, "fused" the kernels, "closed_form" the written-out gradient of small heads
             on a CPU, "compiled" torch.compile, "reference" plain torch; asked for by name, an error says why not.
@@ -290,8 +292,7 @@ class FourierHead(Head):
         2 (N + 1) is seldom a multiple of 8, and libraries multiply 16-bit matrices that are not aligned up to three
         times slower. The copy of the weights pays for itself in large products only.
         """
-        layer = self.proj
-        outputs = layer.out_features
+        layer, outputs = self.proj, self.layout.out_features * (self.num_outputs or 1)
         extra = -outputs % 8
         if not extra or not x.is_cuda or torch.is_grad_enabled() or x.numel() * outputs < PADDED_FROM:
             return self._split_outputs(layer(x))
@@ -335,7 +336,9 @@ class FourierHead(Head):
         """Return log-probabilities (..., 1 + num_atoms): of the continuum, then of each atom."""
         return self.layout.atom_logs(self._split_outputs(self.proj(x)))
 
-    def _request(self, projected: tuple[Tensor, Tensor | None, Tensor | None], target: Tensor, **options: Any) -> Request:
+    def _request(
+        self, projected: tuple[Tensor, Tensor | None, Tensor | None], target: Tensor, **options: Any
+    ) -> Request:
         return Request(
             *projected,
             target,

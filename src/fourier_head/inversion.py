@@ -66,7 +66,7 @@ def invert(
         value, density = curve(x)
         error = value - level
         low, high = torch.where(error < 0, x, low), torch.where(error > 0, x, high)
-        newton = error / density.clamp_min(1e-30)
+        newton = error / density.clamp_min(torch.finfo(density.dtype).tiny)
         # A Newton step that leaves the bracket, or does not halve the last step, gives way to bisection.
         resolution = torch.maximum(finest, 2 * eps * x.abs())
         small = newton.abs() <= torch.maximum(0.5 * step, resolution)
@@ -110,7 +110,8 @@ def highest(height: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Te
 def with_implicit_gradient(x: Tensor, residual: Tensor, density: Tensor) -> Tensor:
     r"""Return x, the solution of F(x) = level, with the gradients that follow from it.
 
-    From :math:`F(x; \theta) = u` follow :math:`dx/du = 1/p(x)` and :math:`dx/d\theta = -(\partial F/\partial\theta) / p(x)`.
+    From :math:`F(x; \theta) = u` follow :math:`dx/du = 1/p(x)` and
+    :math:`dx/d\theta = -(\partial F/\partial\theta) / p(x)`.
 
     Args:
         x: the solution, without gradient.

@@ -66,6 +66,11 @@ class Layout:
         return self.boundary == "reflect"
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the density is the paper's: one square of free coefficients on a circle, and nothing beside it."""
+        return not (self.packets or self.num_atoms or self.walls or self.place_outputs)
+
+    @property
     def num_coefficients(self) -> int:
         return 2 * (self.num_frequencies + 1)
 

@@ -73,12 +73,6 @@ class Request:
         """Return the outputs of the projection."""
         return self.x if self.weight is None else torch.nn.functional.linear(self.x, self.weight, self.bias)
 
-    @property
-    def plain(self) -> bool:
-        """Whether the density is the paper's: one square of free coefficients on a circle, and nothing beside it."""
-        layout = self.layout
-        return not (layout.packets or layout.num_atoms or layout.walls or layout.place_outputs or self.gamma)
-
 
 def compute(request: Request) -> Tensor:
     """Return the loss by the implementation asked for, or the first that applies."""
@@ -204,11 +198,11 @@ def _compiled(request: Request) -> Tensor:
     return _reference(request) if torch.compiler.is_compiling() else _compiler()(request)
 
 
-# --- the gradient of a small head on a CPU, written out ----------------------------------------------------------------
+# --- the gradient of a small head on a CPU, written out -------------------------------------------------------------
 
 
 def _why_not_closed_form(request: Request) -> str | None:
-    if request.kind != "bins" or not request.plain or request.label_smoothing:
+    if request.kind != "bins" or not request.layout.is_plain or request.gamma or request.label_smoothing:
         return "it knows bin ids of the plain head alone"
     if request.layout.bin_mass != "midpoint":
         return "exact bin masses are left to the reference"
@@ -392,12 +386,11 @@ def log_probs(
     impl: Name = "auto",
 ) -> Tensor:
     """Return log-probabilities of all classes; by the kernels where they apply and no gradient is wanted."""
-    more = layout.packets or layout.num_atoms or layout.walls or layout.place_outputs or blur
     fits = layout.num_bins is not None and layout.num_coefficients <= 2 * layout.num_bins
-    if not more and layout.bin_mass == "midpoint" and fits:
-        if kernels.wanted(impl, outputs) and not is_distributed(outputs):
-            flat = outputs.reshape(-1, outputs.shape[-1])
-            result = kernels.log_pmf(flat, num_bins=layout.require_bins(), floor=layout.floor)
-            return result.view(*outputs.shape[:-1], layout.num_classes)
+    plain = layout.is_plain and layout.bin_mass == "midpoint" and fits and not blur
+    if plain and kernels.wanted(impl, outputs) and not is_distributed(outputs):
+        flat = outputs.reshape(-1, outputs.shape[-1])
+        result = kernels.log_pmf(flat, num_bins=layout.require_bins(), floor=layout.floor)
+        return result.view(*outputs.shape[:-1], layout.num_classes)
     d = layout.density(outputs, domain, map=map, anchor=anchor, blur=blur)
     return class_log_probs(layout, outputs, d)

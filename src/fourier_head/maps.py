@@ -35,6 +35,8 @@ class ValueMap:
     support: ClassVar[constraints.Constraint] = constraints.real
     curved: ClassVar[tuple[bool, bool]] = (False, False)
     """Whether values run away exponentially in u, towards the lower and the upper end."""
+    tail_place: ClassVar[float] = 1.0
+    """Where in its interval, from the middle 0 to the end 1, a density takes the unit of its tails from."""
 
     def __init__(self, loc: Number = 0.0, scale: Number = 1.0):
         if not isinstance(scale, Tensor) and not (scale > 0 and math.isfinite(scale)):
@@ -61,6 +63,11 @@ class ValueMap:
         """Return log du/dvalue at u."""
         return torch.zeros_like(u) - log_of(self.scale)
 
+    @property
+    def growth(self) -> Number:
+        """How fast values run away: they grow like exp(growth u) far out."""
+        return 1.0
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.loc}, {self.scale})"
 
@@ -84,6 +91,7 @@ class Asinh(ValueMap):
 
     kind = "asinh"
     curved = (True, True)
+    tail_place = 0.0  # at the ends of a wide interval the unit would be that of values which never occur
 
     def forward(self, value: Tensor) -> Tensor:
         return torch.asinh((value - self.loc) / self.scale)
@@ -115,6 +123,10 @@ class Log(ValueMap):
 
     def log_slope(self, u: Tensor) -> Tensor:
         return -(self.loc + self.scale * u) - log_of(self.scale)
+
+    @property
+    def growth(self) -> Number:
+        return self.scale
 
 
 MAPS: tuple[type[ValueMap], ...] = (Affine, Asinh, Log)

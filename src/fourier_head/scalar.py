@@ -28,9 +28,9 @@ class ScalarDensity(Distribution):
     """Share what follows from ``icdf`` among densities of one real number.
 
     A subclass sets ``_like``, a tensor whose dtype and device are those of the results, and writes ``_icdf``, the
-    quantile function of levels already known to be good. As elsewhere in torch, with ``validate_args`` it is an error to
-    ask for the density of a value outside the support, and of NaN for anything; without, the density there is zero and
-    what NaN gives is NaN.
+    quantile function of levels already known to be good. As elsewhere in torch, with ``validate_args`` it is an error
+    to ask for the density of a value outside the support, or for anything of NaN; without, the density there is zero
+    and what NaN gives is NaN.
     """
 
     has_rsample = True

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fourier_head.command_errors import clear_errors
+
 app = typer.Typer(help="Recordings of Atari play to learn from.", no_args_is_help=True)
 
 Output = Annotated[
@@ -29,8 +31,6 @@ def collect(
     device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
 ) -> None:
     """Train an agent (PQN) on many environments and record some of them: shards, quality.json, recipe.npz."""
-    from fourier_head.cli import clear_errors
-
     with clear_errors():
         from fourier_head._devices import chosen_device
         from fourier_head.atari.agent import AgentSettings
@@ -62,8 +62,6 @@ def rebuild(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the recording to write.")],
 ) -> None:
     """Play a recipe again: the emulator is deterministic, so actions alone give back every frame."""
-    from fourier_head.cli import clear_errors
-
     with clear_errors():
         from fourier_head.atari import recording
 
@@ -86,8 +84,6 @@ def play(
     device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
 ) -> None:
     """Let a trained Decision Transformer play: scores, and a clip if you want one."""
-    from fourier_head.cli import clear_errors
-
     with clear_errors():
         from fourier_head._devices import chosen_device
         from fourier_head.atari import rollouts

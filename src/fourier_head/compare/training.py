@@ -56,8 +56,11 @@ def head_maker(name: str, settings: Settings, frequencies: int) -> Callable[[int
         "linear": lambda size: LinearHead(size, bins),
         "gmm": lambda size: MixtureHead(size, bins, settings.components, kind="full"),
         "hl-gauss": lambda size: HLGaussHead(size, bins),
-        "fourier": lambda size: FourierHead(size, bins, frequencies),
-        "fourier-packets": lambda size: FourierHead(size, bins, frequencies, packets=settings.packets),
+        # The two ends of a table's target are no neighbours.
+        "fourier": lambda size: FourierHead(size, bins, frequencies, boundary="reflect"),
+        "fourier-packets": lambda size: FourierHead(
+            size, bins, frequencies, boundary="reflect", packets=settings.packets
+        ),
     }
     return makers[name]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fourier_head.integrations.gguf import is_gguf, load_gguf
 
@@ -93,6 +93,13 @@ def with_adapter(model: Any, config: LoraConfig | None, trained: str) -> PeftMod
         raise ValueError(
             f"PEFT knows no default LoRA layers for {kind} models: pass lora=LoraConfig(target_modules=[...])"
         ) from None
+
+
+def without_adapter(model: nn.Module, adapter: PeftModel) -> dict[str, Tensor]:
+    """Return the weights of a model under their own names, leaving out what an adapter in it has added."""
+    added = (str(adapter.base_model.prefix), "modules_to_save.")
+    kept = {key: x for key, x in model.state_dict().items() if not any(part in key for part in added)}
+    return {key.replace(".base_layer.", ".").replace(".original_module.", "."): x for key, x in kept.items()}
 
 
 def pad_right(ids: Sequence[Sequence[int]], filler: int) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from fourier_head.density import FourierDensity
 from fourier_head.domains import Interval
 from fourier_head.heads import FourierHead
 from fourier_head.integrations import fine_tuning
-from fourier_head.integrations.language_models import load_model, nucleus, pad_right, with_adapter
+from fourier_head.integrations.language_models import load_model, nucleus, pad_right, with_adapter, without_adapter
 
 if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
@@ -41,7 +41,7 @@ class NumberLM(nn.Module):
         num_bins: bins of the interval, which cross-entropy is trained on.
         num_frequencies: the highest harmonic of the density.
         objective: "cross_entropy" on bins (the paper) or "nll", the likelihood of the value itself.
-        base: name, folder or GGUF file the model came from; an adapter is saved with this instead of the weights.
+        base: name, folder or GGUF file the model came from; an adapter is saved with this instead of its weights.
         head_options: further options of ``FourierHead``.
 
     References:
@@ -85,7 +85,8 @@ class NumberLM(nn.Module):
             width, num_bins, num_frequencies, domain=Interval(low, high), device=weight.device, **options
         )
         given = {"low": low, "high": high, "num_bins": num_bins, "num_frequencies": num_frequencies}
-        self.settings: dict[str, Any] = given | {"objective": objective} | head_options
+        kept = {"objective": objective, "boundary": self.head.layout.boundary}
+        self.settings: dict[str, Any] = given | kept | head_options
         accepted = inspect.signature(self.backbone.forward).parameters
         self._takes = {name for name in ("position_ids", "use_cache") if name in accepted}
         self._adapter: list[PeftModel] = []  # in a list: as an attribute it would be a module inside itself
@@ -140,12 +141,14 @@ class NumberLM(nn.Module):
         content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         # A folder may hold what an earlier save left there; before this was written down, only one kind could be.
         whole = content.get("whole", (folder / BACKBONE).is_dir())
-        origin = str(folder / BACKBONE) if whole else str(base or content["base"])
-        model, _ = load_model(origin, dtype, model_options, causal=not whole, tokenizer=False)
+        outside = None if whole else base or content["base"]
+        origin = str(outside or folder / BACKBONE)
+        model, _ = load_model(origin, dtype, model_options, causal=outside is not None, tokenizer=False)
         if device is not None:
             model = model.to(device)
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
-        out = cls(model, tokenizer, base=origin, **content["settings"])
+        # Before the boundary was written down, it was always this one.
+        out = cls(model, tokenizer, base=origin, **({"boundary": "periodic"} | content["settings"]))
         if whole:
             out.head.load_state_dict(load_file(folder / HEAD))
         else:
@@ -155,21 +158,25 @@ class NumberLM(nn.Module):
         return out.eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write one folder: the adapter and the head where there is an adapter, else the whole model."""
+        """Write one folder: the adapter and the head where there is an adapter, else the whole model.
+
+        The weights that an adapter belongs to go along unless they are found elsewhere, by the name they came from.
+        """
         from safetensors.torch import save_file
 
         folder = Path(folder)
-        if self._adapter and self.name_or_path is None:
-            raise ValueError("an adapter is saved with the name of its model: pass base=, or call merge_lora() first")
         folder.mkdir(parents=True, exist_ok=True)
+        if not self._adapter or self.name_or_path is None:
+            plain = without_adapter(self.backbone, self._adapter[0]) if self._adapter else None
+            self.backbone.save_pretrained(str(folder / BACKBONE), state_dict=plain)
         if self._adapter:
             # Embeddings never change here, and looking for a change would ask the hub.
             self._adapter[0].save_pretrained(str(folder), save_embedding_layers=False)
         else:
-            self.backbone.save_pretrained(str(folder / BACKBONE))
             save_file({k: v.contiguous() for k, v in self.head.state_dict().items()}, folder / HEAD)
         self.tokenizer.save_pretrained(str(folder))
-        content = {"base": self.name_or_path, "whole": not self._adapter, "settings": self.settings}
+        base = None if self.name_or_path == str(folder / BACKBONE) else self.name_or_path
+        content = {"base": base, "whole": not self._adapter, "settings": self.settings}
         (folder / SETTINGS).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     # --- reading prompts

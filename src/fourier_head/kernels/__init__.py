@@ -2,7 +2,7 @@
 
 Two kernels and two matrix products do a training step. Going forward, one Triton kernel multiplies and sums along rows
 while the products are still in float32 registers; going back, another turns the stored coefficients into their
-gradient, in place. Nothing of size tokens x bins exists. ``reference`` states in plain torch what all must equal.
+gradient, in place. Nothing of size tokens x bins exists. The reference of `losses.py` is what all must equal.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def sample(
 ) -> Tensor:
     """Draw exact samples of the projected densities, (num_samples, tokens) in [-1, 1], in O(N) each.
 
-    No bins, no search and no approximation: ``reference.sample`` explains the method. No gradient flows.
+    No bins, no search and no approximation: `sampling.py` explains the method. No gradient flows.
     """
     from fourier_head.kernels import evaluation
     from fourier_head.kernels.plan import Plan
@@ -184,17 +184,22 @@ def sample(
 
 @torch.no_grad()
 def coefficient_sample(
-    a: Tensor, num_samples: int = 1, *, floor: float = 0.0, generator: torch.Generator | None = None
+    a: Tensor,
+    num_samples: int = 1,
+    *,
+    floor: float = 0.0,
+    generator: torch.Generator | None = None,
+    walls: bool = False,
 ) -> Tensor:
     """Draw samples as :func:`sample` does from coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls."""
     from fourier_head.kernels import evaluation
 
-    a = _rows("a", a)
+    a = _rows("a", a, walls)
     if a.shape[2] > FEW_COEFFICIENTS:
         raise ValueError(f"a: expected at most {FEW_COEFFICIENTS} coefficients, got {a.shape[2]}")
     noise = _noise(a, a.shape[2], num_samples, generator)
     with _on(a):
-        return evaluation.coefficient_sample(a, noise, floor)
+        return evaluation.coefficient_sample(a, noise, floor, walls)
 
 
 def _noise(x: Tensor, harmonics: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
@@ -226,34 +231,34 @@ def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
 
 
 @torch.no_grad()
-def quantile(q: Tensor, levels: Tensor) -> Tensor:
+def quantile(q: Tensor, levels: Tensor, *, walls: bool = False) -> Tensor:
     """Return the quantiles of spectra (tokens, 2, N), or (tokens, 1, N) between walls, at levels (tokens, V).
 
     The distribution function is interpolated from a grid twice as fine as its waves (``window``); no gradient flows.
     """
     from fourier_head.kernels import evaluation
 
-    q = _rows("q", q, levels).float()
+    q = _rows("q", q, walls, levels).float()
     with _on(q):
-        return evaluation.quantile(q, levels.float())
+        return evaluation.quantile(q, levels.float(), walls)
 
 
 @torch.no_grad()
-def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0) -> Tensor:
+def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False) -> Tensor:
     """Return the quantiles of densities with coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls.
 
     As :func:`quantile`, without making a spectrum. Coefficients of a 16-bit type are multiplied as such.
     """
     from fourier_head.kernels import evaluation
 
-    a = _rows("a", a, levels)
+    a = _rows("a", a, walls, levels)
     with _on(a):
-        return evaluation.coefficient_quantile(a, levels.float(), floor)
+        return evaluation.coefficient_quantile(a, levels.float(), floor, walls)
 
 
 @torch.no_grad()
 def ordered_quantiles(
-    a: Tensor, levels: Tensor, low: float = -1.0, half_width: float = 1.0, *, floor: float = 0.0
+    a: Tensor, levels: Tensor, low: float = -1.0, half_width: float = 1.0, *, floor: float = 0.0, walls: bool = False
 ) -> Tensor:
     """Return :func:`coefficient_quantile` at levels (V,), the same for all tokens, as values of an interval.
 
@@ -264,17 +269,18 @@ def ordered_quantiles(
     if levels.dim() != 1 or len(levels) > FEW_LEVELS:
         raise ValueError(f"levels: expected shape (V,), V at most {FEW_LEVELS}, got {tuple(levels.shape)}")
     levels = levels.float().contiguous()
-    a = _rows("a", a)
+    a = _rows("a", a, walls)
     with _on(a):
-        return evaluation.ordered_quantiles(a, levels, floor, low, half_width)
+        return evaluation.ordered_quantiles(a, levels, floor, low, half_width, walls)
 
 
-def _rows(name: str, tensor: Tensor, levels: Tensor | None = None) -> Tensor:
+def _rows(name: str, tensor: Tensor, walls: bool, levels: Tensor | None = None) -> Tensor:
     """Check (tokens, halves, length) beside levels (tokens, V) and return it as the kernels read it."""
     if not available(tensor) and not interpreted(tensor):
         raise TypeError(f"{name}: the fused kernels need a CUDA tensor, got {tensor.dtype} on {tensor.device}")
-    if tensor.dim() != 3 or tensor.shape[1] not in (1, 2):
-        raise ValueError(f"{name}: expected (tokens, 2, N), or (tokens, 1, N), got {tuple(tensor.shape)}")
+    rows = 1 if walls else 2
+    if tensor.dim() != 3 or tensor.shape[1] != rows:
+        raise ValueError(f"{name}: expected (tokens, {rows}, N) with walls={walls}, got {tuple(tensor.shape)}")
     if levels is not None and (levels.dim() != 2 or len(levels) != len(tensor)):
         raise ValueError(f"levels: expected shape ({len(tensor)}, V), got {tuple(levels.shape)}")
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()

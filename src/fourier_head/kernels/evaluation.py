@@ -58,8 +58,8 @@ def _outputs(y: Tensor) -> Source:
     return Source(y, y.shape[1] // 2, y.shape[1] // 2)
 
 
-def _coefficients(a: Tensor) -> Source:
-    return Source(a, a.shape[2], a.stride(1), a.shape[1] == 1)
+def _coefficients(a: Tensor, walls: bool) -> Source:
+    return Source(a, a.shape[2], a.stride(1), walls)
 
 
 def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, plan: Plan) -> Tensor:
@@ -69,9 +69,9 @@ def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, plan: 
     return drawn(Source(y, harmonics, plan.padded(harmonics), plan.walls), bias, noise, plan.floor)
 
 
-def coefficient_sample(a: Tensor, noise: Tensor, floor: float) -> Tensor:
+def coefficient_sample(a: Tensor, noise: Tensor, floor: float, walls: bool = False) -> Tensor:
     """Return samples (samples, tokens) of densities with coefficients (tokens, halves, N + 1)."""
-    return drawn(_coefficients(a), None, noise, floor)
+    return drawn(_coefficients(a, walls), None, noise, floor)
 
 
 def drawn(source: Source, bias: Tensor | None, noise: Tensor, floor: float, warps: int | None = None) -> Tensor:
@@ -199,37 +199,39 @@ def _waves(y: Tensor, harmonics: int, half: int, points: int, *, shift: bool, wa
     return torch.view_as_real(torch.fft.fft(torch.view_as_complex(wave))), energy
 
 
-def quantile(q: Tensor, levels: Tensor) -> Tensor:
+def quantile(q: Tensor, levels: Tensor, walls: bool = False) -> Tensor:
     """Return quantiles (tokens, V) of spectra (tokens, halves, N) at levels (tokens, V)."""
-    _, halves, harmonics = q.shape
+    harmonics = q.shape[2]
     if levels.numel() == 0:
         return empty(q, *levels.shape)
     cells = 2 * max(FEWEST, fast_length(2 * harmonics + 1))
-    grid = _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=halves == 1)
-    return _solve(grid, levels, halves == 1)
+    grid = _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
+    return _solve(grid, levels, walls)
 
 
-def coefficient_quantile(a: Tensor, levels: Tensor, floor: float) -> Tensor:
+def coefficient_quantile(a: Tensor, levels: Tensor, floor: float, walls: bool = False) -> Tensor:
     """Return quantiles (tokens, V) of densities with coefficients (tokens, halves, N + 1) at levels (tokens, V)."""
     if levels.numel() == 0:
         return empty(a, *levels.shape)
-    return _solve(_grid(a, floor), levels, a.shape[1] == 1)
+    return _solve(_grid(a, floor, walls), levels, walls)
 
 
-def ordered_quantiles(a: Tensor, levels: Tensor, floor: float, low: float, half_width: float) -> Tensor:
+def ordered_quantiles(
+    a: Tensor, levels: Tensor, floor: float, low: float, half_width: float, walls: bool = False
+) -> Tensor:
     """Return quantiles at levels (V,), V at most BLOCK, as values (V, tokens) of an interval; they never cross."""
     if not len(a) or not len(levels):
         return empty(a, len(levels), len(a))
-    return _solve_in_order(_grid(a, floor), levels, a.shape[1] == 1, low, half_width)
+    return _solve_in_order(_grid(a, floor, walls), levels, walls, low, half_width)
 
 
-def _grid(a: Tensor, floor: float) -> Tensor:
+def _grid(a: Tensor, floor: float, walls: bool) -> Tensor:
     if a.dtype != torch.float32 and 2 * a.shape[2] - 1 <= RESPONSES:
-        return multiplied_grid(a, floor)
-    return distribution_grid(a, floor)
+        return multiplied_grid(a, floor, walls=walls)
+    return distribution_grid(a, floor, walls=walls)
 
 
-def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None) -> Tensor:
+def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None, walls: bool = False) -> Tensor:
     """Return what ``distribution_grid`` does, with products of float16: |A|^2 at points, times the response to each."""
     tokens, _, length = a.shape
     if stepped is None:
@@ -238,16 +240,15 @@ def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None) -> Ten
     points = max(256 if stepped else FEWEST, ceil_div(2 * length - 1, unit) * unit)
     power = empty(a, tokens, points, dtype=torch.float16)
     if stepped:
-        four_step(_coefficients(a), power, floor, None)
+        four_step(_coefficients(a, walls), power, floor, None)
     else:
-        direct(_coefficients(a), power, floor, None, (torch.float16, False))
+        direct(_coefficients(a, walls), power, floor, None, (torch.float16, False))
     return product(power, tables.responses(length - 1, points, points / POWER_SCALE, a.device))
 
 
-def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None) -> Tensor:
+def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None, walls: bool = False) -> Tensor:
     """Return what the distribution function is interpolated from, (tokens, cells)."""
-    tokens, halves, length = a.shape
-    walls = halves == 1
+    tokens, _, length = a.shape
     if narrow is None:
         narrow = length <= NARROW
     if narrow:

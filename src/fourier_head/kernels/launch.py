@@ -80,7 +80,7 @@ def pad(weight: Tensor, plan: Plan) -> Tensor:
 
 
 def _unpad(padded: Tensor, harmonics: int, plan: Plan) -> Tensor:
-    """Undo ``_pad``."""
+    """Undo ``pad``."""
     if padded.shape[0] == plan.halves * harmonics:
         return padded
     return padded.unflatten(0, (plan.halves, -1))[:, :harmonics].flatten(0, 1)

@@ -1,4 +1,12 @@
-"""Draw samples of projected densities: exact, in O(N) per sample, without a single bin."""
+r"""Draw exact samples in O(N), one binary digit after the other.
+
+Shift K >= N + 1 equally spaced points by a random part of their distance. Whatever the shift, the values of
+:math:`|A|^2` there add up to :math:`K \|a\|^2`, so it remains to choose one of K points, the squares of a discrete
+Fourier transform. Its even and odd entries are the transforms of :math:`a_l + a_{l + K/2}` and
+:math:`(a_l - a_{l + K/2}) e^{-2\pi i l / K}`; by Parseval's theorem the energies of these two are the chances of the
+last binary digit, and the one drawn is half as long. Uniform noise, (2 + log2 K, tokens), decides on the floor, the
+shift and each digit.
+"""
 
 # The arguments of a kernel are what Triton makes of them: no type of the host describes them.
 # mypy: disable-error-code="no-untyped-def"
@@ -29,7 +37,7 @@ def sample_kernel(
     BIAS: tl.constexpr, WALLS: tl.constexpr, APPROX: tl.constexpr, POINTS: tl.constexpr, LEVELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Follow ``reference.sample`` for a block of rows; the second axis of the grid counts samples of one token."""
+    """Draw a block of rows digit by digit; the second axis of the grid counts samples of one token."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < tokens
     draws = tl.num_programs(1) * tokens

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fourier_head.command_errors import clear_errors
 from fourier_head.errors import UserError
 from fourier_head.studies.atari.command import atari
 from fourier_head.studies.command_line import EngineName, Quick, folder_option, study_errors, tell
@@ -34,8 +35,6 @@ def report(
     ] = None,
 ) -> None:
     """Gather the results of all studies into one page of HTML that needs nothing else."""
-    from fourier_head.cli import clear_errors
-
     with clear_errors():
         from fourier_head.report.page import write_report
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fourier_head.command_errors import clear_errors
 from fourier_head.studies.folders import study_folder
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def study_errors(output: Path, runs: Path | None = None) -> Iterator[tuple[Conso
         output: folder of the results; that it cannot be written is said before anything runs.
         runs: folder beside which finished runs are kept, that of the results unless given.
     """
-    from fourier_head.cli import clear_errors
-
     with clear_errors():
         from rich.console import Console
 

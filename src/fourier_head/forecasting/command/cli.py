@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from fourier_head.command_errors import clear_errors
+from fourier_head.errors import UserError
+
 
 def forecast(
     data: Annotated[
@@ -37,9 +40,6 @@ def forecast(
     example: Annotated[bool, typer.Option("--example", help="Forecast four made-up series.")] = False,
 ) -> None:
     """Forecast series without training: quantiles as a table, fan charts, and a page with both."""
-    from fourier_head.cli import clear_errors
-    from fourier_head.errors import UserError
-
     with clear_errors():
         from rich.console import Console
 

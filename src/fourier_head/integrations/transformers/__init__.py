@@ -4,9 +4,8 @@ While a swapped model runs its own ``forward``, the head hands its features on u
 selects and pools them (last token, class token, ``logits_to_keep``). What it returns as ``logits`` are then the
 features that the head reads, and the loss comes from them in O(N) per token.
 
-A configuration that carries a head under ``fourier_head`` gets it in ``PreTrainedModel.post_init``. Importing this
-module adds that step, the only thing it changes: ``from_pretrained`` of the Auto classes and of the model's own class
-then load a swapped model like any other, on the meta device too.
+The configuration of a swapped model carries its head, and ``AutoModelWithHead`` loads such a model. Nothing of
+transformers is changed: importing this module leaves its classes as they are.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from typing import Any
 from torch import nn
 
 from fourier_head._arrays import plain
-from fourier_head.bins import Bins
-from fourier_head.domains import BinnedInterval
-from fourier_head.heads import FourierHead, Head
+from fourier_head.heads import FourierHead, Head, as_domain
 
 try:
     from transformers import PreTrainedModel
@@ -30,9 +27,10 @@ except ImportError as error:
 
 from fourier_head.integrations.transformers.configuration import forget_tokens, own_configuration
 from fourier_head.integrations.transformers.head import HEADS, build, domain_to_dict
+from fourier_head.integrations.transformers.loading import AutoModelWithHead
 from fourier_head.integrations.transformers.model import ModelWithHead, install, module_at, writes_tokens
 
-__all__ = ["find_head", "replace_head"]
+__all__ = ["AutoModelWithHead", "find_head", "replace_head"]
 
 
 def replace_head(
@@ -87,7 +85,7 @@ def replace_head(
         raise ValueError(f"{type(model).__name__} has no recognisable head: its forward takes no labels")
     path = name or _find_head(model)
     old = module_at(model, path)
-    if num_bins is None and not isinstance(options.get("domain"), (Bins, BinnedInterval)):
+    if num_bins is None and as_domain(options.get("domain")).bins is None:
         num_bins = old.out_features - options.get("num_atoms", 0)
     if head is FourierHead:
         options["num_frequencies"] = 16 if num_frequencies is None else num_frequencies
@@ -103,6 +101,7 @@ def replace_head(
     # Built once before anything changes: options that do not fit leave the model as it was.
     classes = build(head.__name__, options, "meta", None).out_features
     own_configuration(model)
+    model.config.architectures = [type(model).__name__]
     if resize_embeddings:
         model.resize_token_embeddings(classes, mean_resizing=False)
         forget_tokens(model, classes)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fourier_head.adaptive import Adaptive
 from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
@@ -70,6 +71,10 @@ class HeadInModel(Head):
     def bias(self) -> Tensor | None:
         return self.proj.bias
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.pop(f"{prefix}weight", None)  # the empty one that `save_pretrained` writes for other classes
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         return restore, (_in_model, type(self).__name__), self.__dict__
 
@@ -92,13 +97,15 @@ def domain_to_dict(domain: DomainLike | None) -> dict[str, Any] | None:
     """Return a dictionary fit for a JSON configuration."""
     if domain is None:
         return None
-    domain = as_domain(domain)
-    if isinstance(domain, BinnedInterval):
-        return {"type": "Bins", **domain.bins.to_dict()}
-    kind = type(domain).__name__
-    if kind not in DOMAINS:
-        raise ValueError(f"domain must be an Interval, Circle, Line or Bins, got {domain!r}")
-    return {"type": kind, **{key: float(getattr(domain, key)) for key in DOMAINS[kind][1]}}
+    match as_domain(domain):
+        case BinnedInterval(bins=bins):
+            return {"type": "Bins", **bins.to_dict()}
+        case Adaptive(bins=bins) as adaptive:
+            state = {"tails": adaptive.tails, "anchored": adaptive.anchored, "map": adaptive.state().tolist()}
+            return {"type": "Adaptive", **state, "bins": None if bins is None else bins.to_dict()}
+        case other if (kind := type(other).__name__) in DOMAINS:
+            return {"type": kind, **{key: float(getattr(other, key)) for key in DOMAINS[kind][1]}}
+    raise ValueError(f"domain must be an Interval, Circle, Line, Adaptive or Bins, got {domain!r}")
 
 
 def domain_from_dict(state: dict[str, Any] | None) -> Domain | Bins | None:
@@ -108,6 +115,10 @@ def domain_from_dict(state: dict[str, Any] | None) -> Domain | Bins | None:
     numbers = {key: value for key, value in state.items() if key != "type"}
     if state.get("type") == "Bins":
         return Bins.from_dict(numbers)
+    if state.get("type") == "Adaptive":
+        bins = None if numbers["bins"] is None else Bins.from_dict(numbers["bins"])
+        adaptive = Adaptive(numbers["tails"], anchored=numbers["anchored"], bins=bins)
+        return adaptive.with_state(torch.tensor(numbers["map"], dtype=torch.float64))
     if state.get("type") not in DOMAINS:
         raise ValueError(f"the configuration names an unknown domain, {state.get('type')!r}")
     return DOMAINS[state["type"]][0](**numbers)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -37,6 +38,32 @@ class ModelWithHead:
     _head_path: str
     config: Any
     training: bool
+
+    def post_init(self) -> None:
+        """Put the head in its place before weights are initialised or loaded, as the configuration describes it."""
+        base, spec = self._base, getattr(self.config, "fourier_head", None)
+        if not spec:
+            self.__class__ = base  # made from a plain configuration
+        elif _has_module(self, spec["module"]):
+            if not writes_tokens(self):
+                follow_labels(self.config)
+            install(self)
+        base.post_init(self)  # type: ignore[attr-defined]
+
+    def save_pretrained(
+        self,
+        save_directory: Any,
+        is_main_process: bool = True,
+        state_dict: Mapping[str, Tensor] | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Write the model and its configuration into a folder, for ``AutoModelWithHead.from_pretrained``."""
+        if not getattr(self, "_hf_peft_config_loaded", False):
+            # A class that knows nothing of heads would go on with a new layer in its place; it stops at this empty one.
+            empty = {f"{self._head_path}.weight": torch.empty(0, dtype=self.dtype)}  # type: ignore[attr-defined]
+            state_dict = dict(self.state_dict() if state_dict is None else state_dict) | empty  # type: ignore[attr-defined]
+        super().save_pretrained(save_directory, is_main_process, state_dict, *args, **kwargs)  # type: ignore[misc]
 
     def _run(self, inputs: dict[str, Any]) -> Any:
         labels, shifted = inputs.pop("labels", None), inputs.pop("shift_labels", None)
@@ -154,7 +181,7 @@ class ModelWithHead:
                 x.copy_(getattr(fresh, key))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return restore, (_with_head, self._base, self._head_path), self.__dict__
+        return restore, (with_head, self._base, self._head_path), self.__dict__
 
 
 def module_at(model: Any, path: str) -> Any:
@@ -174,8 +201,13 @@ def writes_tokens(model: Any) -> bool:
     return base.get_output_embeddings() is not None
 
 
+def _has_module(model: Any, path: str) -> bool:
+    """Tell whether a model has a module yet; one whose class comes of a class with a head is made in two steps."""
+    return any(name == path for name, _ in model.named_modules())
+
+
 @functools.cache
-def _with_head(base: type, path: str) -> type:
+def with_head(base: type, path: str) -> type:
     """Return the subclass of a model's class that computes logits and loss through the head at a path."""
     names = tuple(inspect.signature(base.forward).parameters)[1:]  # type: ignore[attr-defined]
 
@@ -186,7 +218,8 @@ def _with_head(base: type, path: str) -> type:
 
     # One name for both classes: configurations and other libraries tell architectures apart by it.
     body = {name: getattr(base, name) for name in ("__module__", "__qualname__", "__doc__")}
-    body.update(forward=forward, _base=base, _head_path=path)
+    ignored = {*(getattr(base, "_keys_to_ignore_on_load_unexpected", None) or ()), rf"^{re.escape(path)}\.weight$"}
+    body.update(forward=forward, _base=base, _head_path=path, _keys_to_ignore_on_load_unexpected=ignored)
     if hasattr(base, "generate"):
         body["generate"] = functools.wraps(base.generate)(_generate)
     for plan in PLANS:
@@ -244,7 +277,7 @@ def install(model: Any) -> None:
         text.final_logit_softcapping = None
 
     base = type(model)._base if isinstance(model, ModelWithHead) else type(model)
-    model.__class__ = _with_head(base, path)
+    model.__class__ = with_head(base, path)
     for name, part in model.named_modules():
         # A model inside a model, such as the decoder of an encoder-decoder, has plans of its own.
         if isinstance(part, PreTrainedModel) and path.startswith(f"{name}." if name else ""):
@@ -262,36 +295,3 @@ def install(model: Any) -> None:
     if "_old_forward" in vars(model):
         # A dispatched model calls the forward that it was dispatched with.
         model._old_forward = type(model).forward.__get__(model)
-
-
-def _give_heads(post_init: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return ``post_init`` with a first step: a configuration that carries a head gets it."""
-
-    @functools.wraps(post_init)
-    def with_head(self: Any) -> None:
-        if _expects_head(self):
-            if not writes_tokens(self):
-                follow_labels(self.config)
-            install(self)
-        elif isinstance(self, ModelWithHead):
-            self.__class__ = self._base
-        post_init(self)
-
-    with_head.gives_heads = True  # type: ignore[attr-defined]
-    return with_head
-
-
-def _expects_head(model: Any) -> bool:
-    """Tell whether a model is the one that its configuration describes, and not a part of it, which shares that."""
-    spec = getattr(model.config, "fourier_head", None)
-    if not spec:
-        return False
-    try:
-        old = model.get_submodule(spec["module"])
-    except AttributeError:
-        return False
-    return getattr(old, "in_features", None) == spec["options"]["in_features"]
-
-
-if not hasattr(PreTrainedModel.post_init, "gives_heads"):
-    PreTrainedModel.post_init = _give_heads(PreTrainedModel.post_init)  # type: ignore[method-assign]

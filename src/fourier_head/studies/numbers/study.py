@@ -117,6 +117,15 @@ def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
     return list(dict.fromkeys(numbers))
 
 
+def parse_layers(text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a list; a blank left at one would leave its layer out, as PEFT is content with the others.
+
+    >>> parse_layers("q_proj, v_proj")
+    ('q_proj', 'v_proj')
+    """
+    return None if text is None else tuple(map(str.strip, text.split(",")))
+
+
 def source_of(settings: Settings) -> tuple[str | None, str]:
     """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
@@ -147,13 +156,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     check_prompt(settings.prompt)
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
-    # A blank after a comma must not leave a layer out: PEFT is content with those that it finds.
-    layers = None if settings.lora_layers is None else tuple(map(str.strip, settings.lora_layers.split(",")))
     recipe = Recipe(
         settings.epochs,
         settings.learning_rate,
         rank=settings.lora_rank,
-        layers=layers,
+        layers=parse_layers(settings.lora_layers),
         top_p=settings.top_p,
         head_lr=settings.head_learning_rate,
     )
