@@ -85,7 +85,8 @@ class NumberLM(nn.Module):
             width, num_bins, num_frequencies, domain=Interval(low, high), device=weight.device, **options
         )
         given = {"low": low, "high": high, "num_bins": num_bins, "num_frequencies": num_frequencies}
-        self.settings: dict[str, Any] = given | {"objective": objective} | head_options
+        kept = {"objective": objective, "boundary": self.head.layout.boundary}
+        self.settings: dict[str, Any] = given | kept | head_options
         accepted = inspect.signature(self.backbone.forward).parameters
         self._takes = {name for name in ("position_ids", "use_cache") if name in accepted}
         self._adapter: list[PeftModel] = []  # in a list: as an attribute it would be a module inside itself
@@ -146,7 +147,8 @@ class NumberLM(nn.Module):
         if device is not None:
             model = model.to(device)
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
-        out = cls(model, tokenizer, base=origin, **content["settings"])
+        # Before the boundary was written down, it was always this one.
+        out = cls(model, tokenizer, base=origin, **({"boundary": "periodic"} | content["settings"]))
         if whole:
             out.head.load_state_dict(load_file(folder / HEAD))
         else:
