@@ -262,6 +262,10 @@ class Placed(Domain):
     def _core(resolution: int) -> Tensor:
         return legendre_pieces((-1.0, 0.0, 1.0), 4 * resolution + 64)
 
+    def corners(self, count: int) -> Tensor:
+        beyond = torch.tensor(TAIL_CORNERS[1:], dtype=torch.float64)
+        return torch.cat([-beyond.flip(0), super().corners(2 * math.ceil(count / 2)), beyond])
+
     def nodes_beyond(self, z: Tensor, upper: Tensor, resolution: int) -> tuple[Tensor, Tensor]:
         x, w = (torch.as_tensor(a).to(z).reshape(-1, *(1,) * (z.dim() + 1)) for a in legendre(resolution + 16))
         sign = torch.where(upper, 1.0, -1.0).to(z)
@@ -281,7 +285,9 @@ class Placed(Domain):
         """Return the mean; behind a curved map, whose tails have four moments, by quadrature."""
         if self._straight_map:
             return self.map.inverse(self.loc + self.width * (1 - self.tails) * spectrum.mean(d.spectrum, d.walls))
-        return super().mean(d)
+        # From the middle on: far from zero, the digits that matter would be lost to rounding of the probabilities.
+        middle = self.map.inverse(self.loc)
+        return middle + d.expect(lambda x, _: x - middle)
 
     def variance(self, d: FourierDensity) -> Tensor:
         if self._straight_map:

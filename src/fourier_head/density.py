@@ -14,7 +14,7 @@ from fourier_head import kernels, series, tails
 from fourier_head import spectrum as closed_form
 from fourier_head._arrays import widened
 from fourier_head.domains import Boundary, Domain, Interval, fine_grid
-from fourier_head.inversion import invert, with_implicit_gradient
+from fourier_head.inversion import highest, invert, with_implicit_gradient
 from fourier_head.scalar import ScalarDensity, Shape
 
 
@@ -171,12 +171,17 @@ class FourierDensity(ScalarDensity):
 
     def at_points(self, function: Callable[[Tensor, Tensor], Tensor], parameter: Tensor, z: Tensor) -> Tensor:
         """Apply ``function(parameter, points)``, points last, to z of shape (*sample, *batch) in that same shape."""
+        parameter, points, back = self._points_last(parameter, z)
+        return back(function(parameter, points))
+
+    def _points_last(self, parameter: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+        """Return a parameter (*batch, ...) and z (*batch, points) to go with it, and what brings results back."""
         z = z.to(self._like.dtype)
         shape = torch.broadcast_shapes(z.shape, self.batch_shape)
         batch = shape[len(shape) - len(self.batch_shape) :]
         points = z.expand(shape).reshape(math.prod(shape[: len(shape) - len(batch)]), *batch).movedim(0, -1)
         parameter = parameter.expand(*batch, *parameter.shape[len(self.batch_shape) :])
-        return function(parameter, points).movedim(-1, 0).reshape(shape)
+        return parameter, points, lambda result: result.movedim(-1, 0).reshape(shape)
 
     @property
     def _like(self) -> Tensor:  # type: ignore[override]
@@ -249,6 +254,22 @@ class FourierDensity(ScalarDensity):
     def cdf(self, value: Tensor) -> Tensor:
         """Return P(X <= value); on a circle, the probability of the arc from ``low`` to the value."""
         return self.cdf_at(self.domain.to_unit(self._value(value)))
+
+    def cdf_and_prob(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the distribution function and the density, whose waves are the same."""
+        value = self._value(value)
+        z = self.domain.to_unit(value).to(self._like.dtype)
+        q, points, back = self._points_last(self.spectrum, z.clamp(-1, 1))
+        cdf, density = map(back, closed_form.cdf_and_density(q, points, self.walls))
+        inside = z.abs() <= 1 if self.domain.tails else self.domain.contains(value)
+        density = torch.where(inside, density, 0)
+        if self.domain.tails:
+            cdf, density = tails.mix_curve(cdf, density, z, self.domain.tails)
+        return cdf, density * self.domain.log_slope(value).exp()
+
+    def panels(self, count: int) -> Tensor:
+        """Return values (points, *batch), in order, between which the density is smooth: about ``count`` pieces."""
+        return self.domain.keep_samples(self.domain.from_unit(self._column(self.domain.corners(count))))
 
     def _for_kernels(self, *others: Tensor) -> Tensor | None:
         """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
@@ -347,7 +368,7 @@ class FourierDensity(ScalarDensity):
         mass = weight * log_prob.exp()
         result = function(value, log_prob + self.domain.log_slope(value).to(log_prob))
         # Far out mass may round to zero, which counts as nothing even where the function is infinite.
-        return torch.where(mass > 0, mass * result, 0).sum(0).to(self._like.dtype)
+        return torch.where(mass > 0, mass * result, 0).sum(0)
 
     def _column(self, points: Tensor) -> Tensor:
         return self._cast(points).reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
@@ -383,12 +404,7 @@ class FourierDensity(ScalarDensity):
                 # The height jumps from piece to piece, so the search stays within one.
                 left = 2 * (best[0] * pieces // len(z)).to(z.dtype) / pieces - 1
                 low, high = low.maximum(left), high.minimum(left + 2 / pieces)
-            ratio = (math.sqrt(5) - 1) / 2
-            for _ in range(24 if z.dtype == torch.float32 else 40):
-                left, right = high - ratio * (high - low), low + ratio * (high - low)
-                keep_left = self._height(left) > self._height(right)
-                low, high = torch.where(keep_left, low, left), torch.where(keep_left, right, high)
-            return self.domain.from_unit((low + high) / 2)
+            return self.domain.from_unit(highest(self._height, low, high))
 
     def _log_slope_at(self, z: Tensor) -> Tensor:
         return self.domain.log_slope(self.domain.from_unit(z)).to(z.dtype)

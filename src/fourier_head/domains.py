@@ -146,6 +146,10 @@ class Domain:
         """Return the values of ``nodes(resolution)``, given as z of shape (points, ...)."""
         return self.from_unit(z)
 
+    def corners(self, count: int) -> Tensor:
+        """Return z, in order, between which all densities are smooth: [-1, 1] in ``count`` pieces or a few more."""
+        return torch.linspace(-1, 1, self.pieces * math.ceil(count / self.pieces) + 1, dtype=torch.float64)
+
     def nodes_beyond(self, z: Tensor, upper: Tensor, resolution: int) -> tuple[Tensor, Tensor]:
         """Return nodes (points, ...) between z and the upper end where ``upper``, else the lower one, and weights."""
         node, weight = (row.to(z).reshape(-1, *(1,) * z.dim()) for row in legendre_rows(resolution + 32))
@@ -181,17 +185,17 @@ class Domain:
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         r"""Return :math:`E|X - y| - \int F (1 - F)`, the expectation from the tail on the far side of the value."""
         z, weight, x = d.quadrature()
-        slope = torch.exp(-self.log_slope(x)).to(z.dtype)
+        slope = torch.exp(-self.log_slope(x))
         spread = (weight * slope * d.cdf_at(z) * d.survival_at(z)).sum(0)
         shape = torch.broadcast_shapes(value.shape, d.batch_shape)
         value = value.expand(shape)
         end = self.to_unit(value).to(z.dtype)
         upper = end > 0
         inner, weight = self.nodes_beyond(end, upper, d.resolution)
-        slope = torch.exp(-self.log_slope(self.from_unit(inner))).to(z.dtype)
+        slope = torch.exp(-self.log_slope(self.from_unit(inner)))
         tail = (weight * slope * torch.where(upper, d.survival_at(inner), d.cdf_at(inner))).sum(0)
         distance = value - self.mean(d)
-        return torch.where(upper, distance, -distance).to(z.dtype) + 2 * tail - spread
+        return torch.where(upper, distance, -distance) + 2 * tail - spread
 
 
 class Interval(Domain):
@@ -362,6 +366,10 @@ class Line(Domain):
 
     def nodes(self, resolution: int) -> Tensor:
         return double_exponential(8 * resolution + 257)[:2]
+
+    def corners(self, count: int) -> Tensor:
+        # Beyond 16 lies nothing that float64 tells from nothing.
+        return torch.linspace(-16, 16, 8 * count + 1, dtype=torch.float64).tanh()
 
     def values_at_nodes(self, z: Tensor, resolution: int) -> Tensor:
         # Exact at the far ends, where atanh(z) would cancel.

@@ -415,6 +415,20 @@ class FourierHead(Head):
             lambda safe: losses.compute(self._request(projected, safe, **options)), x, value, reduction, map
         )
 
+    def values_loss_of(self, outputs: Tensor, value: Tensor, **options: Any) -> Tensor:
+        """Return the ``nll``, the ``crps`` or, with ``kind="both"``, their weighted sum of outputs of the projection.
+
+        One score per value, all of them inside the domain. Options as in ``losses.Request``: kind, crps_weight, map,
+        anchor, mapped.
+
+        >>> head = FourierHead(16, num_frequencies=8, domain=Adaptive())
+        >>> x, value = torch.randn(4, 16), torch.randn(4)
+        >>> loss = head.values_loss_of(head.proj(x), value, kind="both", crps_weight=10.0)
+        >>> torch.allclose(loss.mean(), head.nll(x, value) + 10 * head.crps(x, value), rtol=1e-4)
+        True
+        """
+        return losses.compute(self._request((outputs, None, None), value, **options))
+
     def penalty(self, x: Tensor) -> Tensor:
         """Return the regulariser per row of ``x``, without its strength gamma."""
         return self.layout.penalty(self.coefficients(x), self.regularizer)

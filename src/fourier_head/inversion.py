@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -32,6 +33,7 @@ def invert(
     start: Tensor,
     *,
     tolerance: float | None = None,
+    noise: float = 0.0,
     part: Callable[[tuple[Tensor, ...]], Curve] | None = None,
 ) -> Tensor:
     """Return x with F(x) = level by Newton steps kept inside a shrinking bracket; bisection where they fail.
@@ -42,6 +44,7 @@ def invert(
         low, high: points between which the results lie.
         start: first points to try.
         tolerance: relative error of the level, or of its distance to one, that is good enough; rounding unless given.
+        noise: error of F from rounding; what is nearer to a level than this counts as found.
         part: gives the curve at some of the points, named by their indices, so that the last few go on without the
             others.
 
@@ -56,7 +59,7 @@ def invert(
     eps = torch.finfo(start.dtype).eps
     tolerance = torch.finfo(level.dtype).eps if tolerance is None else tolerance
     # Relative to the nearer end, so that levels far out are as exact as those in the middle.
-    enough = tolerance * torch.minimum(level, 1 - level)
+    enough = (tolerance * torch.minimum(level, 1 - level)).clamp_min(noise)
     x, step = start, high - low
     finest = eps * step
     for _ in range(_rounds(start.dtype, looking)):
@@ -83,9 +86,25 @@ def invert(
             if part is not None and count < FEW * left.numel():
                 where = left.nonzero(as_tuple=True)
                 some = (t[where] for t in (level, low, high, x))
-                x[where] = invert(part(where), *some, tolerance=tolerance)
+                x[where] = invert(part(where), *some, tolerance=tolerance, noise=noise)
                 break
     return x
+
+
+@torch.no_grad()
+def highest(height: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """Return where a function that rises and then falls between two points is highest, by golden-section search.
+
+    >>> highest(lambda x: -((x - 0.3) ** 2), torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0)).round(decimals=6)
+    tensor(0.3000, dtype=torch.float64)
+    """
+    ratio = (math.sqrt(5) - 1) / 2
+    # So often that of the bracket no more is left than rounding leaves of a peak.
+    for _ in range(24 if low.dtype == torch.float32 else 40):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        keep_left = height(left) > height(right)
+        low, high = torch.where(keep_left, low, left), torch.where(keep_left, right, high)
+    return (low + high) / 2
 
 
 def with_implicit_gradient(x: Tensor, residual: Tensor, density: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from fourier_head import kernels
 from fourier_head._arrays import widened
 from fourier_head.density import FourierDensity
 from fourier_head.domains import Domain
-from fourier_head.kernels import direct
+from fourier_head.kernels import direct, placed
 from fourier_head.layout import Layout, Regularizer
 from fourier_head.maps import ValueMap
 from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted, token_weights
@@ -43,7 +43,8 @@ class Request:
         target: bin ids, or values inside the domain, (...).
         layout: how outputs are read.
         domain: where values live.
-        kind: "bins", the cross-entropy of bin ids; "nll" or "crps" of values, one score for each.
+        kind: "bins", the cross-entropy of bin ids; "nll" or "crps" of values, one score for each, or "both" of them.
+        crps_weight: how much the CRPS counts beside the likelihood, for "both".
         map, anchor: of an adaptive domain, one per row.
         mapped: whether the CRPS is taken in the coordinate of the map.
         gamma, regularizer: strength and kind of the penalty that is added.
@@ -57,7 +58,8 @@ class Request:
     target: Tensor
     layout: Layout
     domain: Domain
-    kind: Literal["bins", "nll", "crps"] = "bins"
+    kind: Literal["bins", "nll", "crps", "both"] = "bins"
+    crps_weight: float = 1.0
     map: ValueMap | None = None
     anchor: Tensor | None = None
     mapped: bool = False
@@ -115,13 +117,18 @@ def _reference(request: Request) -> Tensor:
     d = layout.density(outputs, request.domain, map=request.map, anchor=request.anchor, a=a)
     if request.kind == "bins":
         return _cross_entropy(request, outputs, a, class_log_prob(layout, outputs, d, _safe(request)))
-    if request.kind == "nll":
-        loss = -d.log_prob(request.target)
-    elif request.mapped:
-        loss = d.domain.crps_of_map(d, request.target)
-    else:
-        loss = d.crps(request.target)
+    loss = _weighted(
+        request,
+        lambda: -d.log_prob(request.target),
+        lambda: d.domain.crps_of_map(d, request.target) if request.mapped else d.crps(request.target),
+    )
     return loss + request.gamma * layout.penalty(a, request.regularizer) if request.gamma else loss
+
+
+def _weighted(request: Request, nll: Callable[[], Tensor], crps: Callable[[], Tensor]) -> Tensor:
+    if request.kind == "both":
+        return nll() + request.crps_weight * crps()
+    return nll() if request.kind == "nll" else crps()
 
 
 def _safe(request: Request) -> Tensor:
@@ -202,8 +209,10 @@ def _compiled(request: Request) -> Tensor:
 
 
 def _why_not_closed_form(request: Request) -> str | None:
+    if request.layout.place_outputs and request.kind != "bins":
+        return _why_not_placed(request)
     if request.kind != "bins" or not request.layout.is_plain or request.gamma or request.label_smoothing:
-        return "it knows bin ids of the plain head alone"
+        return "it knows bin ids of the plain head, and values of one whose domain adapts"
     if request.layout.bin_mass != "midpoint":
         return "exact bin masses are left to the reference"
     if request.weight is None or not direct.applies(request.x, request.weight, request.layout.require_bins()):
@@ -211,8 +220,42 @@ def _why_not_closed_form(request: Request) -> str | None:
     return None
 
 
+def _why_not_placed(request: Request) -> str | None:
+    layout = request.layout
+    if layout.packets or layout.walls or request.gamma:
+        return "packets, walls and regularisers are left to the reference"
+    if request.kind != "nll" and not request.mapped and any(_map(request).curved):
+        return "behind a curved map only the CRPS in its coordinate has a closed form"
+    if not placed.applies(request.x, request.weight, layout.num_frequencies, request.domain.tails):
+        return "it needs float32 on a CPU, a few frequencies, tails of a thousandth or more, and no tracer"
+    return None
+
+
+def _map(request: Request) -> ValueMap:
+    domain: Any = request.domain  # with a place to be put to, and so with a map
+    return domain.map if request.map is None else request.map
+
+
+def _of_placed(request: Request) -> Tensor:
+    """Return scores on an adaptive domain; the gradients of place and width are left to torch."""
+    layout, outputs, map = request.layout, request.outputs(), _map(request)
+    place = outputs[..., outputs.shape[-1] - layout.place_outputs :]
+    domain: Any = request.domain.at_outputs(place, map=map, anchor=request.anchor)
+    u = map.forward(request.target).to(outputs.dtype)
+    v = far = (u - domain.loc) / domain.width
+    if any(map.curved) and request.kind != "crps":
+        far, slope = domain.to_unit(request.target).to(v.dtype), domain.log_slope(request.target).to(v.dtype)
+    else:
+        slope = map.log_slope(u) - domain.width.log()
+    nll, crps = placed.scores(outputs[..., : layout.num_coefficients], v, far, domain.tails, layout.floor)
+    unit = domain.width if request.mapped else domain.width * map.scale
+    return _weighted(request, lambda: nll - slope, lambda: crps * unit)
+
+
 def _closed_form(request: Request) -> Tensor:
     layout = request.layout
+    if layout.place_outputs:
+        return _of_placed(request)
     nll = direct.nll(request.outputs(), _safe(request), layout.require_bins(), layout.floor)
     target, weights = request.target.long(), request.class_weight
     return reduce_loss(nll, target, weights, request.ignore_index, request.reduction, layout.num_classes)
@@ -252,7 +295,7 @@ def _why_not_fused_bins(request: Request) -> str | None:
 
 
 def _why_not_fused_values(request: Request) -> str | None:
-    if request.kind == "crps":
+    if request.kind != "nll":
         return "the ranked score is left to the reference"
     return "the values need a gradient" if request.target.requires_grad else None
 

@@ -64,6 +64,18 @@ class ScalarDensity(Distribution):
     def _cast_value(self, value: Tensor | float) -> Tensor:
         return self._cast(value)
 
+    def cdf_and_prob(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the distribution function and the density, which may have much in common."""
+        return self.cdf(value), self.prob(value)
+
+    def panels(self, count: int) -> Tensor:
+        """Return values (points, *batch), in order, between which the density is smooth: about ``count`` pieces.
+
+        Where a density does not say better, these are quantiles from far out in one tail to far out in the other.
+        """
+        reach = -math.log(torch.finfo(self._like.dtype).eps)
+        return self.quantile(torch.linspace(-reach, reach, count + 1).sigmoid())
+
     def prob(self, value: Tensor | float) -> Tensor:
         """Return the density at ``value``."""
         return self.log_prob(value).exp()  # type: ignore[arg-type]

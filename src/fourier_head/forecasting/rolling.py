@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.patch.density import ForecastDensity
 from fourier_head.forecasting.patch.model import PatchForecaster
-from fourier_head.forecasting.patch.output import FourierOutput
-from fourier_head.forecasting.patch.scaling import LEAST_DEVIATION, Scale
+from fourier_head.forecasting.patch.scaling import LEAST_DEVIATION
 from fourier_head.forecasting.path_density import PathDensity
+from fourier_head.maps import Affine, Asinh, ValueMap
+from fourier_head.mixture_density import MixtureDensity
+from fourier_head.scalar import ScalarDensity
 
 LEAST_RATIO = 1e-5
 """Below this ratio of deviation to level, float32 would blur what a series does."""
@@ -73,63 +72,61 @@ class Rolling:
     """Run the network over batches of contexts and gather what it says about all steps.
 
     Args:
-        model: with a Fourier head.
+        model: the network; with a quantile head its own horizon is as far as it goes.
         horizon: steps wanted, any number.
         paths: possible pasts kept beyond the reach of the network.
     """
 
     def __init__(self, model: PatchForecaster, horizon: int, paths: int = 9):
-        if not isinstance(model.output, FourierOutput):
-            raise ValueError("a model with head='quantile' has nine quantiles only; forecasts need head='fourier'.")
-        self.model, self.output, self.horizon, self.paths = model, model.output, horizon, paths
         reach = model.config.horizon
+        if horizon > reach and model.config.head == "quantile":
+            raise ValueError(f"a model with head='quantile' has nine quantiles only, of {reach} steps, got {horizon}.")
+        self.model, self.horizon, self.paths = model, horizon, paths
         self.sizes = [min(reach, horizon - start) for start in range(0, horizon, reach)]
         self.levels, self.weights = path_levels(paths)
-        # Of every batch: numbers of its series, then raw outputs, naive forecasts and scales of every block.
+        # Of every batch: the numbers of its series, and of every block outputs, naive forecasts, and the map's two numbers.
         self._numbers: list[np.ndarray] = []
-        self._units: list[tuple[Tensor, Tensor]] = []
-        self._blocks: list[list[tuple[Tensor, Tensor, Scale]]] = []
+        self._blocks: list[list[tuple[Tensor, ...]]] = []
+        self._kind: type[ValueMap] = Asinh if model.config.bend else Affine
 
     @torch.inference_mode()
     def add(self, numbers: np.ndarray, contexts: Tensor, periods: Tensor) -> None:
         """Forecast a batch of contexts (B, C), float64, on the device of the model."""
         past, unit, shift = normalise(contexts)
         past = past.float()
-        parts, paths = [], 1
+        blocks: list[tuple[Tensor, ...]] = []
+        paths = 1
         for place, size in enumerate(self.sizes):
-            raw, naive, scale = self.model(past, periods.repeat_interleave(paths), size)
+            outputs, naive, map = self.model(past, periods.repeat_interleave(paths), size)
             # (B * paths, ...) -> (paths, B, ...)
-            raw, naive, loc, spread = (
-                x.float().unflatten(0, (-1, paths)).transpose(0, 1) for x in (raw, naive, scale.loc, scale.scale)
+            outputs, naive, loc, scale = (
+                x.float().unflatten(0, (-1, paths)).transpose(0, 1)
+                for x in (outputs, naive, torch.as_tensor(map.loc), torch.as_tensor(map.scale))
             )
-            parts.append((raw, naive, Scale(loc, spread, scale.bend)))
+            # What leads back to values, in float64, in which they keep their digits.
+            blocks.append((outputs, *(unit * x.double() + shift for x in (naive, loc)), unit * scale.double()))
             if place + 1 < len(self.sizes):
-                density = self.output.density(*parts[-1])
-                weights = self.weights if paths > 1 else None
-                block = PathDensity([density], torch.ones_like(unit), torch.zeros_like(unit), weights)
-                steps = block.quantile(self.levels).float().transpose(0, 1).flatten(0, 1)  # (B * paths, size)
+                density = PathDensity([self._density(outputs, naive, loc, scale)], validate_args=False)
+                steps = density.quantile(self.levels).float().transpose(0, 1).flatten(0, 1)  # (B * paths, size)
                 if paths == 1:
                     paths = self.paths
                     past = past.repeat_interleave(paths, 0)
                 past = torch.cat([past, steps], dim=-1)[:, -self.model.config.context :]
         self._numbers.append(numbers)
-        self._units.append((unit, shift))
-        self._blocks.append(parts)
+        self._blocks.append(blocks)
+
+    def _density(self, outputs: Tensor, naive: Tensor, loc: Tensor, scale: Tensor) -> ScalarDensity:
+        """Return the density of outputs (paths, B, steps, size), of batch shape (B, steps)."""
+        each = self.model.head.density_of(outputs, map=self._kind(loc, scale), anchor=naive)
+        if len(outputs) == 1:
+            return each[0]
+        return MixtureDensity(each, self.weights.to(outputs), validate_args=False)
 
     def density(self) -> PathDensity:
         """Return the forecast of all series, in the order of their numbers."""
         order = torch.from_numpy(np.argsort(np.concatenate(self._numbers), kind="stable"))
-        order = order.to(self._units[0][0].device)
-
-        def gather(parts: Sequence[Tensor], dim: int) -> Tensor:
-            return torch.cat(list(parts), dim).index_select(dim, order)
-
-        blocks: list[ForecastDensity] = []
-        for k in range(len(self.sizes)):
-            each = [parts[k] for parts in self._blocks]
-            raw, naive = gather([p[0] for p in each], 1), gather([p[1] for p in each], 1)
-            loc, spread = gather([p[2].loc for p in each], 1), gather([p[2].scale for p in each], 1)
-            scale = Scale(loc, spread, each[0][2].bend)
-            blocks.append(self.output.density(raw, naive, scale))
-        units = [gather([pair[i] for pair in self._units], 0) for i in (0, 1)]
-        return PathDensity(blocks, units[0], units[1], self.weights if len(blocks) > 1 else None)
+        gathered = []
+        for block in zip(*self._blocks, strict=True):
+            parts = (torch.cat(part, dim=1) for part in zip(*block, strict=True))
+            gathered.append(self._density(*(part.index_select(1, order.to(part.device)) for part in parts)))
+        return PathDensity(gathered, validate_args=False)

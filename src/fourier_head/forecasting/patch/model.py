@@ -10,14 +10,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fourier_head.forecasting.patch.density import ForecastDensity
-from fourier_head.forecasting.patch.output import FourierOutput, Loss, Output, QuantileOutput
-from fourier_head.forecasting.patch.scaling import Scale, scale_of, seasonal_naive
+from fourier_head.adaptive import Adaptive
+from fourier_head.density import FourierDensity
+from fourier_head.forecasting.patch.quantile_head import QuantileDensity, QuantileHead
+from fourier_head.forecasting.patch.scaling import scale_of, seasonal_naive
+from fourier_head.heads import FourierHead
+from fourier_head.maps import ValueMap
 
 CHANNELS = 4
 """Of each time step: the value, whether it is there, and the sine and cosine of its place in the cycle."""
 FEATURES = 4
 """Of each series: how long, its period, how much is missing, and where zero lies."""
+START_WIDTH = 1.0
+"""Raw half width of densities at the start: bells of less than half a deviation, as forecasts are surer than the past."""
+LIKELIHOOD_SHARE = 0.05
+"""What likelihood counts beside the CRPS in the loss "both"; it is some twenty times as large."""
+
+Loss = Literal["crps", "nll", "both"]
 
 
 @dataclass(frozen=True)
@@ -125,13 +134,19 @@ class PatchForecaster(nn.Module):
         self.future = Embedding(CHANNELS * patch + FEATURES, 2 * width, width)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(width)
-        self.output: Output
-        if config.head == "fourier":
-            self.output = FourierOutput(config.frequencies, config.packets, config.loss, config.tails)
-        else:
-            self.output = QuantileOutput()
         self.read = Embedding(width, 2 * width, width)
-        self.project = nn.Linear(width, patch * self.output.size)
+        self.head: FourierHead | QuantileHead
+        if config.head == "fourier":
+            self.head = FourierHead(
+                width,
+                num_frequencies=config.frequencies,
+                floor=0.0,
+                packets=config.packets,
+                domain=Adaptive(tails=config.tails, anchored=True),
+                num_outputs=patch,
+            )
+        else:
+            self.head = QuantileHead(width, patch)
         self.reset_parameters()
 
     @torch.no_grad()
@@ -143,19 +158,29 @@ class PatchForecaster(nn.Module):
                 nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1]) / shrink)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-        self.project.weight.mul_(0.1)
-        self.project.bias.copy_(self.output.start().repeat(self.config.patch))
+        self.head.proj.weight.mul_(0.1)
+        if isinstance(self.head, FourierHead):
+            start = self.head.layout.start(torch.tensor([0.0, START_WIDTH, 0.0]))
+        else:
+            start = self.head.start()
+        self.head.proj.bias.copy_(start.repeat(self.config.patch))
 
-    def forward(self, context: Tensor, period: Tensor, horizon: int | None = None) -> tuple[Tensor, Tensor, Scale]:
-        """Return raw outputs (B, horizon, size), the naive forecast in u (B, horizon) and the scale of each series.
+    def forward(self, context: Tensor, period: Tensor, horizon: int | None = None) -> tuple[Tensor, Tensor, ValueMap]:
+        """Return outputs of the head (B, horizon, size), the naive forecast (B, horizon) and the map of each series.
 
         Arguments:
             context: values (B, C), oldest first, NaN where missing; C at most ``config.context`` counts.
             period: steps per cycle (B,), 1 where unknown.
             horizon: steps wanted, all unless given; fewer cost less and are the same.
         """
+        horizon = self.config.horizon if horizon is None else horizon
+        features, naive, map = self.features(context, period, horizon)
+        outputs = self.head.proj(features).unflatten(-1, (self.config.patch, -1)).flatten(1, 2)
+        return outputs[:, :horizon], naive[:, :horizon], map
+
+    def features(self, context: Tensor, period: Tensor, horizon: int) -> tuple[Tensor, Tensor, ValueMap]:
+        """Return features (B, P, width) of the P patches that hold the horizon, their naive forecast, and the map."""
         config = self.config
-        horizon = config.horizon if horizon is None else horizon
         if not 1 <= horizon <= config.horizon:
             raise ValueError(f"horizon must be from 1 to {config.horizon}, got {horizon}")
         ahead = -(-horizon // config.patch)
@@ -164,19 +189,18 @@ class PatchForecaster(nn.Module):
         context = functional.pad(context, (gap, 0), value=torch.nan)
         if not config.use_period:
             period = torch.ones_like(period)
-        scale = scale_of(context, config.bend)
-        u = scale.to_unit(context)
-        naive = seasonal_naive(u, period, ahead * config.patch)
-        tokens, seen = self._tokens(u, naive, period, scale)
+        map = scale_of(context, config.bend)
+        naive = seasonal_naive(context, period, ahead * config.patch)
+        naive = torch.where(naive.isnan(), map.loc, naive)
+        tokens, seen = self._tokens(map.forward(context), map.forward(naive), period, map)
         mask = self._mask(seen, ahead)
         turns = self._turns(seen.shape[-1], ahead, tokens.device)
         for number, layer in enumerate(self.layers, 1):
             # Nothing reads the past after the last layer.
             tokens = layer(tokens, turns, mask, ahead if number == len(self.layers) else None)
-        raw = self.project(self.read(self.norm(tokens))).unflatten(-1, (config.patch, -1)).flatten(1, 2)
-        return raw[:, :horizon], naive[:, :horizon], scale
+        return self.read(self.norm(tokens)), naive, map
 
-    def _tokens(self, u: Tensor, naive: Tensor, period: Tensor, scale: Scale) -> tuple[Tensor, Tensor]:
+    def _tokens(self, u: Tensor, naive: Tensor, period: Tensor, map: ValueMap) -> tuple[Tensor, Tensor]:
         """Return the tokens of past and future, and which tokens of the past hold a value."""
         patch, batch, length = self.config.patch, len(u), u.shape[-1]
         there = ~u.isnan()
@@ -193,7 +217,7 @@ class PatchForecaster(nn.Module):
                 (1 + count).log() / 5,
                 period.log() / 5,
                 1 - count / (length - there.int().argmax(-1)).clamp_min(1),
-                scale.to_unit(torch.zeros_like(scale.loc)).squeeze(-1).clamp(-10, 10) / 3,
+                map.forward(torch.zeros_like(u[:, :1])).squeeze(-1).clamp(-10, 10) / 3,
             ],
             dim=-1,
         ).to(u.dtype)
@@ -231,35 +255,33 @@ class PatchForecaster(nn.Module):
             even: 0 counts errors in deviations of the past, 1 in units of the mean error of the naive forecast there,
                 which weighs smooth series up; what lies between, between.
         """
-        raw, naive, scale = self(context, period)
-        u = scale.to_unit(future.float())
-        known = ~u.isnan()
-        loss = self.output.loss(raw, naive, torch.where(known, u, naive))
-        weight = known.to(loss.dtype)
+        features, naive, map = self.features(context, period, self.config.horizon)
+        u = map.forward(future.float())
+        loss = self._scores(features, u, map.forward(naive))
+        weight = (~u.isnan()).to(loss.dtype)
         if even:
-            weight = weight * (naive_error(scale.to_unit(context.float()), period) ** -even).unsqueeze(-1)
+            weight = weight * (naive_error(map.forward(context.float()), period) ** -even).unsqueeze(-1)
         return (loss * weight).sum() / weight.sum().clamp_min(1e-6)
 
-    def density(self, context: Tensor, period: Tensor, horizon: int | None = None) -> ForecastDensity:
-        """Return the density of each future step, of batch shape (B, horizon)."""
-        if not isinstance(self.output, FourierOutput):
-            raise ValueError("a model with head='quantile' has quantiles only, no density")
-        raw, naive, scale = self(context, period, horizon)
-        return self.output.density(raw, naive, scale)
+    def _scores(self, features: Tensor, u: Tensor, naive: Tensor) -> Tensor:
+        """Return the loss of outcomes (B, horizon) in the coordinate of the map, zero where they are NaN."""
+        u, anchor = (x.unflatten(-1, (-1, self.config.patch)) for x in (u, naive))
+        if isinstance(self.head, QuantileHead):
+            return self.head.crps(features, u, anchor=anchor).flatten(1)
+        loss = torch.zeros_like(u)
+        if self.config.loss != "nll":
+            loss = loss + self.head.crps(features, u, anchor=anchor, reduction="none")
+        if self.config.loss != "crps":
+            share = 1.0 if self.config.loss == "nll" else LIKELIHOOD_SHARE
+            loss = loss + share * self.head.nll(features, u, anchor=anchor, reduction="none")
+        return loss.flatten(1)
 
-    def quantiles(self, context: Tensor, period: Tensor, levels: Tensor, horizon: int | None = None) -> Tensor:
-        """Return quantiles (B, horizon, levels) of values; a quantile head interpolates between its own levels."""
-        raw, naive, scale = self(context, period, horizon)
-        if isinstance(self.output, FourierOutput):
-            return self.output.density(raw, naive, scale).quantile(levels).movedim(0, -1)
-        assert isinstance(self.output, QuantileOutput)
-        own = torch.tensor(self.output.levels, device=raw.device)
-        points = self.output.quantiles(raw, naive).sort(-1).values
-        levels = levels.to(points)
-        right = torch.searchsorted(own, levels).clamp(1, len(own) - 1)
-        share = ((levels - own[right - 1]) / (own[right] - own[right - 1])).clamp(0, 1)
-        between = points[..., right - 1] + share * (points[..., right] - points[..., right - 1])
-        return scale.from_unit(between.transpose(-1, -2).flatten(1)).unflatten(1, (len(levels), -1)).transpose(-1, -2)
+    def density(
+        self, context: Tensor, period: Tensor, horizon: int | None = None
+    ) -> FourierDensity | QuantileDensity:
+        """Return the density of each future step, of batch shape (B, horizon); a quantile head has quantiles only."""
+        outputs, naive, map = self(context, period, horizon)
+        return self.head.density_of(outputs, map=map, anchor=naive)
 
 
 def naive_error(u: Tensor, period: Tensor) -> Tensor:

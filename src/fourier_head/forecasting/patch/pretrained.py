@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from fourier_head.errors import UserError, did_you_mean, needs_extra
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
@@ -63,8 +64,25 @@ def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -
         settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         known_keys = {field.name for field in fields(PatchConfig)}
         model = PatchForecaster(PatchConfig(**{k: v for k, v in settings.items() if k in known_keys}))
-        model.load_state_dict({k: v.float() for k, v in load_file(str(folder / WEIGHTS)).items()})
+        state = {name: value.float() for name, value in load_file(str(folder / WEIGHTS)).items()}
+        model.load_state_dict(_renamed(state, model.config))
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} does not hold a forecaster that can be read: {first}") from None
     return model.to(device).eval()
+
+
+def _renamed(state: dict[str, Tensor], config: PatchConfig) -> dict[str, Tensor]:
+    """Return weights under today's names.
+
+    Before the network ended in ``FourierHead`` its last layer was ``project``, and of each step it emitted how much of
+    the naive forecast to keep, place and width, then what shapes the density; now what shapes the density comes first.
+    """
+    for kind in ("weight", "bias"):
+        if (last := state.pop(f"project.{kind}", None)) is not None:
+            steps = last.unflatten(0, (config.patch, -1))
+            if config.head == "fourier":
+                gate, place, shape = steps[:, :1], steps[:, 1:3], steps[:, 3:]
+                steps = torch.cat([shape, place, gate], dim=1)
+            state[f"head.proj.{kind}"] = steps.flatten(0, 1)
+    return state

@@ -1,47 +1,24 @@
-"""Bring series of any level and unit to one scale, and back; and what a naive forecaster would say."""
+"""Bring series of any level and unit to one scale; and what a naive forecaster would say."""
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
+
+from fourier_head.maps import Affine, Asinh, ValueMap
 
 # With n values seen, a deviation below this share of the level over n says nothing: one value, or a constant series.
 LEAST_DEVIATION = 0.3
 # The unit of a series of zeros, or of nothing at all.
 LEAST_SCALE = 1e-3
+# Numbers below this one may have no reciprocal in float32.
+TINY = 1e-30
 
 
-class Scale(NamedTuple):
-    r"""Map values to :math:`u = \mathrm{asinh}((x - m) / s)` and back, one m and s per series (..., 1).
+def scale_of(context: Tensor, bend: bool = True) -> ValueMap:
+    """Return the map of each context (..., C) from the values it has, mean and deviation (..., 1); NaN marks missing ones.
 
-    Where ``bend`` is False the map is straight, :math:`u = (x - m) / s`.
-    """
-
-    loc: Tensor
-    scale: Tensor
-    bend: bool = True
-
-    def to_unit(self, x: Tensor) -> Tensor:
-        """Return u of values; NaN stays NaN."""
-        u = (x - self.loc) / self.scale
-        return torch.asinh(u) if self.bend else u
-
-    def from_unit(self, u: Tensor) -> Tensor:
-        """Return the values of u."""
-        # Beyond 30 lie values 5e12 deviations away: stay finite in float32.
-        return self.loc + self.scale * (torch.sinh(u.clamp(-30, 30)) if self.bend else u)
-
-    def log_slope(self, u: Tensor) -> Tensor:
-        """Return log dx/du, without overflow."""
-        straight = self.scale.log()
-        return straight + u.abs() + torch.log1p(torch.exp(-2 * u.abs())) - math.log(2) if self.bend else straight
-
-
-def scale_of(context: Tensor, bend: bool = True) -> Scale:
-    """Return the scale of each context (..., C) from the values it has; NaN marks missing ones.
+    Where ``bend`` is False the map is straight.
 
     >>> scale_of(torch.tensor([[torch.nan, 1.0, 3.0], [torch.nan, torch.nan, torch.nan]])).loc[:, 0]
     tensor([2., 0.])
@@ -49,7 +26,7 @@ def scale_of(context: Tensor, bend: bool = True) -> Scale:
     seen = ~context.isnan()
     values = torch.where(seen, context, 0)
     # Sums of huge values would overflow, of tiny ones vanish: work in units of the largest.
-    unit = values.abs().amax(-1, keepdim=True).clamp_min(1e-30)
+    unit = values.abs().amax(-1, keepdim=True).clamp_min(TINY)
     values = values / unit
     count = seen.sum(-1, keepdim=True)
     mean = values.sum(-1, keepdim=True) / count.clamp_min(1)
@@ -57,7 +34,7 @@ def scale_of(context: Tensor, bend: bool = True) -> Scale:
     std = ((deviation * deviation).sum(-1, keepdim=True) / count.clamp_min(1)).sqrt()
     least = LEAST_DEVIATION * mean.abs() / count.clamp_min(1)
     scale = torch.hypot(std, least) * unit
-    return Scale(mean * unit, torch.where(scale > 1e-30, scale, LEAST_SCALE), bend)
+    return (Asinh if bend else Affine)(mean * unit, torch.where(scale > TINY, scale, LEAST_SCALE))
 
 
 def fill_forward(x: Tensor) -> Tensor:
@@ -74,7 +51,7 @@ def fill_forward(x: Tensor) -> Tensor:
 def seasonal_naive(context: Tensor, period: Tensor, horizon: int) -> Tensor:
     """Return the last cycle of each context (B, C), repeated: (B, horizon).
 
-    Where a series is shorter than its period, or the period is 1, that is its last value; 0 where it has none.
+    Where a series is shorter than its period, or the period is 1, that is its last value; NaN where it has none.
 
     >>> seasonal_naive(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([2]), 3)
     tensor([[3., 4., 3.]])
@@ -85,5 +62,4 @@ def seasonal_naive(context: Tensor, period: Tensor, horizon: int) -> Tensor:
     period = period.unsqueeze(-1).clamp_min(1)
     place = length - period + step % period
     value = filled.gather(-1, place.clamp_min(0))
-    last = filled[..., -1:].nan_to_num(0.0)
-    return torch.where((place < 0) | value.isnan(), last, value)
+    return torch.where((place < 0) | value.isnan(), filled[..., -1:], value)
