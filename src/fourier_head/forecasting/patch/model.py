@@ -276,9 +276,7 @@ class PatchForecaster(nn.Module):
             loss = loss + share * self.head.nll(features, u, anchor=anchor, reduction="none")
         return loss.flatten(1)
 
-    def density(
-        self, context: Tensor, period: Tensor, horizon: int | None = None
-    ) -> FourierDensity | QuantileDensity:
+    def density(self, context: Tensor, period: Tensor, horizon: int | None = None) -> FourierDensity | QuantileDensity:
         """Return the density of each future step, of batch shape (B, horizon); a quantile head has quantiles only."""
         outputs, naive, map = self(context, period, horizon)
         return self.head.density_of(outputs, map=map, anchor=naive)
