@@ -162,12 +162,12 @@ class Domain:
 
     def mean(self, d: FourierDensity) -> Tensor:
         """Return the mean of a density over this domain."""
-        return d.expect(lambda x, _: x)
+        return d.expect(lambda x: x)
 
     def variance(self, d: FourierDensity) -> Tensor:
         """Return the variance."""
         mean = self.mean(d)
-        return d.expect(lambda x, _: (x - mean) ** 2)
+        return d.expect(lambda x: (x - mean) ** 2)
 
     def entropy(self, d: FourierDensity) -> Tensor:
         """Return the entropy in nats, that of z by the midpoint rule on a grid finer than the harmonics."""
@@ -176,7 +176,7 @@ class Domain:
 
     def mean_log_slope(self, d: FourierDensity) -> Tensor:
         """Return the expectation of the log-slope."""
-        return d.expect(lambda x, _: self.log_slope(x))
+        return d.expect(lambda x: self.log_slope(x))
 
     def crps_of_map(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Return the score in the coordinate that training goes by: values, unless they are mapped first."""

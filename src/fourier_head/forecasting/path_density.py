@@ -161,5 +161,5 @@ class PathDensity(ScalarDensity):
         return self._over(lambda block, x: block.crps(x), self._value(value), points=POINTS)
 
 
-POINTS = 512
+POINTS = 256
 """Nodes of quadrature of one density, or about so many."""
