@@ -259,10 +259,11 @@ def test_timestamps_come_back_in_their_zone(forecaster):
     assert forecaster.predict(zones, 2).to_frame()["timestamp"].dt.tz is None
 
 
-def test_a_quantile_model_is_refused_in_a_sentence():
+def test_a_quantile_model_goes_no_farther_than_it_reaches():
     model = PatchForecaster(PatchConfig(context=32, horizon=8, patch=8, width=16, layers=1, heads=2, head="quantile"))
+    assert Forecaster(model).predict([walk(20)], 3).quantiles([0.1, 0.9]).shape == (1, 3, 2)
     with pytest.raises(ValueError, match="nine quantiles only"):
-        Forecaster(model).predict([walk(20)], 3)
+        Forecaster(model).predict([walk(20)], 9)
 
 
 def test_progress_counts_every_series(forecaster):

@@ -146,7 +146,7 @@ class Forecaster:
         return Forecasts(rolling.density(), series, support)
 
     def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:
-        """Return the quantiles of ``predict`` as ``evaluation.evaluate`` asks for them, so that users get what is scored."""
+        """Return the quantiles of ``predict`` as ``evaluation.evaluate`` asks for them: scored is what users get."""
         levels = central_levels()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* hold no value at all")  # a score of such a series says it
