@@ -111,7 +111,10 @@ class FourierDensity(ScalarDensity):
     def __getitem__(self, index: Any) -> FourierDensity:
         """Return the densities of a part of the batch."""
         domain = self.domain.apply(lambda number: number.expand(self.batch_shape)[index])
-        return self._with(self._given[index], domain)
+        some = self._with(self._given[index], domain)
+        if self._kept is not None and self._kept[0] == self._version(self._given):
+            some._kept = self._version(some._given), self._kept[1][index]
+        return some
 
     def to(self, *args: Any, **options: Any) -> FourierDensity:
         """Return the density in another dtype or on another device, as ``Tensor.to`` takes them."""
@@ -154,10 +157,14 @@ class FourierDensity(ScalarDensity):
         if given.requires_grad and torch.is_grad_enabled():
             # What was made without gradients must not serve where they are wanted, and a graph serves one pass back.
             return self._compute_spectrum()
-        version = 0 if torch.compiler.is_compiling() or given.is_inference() else given._version
+        version = self._version(given)
         if self._kept is None or self._kept[0] != version:
             self._kept = version, self._compute_spectrum()
         return self._kept[1]
+
+    @staticmethod
+    def _version(given: Tensor) -> int:
+        return 0 if torch.compiler.is_compiling() or given.is_inference() else given._version
 
     def _compute_spectrum(self) -> Tensor:
         q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
