@@ -252,9 +252,9 @@ def patch_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], list
 
     def forecast(head: str) -> Step:
         torch.manual_seed(0)
-        predictor = Forecaster(PatchForecaster(shape(head)).to(device))
+        forecaster = Forecaster(PatchForecaster(shape(head)).to(device))
         contexts = competition_series(sizes.patch_series)
-        return lambda: predictor(contexts, MONTHS, "ME")
+        return lambda: forecaster(contexts, MONTHS, "ME")
 
     def training(head: str, data: str, make: Callable[[], Step], graph: bool = False) -> Case:
         how = "graph" if graph else "no graph"

@@ -146,11 +146,9 @@ class Forecaster:
         return Forecasts(rolling.density(), series, support)
 
     def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:
-        """Return the quantiles of ``predict`` as ``evaluation.evaluate`` asks for them: scored is what users get."""
+        """Return central quantiles, as `fourier_head.forecasting.evaluation.evaluate` asks forecasters for them."""
         levels = central_levels()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".* hold no value at all")  # a score of such a series says it
-            return Forecast(self.predict(list(contexts), horizon, freq=freq).quantiles(levels), levels)
+        return Forecast(self.predict(contexts, horizon, freq=freq, progress=False).quantiles(levels), levels)
 
     def _batches(self, series: SeriesSet, rolling: Rolling) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
         """Yield numbers, contexts (B, C) and periods, series of like length together so that little is padded."""

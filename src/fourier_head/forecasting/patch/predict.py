@@ -1,4 +1,4 @@
-"""Forecast many series of different lengths with few passes of the network."""
+"""Series of different lengths in few passes of the network, as fast as the machine goes."""
 
 from __future__ import annotations
 
