@@ -184,7 +184,9 @@ def test_a_level_of_a_thousand_costs_nothing():
     x = np.sin(2 * np.pi * t / 12) + 0.3 * random.standard_normal((20, 140))
     forecaster = Forecaster.from_pretrained("small", "cpu")
     at_zero, at_thousand = (
-        forecaster.predict(level + unit * x[:, :128], 12, freq="ME").density.crps(torch.tensor(level + unit * x[:, 128:]))
+        forecaster.predict(level + unit * x[:, :128], 12, freq="ME").density.crps(
+            torch.tensor(level + unit * x[:, 128:])
+        )
         for level, unit in ((0, 1), (1000, 2))
     )
     assert at_thousand.mean() / 2 < 1.05 * at_zero.mean()

@@ -237,3 +237,19 @@ def test_weights_of_before_give_the_forecasts_of_before() -> None:
 def test_bad_shapes_get_a_sentence(more: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         PatchConfig(**{**TINY, **more})
+
+
+def test_tails_are_sane_where_the_truth_is_known() -> None:
+    """N(100, 10): deviation, mean of samples, far levels, totals of 14 steps; 179, 5e7 and 5606 (true 1487) before."""
+    rng = np.random.default_rng(0)
+    forecasts = Forecaster.from_pretrained("small", "cpu").predict(rng.normal(100, 10, (20, 200)), 14, freq="D")
+    deviation = forecasts.density.stddev.numpy()
+    assert 8 < np.median(deviation) < 25
+    assert deviation.max() < 60
+    far = np.median(forecasts.quantiles([0.001, 0.005, 0.995, 0.999]), axis=(0, 1))
+    error = np.abs(far - np.array([69.1, 74.2, 125.8, 130.9]))
+    assert (error[1:3] < 60).all()
+    assert (error < 250).all()
+    samples = forecasts.samples(500, torch.Generator().manual_seed(0))
+    assert abs(samples.mean() - 100) < 3
+    assert np.quantile(samples.sum(-1), 0.99) < 1750

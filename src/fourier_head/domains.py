@@ -392,7 +392,7 @@ class BinnedInterval(Domain):
         edges = np.asarray(bins.edges, dtype=np.float64)
         widths = np.diff(edges)
         bent = np.concatenate([[True], np.abs(np.diff(widths)) > 1e-9 * widths[1:], [True]])
-        self.corners: tuple[float, ...] = tuple(np.linspace(-1, 1, len(edges))[bent].tolist())
+        self.bends: tuple[float, ...] = tuple(np.linspace(-1, 1, len(edges))[bent].tolist())
         """The z where the warp bends; neighbouring bins of one width have none between them."""
 
     @property
@@ -412,7 +412,11 @@ class BinnedInterval(Domain):
         return self.bins.log_slope(value)
 
     def nodes(self, resolution: int) -> Tensor:
-        return legendre_pieces(self.corners, resolution)
+        return legendre_pieces(self.bends, resolution)
+
+    def corners(self, count: int) -> Tensor:
+        bends = torch.tensor(self.bends, dtype=torch.float64)
+        return torch.cat([bends, super().corners(count)]).unique()
 
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Integrate in the stretches where the warp is straight; all that depends on the value is closed form."""
@@ -426,7 +430,7 @@ class BinnedInterval(Domain):
             return torch.exp(-self.log_slope(at))
 
         square = (weight * slope(x) * d.cdf_at(z) ** 2).sum(0)
-        corners = torch.tensor(self.corners, dtype=z.dtype, device=z.device)
+        corners = torch.tensor(self.bends, dtype=z.dtype, device=z.device)
         corner = corners.reshape(-1, *(1,) * len(d.batch_shape)).expand(-1, *d.batch_shape)
         beyond = integral_above(corner)
         parts = slope(self.from_unit((corner[1:] + corner[:-1]) / 2)) * (beyond[:-1] - beyond[1:])

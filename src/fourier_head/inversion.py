@@ -104,7 +104,8 @@ def invert(
 def highest(height: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
     """Return where a function that rises and then falls between two points is highest, by golden-section search.
 
-    >>> highest(lambda x: -((x - 0.3) ** 2), torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0)).round(decimals=6)
+    >>> low, high = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    >>> highest(lambda x: -((x - 0.3) ** 2), low, high).round(decimals=6)
     tensor(0.3000, dtype=torch.float64)
     """
     ratio = (math.sqrt(5) - 1) / 2

@@ -107,10 +107,8 @@ class GaussianMixture(ScalarDensity):
 
     def __getitem__(self, index: Any) -> GaussianMixture:
         """Return the densities of a part of the batch."""
-        limits = (x[index] for x in self.limits) if self.limits else (None, None)
-        return GaussianMixture(
-            self.logits[index], self.loc[index], self.scale[index], *limits, validate_args=self._validate_args
-        )
+        low, high = (None, None) if self.limits is None else (x[index] for x in self.limits)
+        return GaussianMixture(self.logits[index], self.loc[index], self.scale[index], low, high, self._validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:

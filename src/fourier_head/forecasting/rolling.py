@@ -91,7 +91,7 @@ class Rolling:
         self.model, self.horizon, self.paths = model, horizon, paths
         self.sizes = [min(reach, horizon - start) for start in range(0, horizon, reach)]
         self.levels, self.weights = path_levels(paths)
-        # Of every batch: the numbers of its series, and of every block outputs, naive forecasts, and the map's two numbers.
+        # Of every batch: the numbers of its series; of every block outputs, naive forecasts and the map's two numbers.
         self._numbers: list[np.ndarray] = []
         self._blocks: list[list[tuple[Tensor, ...]]] = []
         self._kind: type[ValueMap] = Asinh if model.config.bend else Affine
