@@ -414,10 +414,6 @@ class BinnedInterval(Domain):
     def nodes(self, resolution: int) -> Tensor:
         return legendre_pieces(self.bends, resolution)
 
-    def corners(self, count: int) -> Tensor:
-        bends = torch.tensor(self.bends, dtype=torch.float64)
-        return torch.cat([bends, super().corners(count)]).unique()
-
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Integrate in the stretches where the warp is straight; all that depends on the value is closed form."""
         z, weight, x = d.quadrature()
