@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from studies.zero_shot import ablation, speed
+from studies.zero_shot.study import Settings, run
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
@@ -15,9 +17,7 @@ from fourier_head.forecasting.evaluation import evaluate_seasonal_naive, relativ
 from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.pretrained import save_model
-from fourier_head.studies import engine
-from fourier_head.studies.zero_shot import ablation, speed
-from fourier_head.studies.zero_shot.study import Settings, run
+from fourier_head.tasks import engine
 
 SHAPE = {"context": 64, "horizon": 64, "patch": 16, "width": 16, "layers": 1, "heads": 2}
 

@@ -21,12 +21,12 @@ from torch import Tensor
 from fourier_head import tabular
 from fourier_head._cpu import small_matrices
 from fourier_head._devices import chosen_device
-from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.bins import Bins
 from fourier_head.domains import Interval
 from fourier_head.errors import UserError, did_you_mean
 from fourier_head.frequencies import recommend_head
 from fourier_head.heads import FourierHead, Head
+from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution, quiet
 
 HEADS = ("fourier", "mixture", "hl-gauss", "linear")
