@@ -20,9 +20,9 @@ from fourier_head.tasks.engine import Engine, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.forecast_charts import calibration_chart, overview_chart, relative_chart
 from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
-from studies.common.report.summary import Summary
+from studies.common.report.summary import Row, Summary
 from studies.common.results import command_line, row, write_results
-from studies.zero_shot import ablation, speed
+from studies.zero_shot import ablation, speed, tails
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,11 +84,12 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     if "t5" in forecasters:
         about["t5"] = _about_t5(forecasters["t5"])
     scores = [one for key, f in forecasters.items() for one in _scores(f, sets, key, console)]
+    far = tails.measure(forecasters[name], name, about[name]["head"]) if about[name]["head"] == "fourier" else []
     ablated, missing = _ablation(settings, device, console)
     del forecasters
     times = speed.measure(functools.partial(_forecasters, settings), ["cpu", *([] if device == "cpu" else [device])])
     rows = summary_rows(scores, naive, about)
-    rows += seasonal_naive_rows(naive, published) + published_rows(published)
+    rows += seasonal_naive_rows(naive, published) + published_rows(published) + far
     for one in times:
         rows += [
             row(metric, one[metric], dataset=f"{one['series']} monthly series", head=about[one["model"]]["head"],
@@ -136,7 +137,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=charts,
         gpu=device == "cuda",
         keep_runs=missing > 0,
-        notes=_notes(relative_scores(scores, naive), times, missing),
+        notes=_notes(relative_scores(scores, naive), far, times, missing),
         quick=f"the first {QUICK_SERIES} series of each set" if settings.quick else None,
     )
 
@@ -200,7 +201,7 @@ def _ablation(settings: Settings, device: str, console: Console | None) -> tuple
     return finished, len(found) - len(finished)
 
 
-def _notes(relative: list[ScoreRow], times: list[dict[str, Any]], missing: int) -> list[str]:
+def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]], missing: int) -> list[str]:
     notes = [
         "Scores are relative to seasonal naive, geometric means over sets. `verified` are the 15 sets on which our "
         "seasonal naive equals the published scores, the only ones that compare with published models; `all` adds "
@@ -213,6 +214,12 @@ def _notes(relative: list[ScoreRow], times: list[dict[str, Any]], missing: int) 
             scores = f"relative MASE {one['relative_mase']:.3f}, WQL {one['relative_wql']:.3f}"
             error = 100 * one["interval_error"]
             notes.append(f"{one['model']}: {scores}, intervals off by {error:.1f} points on average.")
+    notes += [
+        f"Independent days of a known distribution ({one['dataset']}): the 99 % level of totals of {tails.HORIZON} is "
+        f"{one['ours']:.0f}, truly {one['truth']:.0f}."
+        for one in far
+        if one["metric"] == "total_0.99"
+    ]
     notes += [
         f"{one['model']} on {'the GPU' if one['device'] == 'cuda' else f'{speed.CORES} cores'}: {one['series']} "
         f"monthly series, horizon {speed.HORIZON}, in {one['seconds']:.2f} s ({one['per_second']:.0f} a second)."

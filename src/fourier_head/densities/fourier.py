@@ -16,7 +16,8 @@ from fourier_head.densities.scalar import ScalarDensity, Shape
 from fourier_head.domains import Boundary, Domain, Interval, fine_grid
 from fourier_head.fourier import series, tails
 from fourier_head.fourier import spectrum as closed_form
-from fourier_head.fourier.inversion import highest, invert, with_implicit_gradient
+from fourier_head.fourier.inversion import highest, with_implicit_gradient
+from fourier_head.fourier.unit_quantiles import curve_of, unit_quantiles
 
 
 class FourierDensity(ScalarDensity):
@@ -445,49 +446,6 @@ def _integral(mass: Tensor, result: Tensor) -> Tensor:
 def _closed(z: Tensor, level: Tensor) -> Tensor:
     """Let levels at the ends give the ends of the interval."""
     return torch.where(level <= 0, -torch.ones_like(z), torch.where(level >= 1, torch.ones_like(z), z))
-
-
-def curve_of(q: Tensor, walls: bool, weight: float) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """Return the distribution function and density of spectra (..., rows, K), tails mixed in, at points (..., V)."""
-
-    def curve(z: Tensor) -> tuple[Tensor, Tensor]:
-        cdf, density = closed_form.cdf_and_density(q, z, walls)
-        return tails.mix_curve(cdf, density, z, weight) if weight else (cdf, density)
-
-    return curve
-
-
-@torch.no_grad()
-def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tensor:
-    """Return z in [-1, 1] with F(z) = level (..., V): from a table, a straight line within its cell, and Newton."""
-    cells = 1 << max(6, (16 * q.shape[-1] - 1).bit_length())
-    table = closed_form.cdf_grid(q, cells, walls)
-    if weight:
-        z = torch.linspace(-1, 1, cells + 1, dtype=q.dtype, device=q.device)
-        table = tails.mix_cdf(table, z, weight)
-    table = table.expand(*level.shape[:-1], cells + 1).contiguous()
-    if series.exporting():  # ONNX has no binary search
-        place = (table.unsqueeze(-2) < level.unsqueeze(-1)).sum(-1)
-    else:
-        place = torch.searchsorted(table, level.contiguous())
-    cell = place.clamp(1, cells) - 1
-    lower, upper = table.gather(-1, cell), table.gather(-1, cell + 1)
-    low = -1 + 2 * cell.to(level.dtype) / cells
-    high = low + 2 / cells
-    start = low + (high - low) * ((level - lower) / (upper - lower).clamp_min(1e-30)).clamp(0, 1)
-
-    def part(where: tuple[Tensor, ...]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        rows = q.expand(*level.shape[:-1], *q.shape[-2:])[where[:-1]]
-        some = curve_of(rows, walls, weight)
-
-        def curve(z: Tensor) -> tuple[Tensor, Tensor]:
-            cdf, density = some(z.unsqueeze(-1))
-            return cdf.squeeze(-1), density.squeeze(-1)
-
-        return curve
-
-    noise = torch.finfo(level.dtype).eps
-    return invert(curve_of(q, walls, weight), level, low, high, start, noise=noise, part=part)
 
 
 # Divergences register themselves with torch, and are of no use without the density.
