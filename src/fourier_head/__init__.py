@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fourier_head.maps import Affine, Asinh, Log
     from fourier_head.metrics import smoothness
     from fourier_head.mixture import GaussianMixture
+    from fourier_head.mixture_density import MixtureDensity
 
 # What comes from where: torch takes seconds to import, which `fourier-head --help` need not wait for.
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
         "maps": ("Affine", "Asinh", "Log"),
         "metrics": ("smoothness",),
         "mixture": ("GaussianMixture",),
+        "mixture_density": ("MixtureDensity",),
     }.items()
     for name in names
 }
@@ -64,6 +66,7 @@ __all__ = [
     "Line",
     "LinearHead",
     "Log",
+    "MixtureDensity",
     "MixtureHead",
     "NumberLM",
     "RegressionHead",
