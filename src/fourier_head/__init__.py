@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fourier_head.densities.fourier import FourierDensity
     from fourier_head.densities.gaussian_mixture import GaussianMixture
     from fourier_head.densities.histogram import HistogramDensity
+    from fourier_head.densities.mixture import MixtureDensity
     from fourier_head.domains import BinnedInterval, Circle, Interval, Line
     from fourier_head.forecasting.forecaster import Forecaster
     from fourier_head.frequencies import recommend_head, suggest_frequencies
@@ -41,6 +42,7 @@ _HOMES = {
         "maps": ("Affine", "Asinh", "Log"),
         "metrics": ("smoothness",),
         "densities.gaussian_mixture": ("GaussianMixture",),
+        "densities.mixture": ("MixtureDensity",),
     }.items()
     for name in names
 }
@@ -64,6 +66,7 @@ __all__ = [
     "Line",
     "LinearHead",
     "Log",
+    "MixtureDensity",
     "MixtureHead",
     "NumberLM",
     "RegressionHead",
