@@ -188,7 +188,8 @@ class FourierDensity(ScalarDensity):
         z = z.to(self._like.dtype)
         shape = torch.broadcast_shapes(z.shape, self.batch_shape)
         batch = shape[len(shape) - len(self.batch_shape) :]
-        if z.numel() < shape.numel() and z.numel() == math.prod(shape[: len(shape) - len(batch)]):
+        tracing = torch.compiler.is_compiling()  # to which sizes must say nothing
+        if not tracing and z.numel() < shape.numel() and z.numel() == math.prod(shape[: len(shape) - len(batch)]):
             # The same points for all densities: one product of matrices.
             return parameter, z.reshape(-1), lambda result: result.movedim(-1, 0).reshape(shape)
         points = z.expand(shape).reshape(math.prod(shape[: len(shape) - len(batch)]), *batch).movedim(0, -1)
