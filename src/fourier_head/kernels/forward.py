@@ -198,8 +198,13 @@ def evaluate_kernel(
 
 
 @triton.jit
-def reduce_kernel(partial_ptr, loss_ptr, factor_ptr, programs, penalty, MEAN: tl.constexpr, BLOCK: tl.constexpr):
-    """Add the partial sums; factors = (1 / total weight, penalty / tokens counted), or (1, penalty) for a sum."""
+def reduce_kernel(
+    partial_ptr, loss_ptr, factor_ptr, programs, penalty, tokens, rounded, MEAN: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Add the partial sums; factors = (1 / total weight, penalty / tokens counted), or (1, penalty) for a sum.
+
+    The first is tokens / rounded times larger: where all tokens count it is one over the number ``rounded`` to.
+    """
     loss = tl.zeros([BLOCK], tl.float32)
     weight = tl.zeros([BLOCK], tl.float32)
     rough = tl.zeros([BLOCK], tl.float32)
@@ -212,15 +217,18 @@ def reduce_kernel(partial_ptr, loss_ptr, factor_ptr, programs, penalty, MEAN: tl
         rough += tl.load(partial_ptr + 2 * programs + index, mask=keep, other=0.0)
         count += tl.load(partial_ptr + 3 * programs + index, mask=keep, other=0.0)
     per_weight = 1.0
-    per_token = penalty
+    per_token = penalty + 0.0
     if MEAN:
         # The mean over no tokens is zero.
         total_weight = tl.sum(weight, axis=0)
         total_count = tl.sum(count, axis=0)
         per_weight = 1.0 / tl.where(total_weight == 0.0, 1.0, total_weight)
         per_token = penalty / tl.where(total_count == 0.0, 1.0, total_count)
+        exact = (tokens / tl.where(total_weight == 0.0, 1.0, total_weight)) / rounded
+    else:
+        exact = 1.0
     tl.store(loss_ptr, tl.sum(loss, axis=0) * per_weight + tl.sum(rough, axis=0) * per_token)
-    tl.store(factor_ptr, per_weight)
+    tl.store(factor_ptr, exact)
     tl.store(factor_ptr + 1, per_token)
 
 

@@ -164,7 +164,7 @@ def forward(
     run(kernel, (programs,), tensors + sizes + options, shared, num_warps=blocks.warps, num_stages=blocks.stages)
     if reduce:
         constants = {"MEAN": plan.reduction == "mean", "BLOCK": 1024 if programs > 256 else 256}
-        run(reduce_kernel, (1,), (partial, loss, factors, programs, plan.penalty), constants)
+        run(reduce_kernel, (1,), (partial, loss, factors, programs, plan.penalty, float(tokens), float(tokens)), constants)
     return loss, y, table, factors, wide
 
 

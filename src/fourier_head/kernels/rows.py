@@ -127,7 +127,8 @@ def add_tile(
 
 
 @triton.jit
-def _pick(sums, lane, index):
+def pick(sums, lane, index):
+    """Return one column of a few."""
     return tl.sum(tl.where(lane == index, sums, 0.0), axis=1)
 
 
@@ -177,10 +178,10 @@ def finish_rows(
         sums = sums * inverse[:, None]
         gain = one * (1.0 - floor) * omega / total
         for point in tl.static_range(POINTS):
-            a_re = _pick(sums, lane, PER_POINT * point)
-            a_im = _pick(sums, lane, PER_POINT * point + 1)
-            b_re = _pick(sums, lane, PER_POINT * point + 2)
-            b_im = _pick(sums, lane, PER_POINT * point + 3)
+            a_re = pick(sums, lane, PER_POINT * point)
+            a_im = pick(sums, lane, PER_POINT * point + 1)
+            b_re = pick(sums, lane, PER_POINT * point + 2)
+            b_im = pick(sums, lane, PER_POINT * point + 3)
             slope = gain * (a_re * b_re + a_im * b_im)
             rough += slope * slope * (2.0 / POINTS)
             if TABLE:
