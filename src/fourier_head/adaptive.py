@@ -93,6 +93,12 @@ class Adaptive(Domain):
     def support(self) -> constraints.Constraint:  # type: ignore[override]
         return self.map.support
 
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        if any(self.map.curved):
+            return None
+        return "placed", float(self.map.loc), float(self.map.scale)
+
     def start(self) -> Tensor:
         """Return the outputs that a projection starts with: in the middle, a bell of one unit, anchor kept by half."""
         return torch.tensor([0.0, START_WIDTH, 0.0][: self.place_outputs])

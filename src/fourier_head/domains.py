@@ -33,6 +33,13 @@ def fine_grid(resolution: int) -> int:
 Boundary = Literal["periodic", "reflect"]
 
 
+def _named(name: str, first: Number, second: Number) -> tuple[str, float, float] | None:
+    """Return a formula of numbers, None for one of tensors."""
+    if isinstance(first, Tensor) or isinstance(second, Tensor):
+        return None
+    return name, float(first), float(second)
+
+
 class Domain:
     """A monotone map between values and z in [-1, 1]; parameters may be tensors that broadcast with the batch.
 
@@ -65,6 +72,11 @@ class Domain:
     @property
     def straight(self) -> tuple[float, float] | None:
         """The value at z = -1 and the length of a unit of z, where these are the same for all and all there is."""
+        return None
+
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        """A name and two numbers for the map to z where kernels know it: u = (value - first) / second, z of u."""
         return None
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Domain:
@@ -227,6 +239,10 @@ class Interval(Domain):
             return None
         return float(self.low), (self.high - self.low) / 2
 
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        return None if self.straight is None else ("interval", *self.straight)
+
     def contains(self, value: Tensor) -> Tensor:
         return (value >= self.low) & (value <= self.high)
 
@@ -289,6 +305,10 @@ class Circle(Domain):
         if boundary == "reflect":
             raise ValueError("a circle has no walls: take boundary='periodic', or an Interval")
 
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        return _named("circle", self.low, self.period)
+
     def to_unit(self, value: Tensor) -> Tensor:
         turn = (value - self.low) / self.period
         return 2 * (turn - torch.floor(turn)) - 1
@@ -346,6 +366,10 @@ class Line(Domain):
         if not isinstance(scale, Tensor) and not (scale > 0 and math.isfinite(scale)):
             raise ValueError(f"scale must be positive and finite, got {scale}")
         self.loc, self.scale = loc, scale
+
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        return _named("line", self.loc, self.scale)
 
     def to_unit(self, value: Tensor) -> Tensor:
         return torch.tanh((value - self.loc) / self.scale)

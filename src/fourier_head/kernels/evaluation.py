@@ -11,7 +11,7 @@ from fourier_head.fourier.spectrum import fast_length
 from fourier_head.kernels import tables, window
 from fourier_head.kernels.inverse import filter_kernel, narrow_grid_kernel, ordered_kernel, power_kernel, solve_kernel
 from fourier_head.kernels.launch import INTERPRETED, empty, pad, product, run
-from fourier_head.kernels.plan import Blocks, Plan, ceil_div, power_of_two_above
+from fourier_head.kernels.plan import Blocks, Score, ceil_div, power_of_two_above
 from fourier_head.kernels.points import direct_kernel, four_step_kernel
 from fourier_head.kernels.sampling import sample_kernel
 from fourier_head.kernels.waves import log_mass_kernel, spread_kernel
@@ -62,11 +62,10 @@ def _coefficients(a: Tensor, walls: bool) -> Source:
     return Source(a, a.shape[2], a.stride(1), walls)
 
 
-def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, plan: Plan) -> Tensor:
+def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, score: Score) -> Tensor:
     """Return samples (samples, tokens) from uniform ``noise`` (2 + digits, samples, tokens)."""
-    harmonics = weight.shape[0] // plan.halves
-    y = product(x, pad(weight, plan)) if x.shape[0] else empty(x, 0, len(weight))
-    return drawn(Source(y, harmonics, plan.padded(harmonics), plan.walls), bias, noise, plan.floor)
+    y = product(x, pad(weight, score)) if x.shape[0] else empty(x, 0, len(weight))
+    return drawn(Source(y, score.length, score.padded, score.walls), bias, noise, score.floor)
 
 
 def coefficient_sample(a: Tensor, noise: Tensor, floor: float, walls: bool = False) -> Tensor:
@@ -97,18 +96,18 @@ def drawn(source: Source, bias: Tensor | None, noise: Tensor, floor: float, warp
     return z
 
 
-def log_pmf(y: Tensor, plan: Plan) -> Tensor:
+def log_pmf(y: Tensor, score: Score) -> Tensor:
     """Return log-probabilities (tokens, m) of outputs of a projection, in the way that suits their size and type."""
-    tokens, bins = y.shape[0], plan.num_bins or 1
+    tokens, bins = y.shape[0], score.num_bins
     result = empty(y, tokens, bins)
     if tokens == 0:
         return result
     source = _outputs(y)
     if source.harmonics <= NARROW + 1 and bins * source.harmonics <= TABLE:
-        return direct(source, result, plan.floor, plan.units)
+        return direct(source, result, score.floor, score.units)
     if y.dtype != torch.float32 and bins % 16 == 0 and bins >= 256:
-        return four_step(source, result, plan.floor, plan.units)
-    return transformed_bins(y, plan, result)
+        return four_step(source, result, score.floor, score.units)
+    return transformed_bins(y, score, result)
 
 
 def direct(
@@ -173,14 +172,14 @@ def four_step(
     return result
 
 
-def transformed_bins(y: Tensor, plan: Plan, result: Tensor) -> Tensor:
+def transformed_bins(y: Tensor, score: Score, result: Tensor) -> Tensor:
     """Write log-probabilities by one FFT of length m and a kernel before and after it, in float32."""
     tokens, bins = result.shape
     harmonics = y.shape[1] // 2
     values, energy = _waves(y, harmonics, harmonics, bins, shift=True, walls=False)
     tile = min(64, power_of_two_above(bins))
     grid = (ceil_div(tokens, 16), ceil_div(bins, tile))
-    arguments = (values, energy, result, tokens, bins, plan.floor, plan.units)
+    arguments = (values, energy, result, tokens, bins, score.floor, score.units)
     run(log_mass_kernel, grid, arguments, {"ROWS": 16, "TILE": tile}, num_warps=4)
     return result
 

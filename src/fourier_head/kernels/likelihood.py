@@ -250,9 +250,10 @@ def likelihood_kernel(
             harmonic = start + tl.arange(0, TILE)
             real = harmonic < harmonics
             cos, sin = cos_sin(high[:, None], low[:, None], harmonic[None, :], APPROX)
-            along = (radial * inverse)[:, None]
-            grad_alpha = alpha * along + with_cos[:, None] * cos + with_sin[:, None] * sin
-            grad_beta = beta * along + with_cos[:, None] * sin - with_sin[:, None] * cos
+            alpha = alpha * inverse[:, None]
+            beta = beta * inverse[:, None]
+            grad_alpha = alpha * radial[:, None] + with_cos[:, None] * cos + with_sin[:, None] * sin
+            grad_beta = beta * radial[:, None] + with_cos[:, None] * sin - with_sin[:, None] * cos
             if POINTS > 0:
                 l = harmonic.to(tl.float32)[None, :]
                 for point in tl.static_range(POINTS):

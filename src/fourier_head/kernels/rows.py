@@ -8,7 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fourier_head.kernels.phases import bin_turns, cos_sin, offset_turns, power_of_two_below, value_turns
+from fourier_head.kernels.phases import cos_sin, offset_turns, power_of_two_below
+from fourier_head.kernels.places import bin_target, value_target
 
 # Rows of the table of constants kept per token (int32, floats by their bits), each as long as there are tokens.
 # After these come four per point of the roughness, then the scale of every tile of stored coefficients.
@@ -29,20 +30,18 @@ SMALLEST = tl.constexpr(0x00800000)
 
 
 @triton.jit
-def row_turns(target_ptr, rows, inside, num_bins, ignore_index, CONTINUOUS: tl.constexpr, WALLS: tl.constexpr):
+def row_turns(
+    target_ptr, rows, inside, num_bins, ignore_index, origin, unit, TARGET: tl.constexpr, WALLS: tl.constexpr
+):
     """Return (high, low, counted, wrong, target) of a block of rows; ignored ids and missing values do not count."""
-    if CONTINUOUS:
-        value = tl.load(target_ptr + rows, mask=inside, other=0.0).to(tl.float64)
-        counted = inside & (value == value)
-        wrong = counted & (tl.abs(value) > 1.0)
-        target = tl.zeros_like(rows)
-        high, low = value_turns(tl.where(counted & (wrong == 0), value, 0.0), WALLS)
+    if TARGET == 0:
+        high, low, _, counted, wrong, _, target = bin_target(target_ptr, rows, inside, num_bins, 0, ignore_index, WALLS)
     else:
-        target = tl.load(target_ptr + rows, mask=inside, other=0)
-        counted = inside & (target != ignore_index)
-        wrong = counted & ((target < 0) | (target >= num_bins))
-        target = tl.where(counted & (wrong == 0), target, 0)
-        high, low = bin_turns(target, num_bins, WALLS)
+        high, low, _, counted, _, _, _, _, _ = value_target(
+            target_ptr, target_ptr, target_ptr, target_ptr, 0, rows, inside, origin, unit, TARGET, WALLS, 0, False
+        )
+        wrong = rows < 0
+        target = tl.zeros_like(rows)
     return high, low, counted, wrong, target
 
 
@@ -221,7 +220,7 @@ def tile_gradient(
     alpha, beta, start, harmonics, table_ptr, offset_ptr, rows, inside, tokens, grad_loss, grad_rough,
     WALLS: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradients of (rows, BLOCK) tiles; TILE > 0: they were stored with a scale per TILE harmonics."""
+    """Return the gradients of (rows, BLOCK) tiles, which were stored with a scale per TILE harmonics."""
     local = tl.arange(0, BLOCK)
     harmonic = start + local
     high = tl.load(table_ptr + tokens * HIGH + rows, mask=inside, other=0).to(tl.uint32, bitcast=True)[:, None]
@@ -235,17 +234,13 @@ def tile_gradient(
     grad_rough = grad_rough[:, None] * scale
     if POINTS > 0:
         radial += get(table_ptr, ROUGH, tokens, rows, inside) * grad_rough
-    if TILE > 0:
-        line = CONSTANTS + PER_POINT * POINTS + start // TILE
-        shrink = get(table_ptr, line, tokens, rows, inside) * scale
-        for part in tl.static_range(1, BLOCK // TILE):
-            there = rows < tl.where(start + part * TILE < harmonics, tokens, 0)
-            other = get(table_ptr, line + part, tokens, rows, there) * scale
-            shrink = tl.where(local[None, :] < part * TILE, shrink, other)
-        radial = radial * shrink
-    else:
-        alpha = alpha * scale
-        beta = beta * scale
+    line = CONSTANTS + PER_POINT * POINTS + start // TILE
+    shrink = get(table_ptr, line, tokens, rows, inside) * scale
+    for part in tl.static_range(1, BLOCK // TILE):
+        there = rows < tl.where(start + part * TILE < harmonics, tokens, 0)
+        other = get(table_ptr, line + part, tokens, rows, there) * scale
+        shrink = tl.where(local[None, :] < part * TILE, shrink, other)
+    radial = radial * shrink
     grad_alpha = alpha * radial + with_cos * cos + with_sin * sin
     grad_beta = beta
     if not WALLS:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,91 +12,27 @@ from torch import Tensor
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels import tables
 from fourier_head.kernels.combine import combine_kernel
-from fourier_head.kernels.forward import reduce_kernel
-from fourier_head.kernels.launch import INTERPRETED, empty, product, run
+from fourier_head.kernels.launch import INTERPRETED, Gradients, add_up, empty, launch, no_gradients, product
 from fourier_head.kernels.likelihood import likelihood_kernel
 from fourier_head.kernels.places import KINDS
-from fourier_head.kernels.plan import ceil_div, power_of_two_above
+from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
 from fourier_head.kernels.ranked import ranked_kernel
 from fourier_head.kernels.rows import PER_POINT
 
 
-@dataclass(frozen=True)
-class Score:
-    """What is asked of every row.
-
-    Args:
-        kind: "nll" of bins or values, "crps" of values.
-        target: "bins", or the domain of values: "interval", "circle", "line", "placed".
-        length: of the coefficients; 2 (N + 1) between walls, N + 1 on the circle.
-        num_bins, ignore_index: of bin ids.
-        floor, walls, packets, atoms: of the density.
-        places: outputs that place the domain.
-        tails: weight of the tails.
-        origin, unit: u = (value - origin) / unit is what the target is read from.
-        worth: what a ranked score of z counts in units of the values.
-        reduction: "none", "mean" or "sum".
-        penalty, points: weight of the roughness, and points of its estimate.
-    """
-
-    kind: Literal["nll", "crps"]
-    target: str
-    length: int
-    num_bins: int = 0
-    ignore_index: int = -100
-    floor: float = 0.0
-    walls: bool = False
-    packets: int = 0
-    atoms: int = 0
-    places: int = 0
-    tails: float = 0.0
-    origin: float = 0.0
-    unit: float = 1.0
-    worth: float = 1.0
-    reduction: str = "mean"
-    penalty: float = 0.0
-    points: int = 0
-
-    @functools.cached_property
-    def coefficients(self) -> int:
-        return self.length if self.walls else 2 * self.length
-
-    @functools.cached_property
-    def outputs(self) -> int:
-        return self.coefficients + 4 * self.packets + self.atoms + self.places
-
-    @functools.cached_property
-    def omega(self) -> float:
-        return math.pi / 2 if self.walls else math.pi
-
-    @functools.cached_property
-    def units(self) -> float:
-        """What is added to every loss: the logarithm of a bin's or a unit's share of [-1, 1]."""
-        if self.target == "bins":
-            return math.log(self.num_bins)
-        per_z = {"interval": 2.0, "circle": 1.0, "line": 2.0, "placed": 1.0}[self.target]
-        return math.log(per_z * self.unit)
-
-    def gain(self, tokens: int) -> float:
-        """Return what gradients are kept larger by: with it the mean over all tokens is a division by a power of two.
-
-        Weights times a power of two are not rounded.
-        """
-        return power_of_two_above(tokens) / tokens if self.reduction == "mean" else 1.0
-
-
-def _blocks(score: Score, half: bool) -> plans.Blocks:
-    if score.kind == "crps":
-        return plans.Blocks(rows=32, tile=max(16, power_of_two_above(score.length)), warps=4)
-    return plans.Blocks(rows=32, tile=min(64, max(16, power_of_two_above(score.length))))
+def blocks_of(score: Score) -> plans.Blocks:
+    """Return the blocks of the kernel of a score."""
+    # A few rows per warp: what is known of a row is kept by every thread that holds a part of it.
+    tile = max(16, power_of_two_above(score.length))
+    return plans.Blocks(rows=16, tile=tile, warps=8) if score.kind == "crps" else plans.Blocks(rows=8, tile=min(64, tile))
 
 
 @functools.lru_cache(maxsize=256)
 def _constants(
     score: Score, half: bool, bias: bool, weighted: bool, keep: bool, sums: bool
-) -> tuple[plans.Blocks, dict[str, Any]]:
-    """Return blocks and constants of the kernel of a score, in the order in which the kernel takes them."""
-    blocks = _blocks(score, half)
+) -> tuple[plans.Blocks, dict[str, Any], object]:
+    """Return blocks and constants of the kernel of a score, in the order in which the kernel takes them, and a key."""
+    blocks = blocks_of(score)
     approximate = half and not INTERPRETED
     shared: dict[str, Any] = {"TARGET": KINDS[score.target], "WALLS": score.walls, "PLACES": score.places}
     if score.kind == "crps":
@@ -112,7 +47,7 @@ def _constants(
             "ROWS": blocks.rows,
             "TILE": blocks.tile,
             "POINTS": points,
-        }
+        }, object()
     return blocks, shared | {
         "PACKETS": score.packets,
         "PACKET_LANES": power_of_two_above(max(score.packets, 1)),
@@ -127,7 +62,12 @@ def _constants(
         "APPROX": approximate,
         "ROWS": blocks.rows,
         "TILE": blocks.tile,
-    }
+    }, object()
+
+
+def _kind(tensor: Tensor | None) -> Any:
+    """Return what a compiled kernel depends on in a tensor."""
+    return None if tensor is None else (tensor.dtype, tensor.data_ptr() & 15)
 
 
 Saved = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -143,7 +83,7 @@ def forward(
     """
     tokens, outputs = x.shape[0], score.outputs
     half = x.dtype != torch.float32
-    blocks, constants = _constants(score, half, bias is not None, class_weight is not None, keep, sums)
+    blocks, constants, kernel = _constants(score, half, bias is not None, class_weight is not None, keep, sums)
     programs = ceil_div(tokens, blocks.rows)
     reduce = score.reduction != "none"
     loss = empty(x) if reduce else empty(x, tokens)
@@ -155,6 +95,8 @@ def forward(
     if tokens == 0:
         return loss.zero_(), gradient, factors.zero_(), bias_sums
     y = x if weight is None else product(x, weight)
+    # Tensors of the caller may be of any type and lie anywhere; all others are known.
+    key = (kernel, y.dtype, *map(_kind, (x, target, bias, anchor, class_weight)))
     gain = score.gain(tokens)
     places = score.coefficients + 4 * score.packets
     if score.kind == "crps":
@@ -163,16 +105,16 @@ def forward(
         terms = tables.ranked_terms(blocks.tile, score.length, score.walls, circular, x.device)
         e = score.tails
         constant = 0.25 if circular else (1 - e) / 6 + e * (1 - e) * (math.exp(-1) - 7 / 6) - 0.75 * e * e
-        run(
-            ranked_kernel, (programs,),
+        launch(
+            key, ranked_kernel, (programs,),
             (y, bias, target, anchor, cosine, sine, terms, gradient, loss, partial, bias_sums,
              tokens, score.length, outputs, y.stride(0), stride, places + score.atoms,
              score.floor, score.origin, score.unit, e, score.omega, gain, score.worth, constant, 0.0 if circular else 1.0),
             constants, num_warps=blocks.warps,
         )  # fmt: skip
     else:
-        run(
-            likelihood_kernel, (programs,),
+        launch(
+            key, likelihood_kernel, (programs,),
             (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, bias_sums,
              tokens, score.length, outputs, y.stride(0), stride, score.coefficients, places, score.atoms,
              places + score.atoms, max(score.num_bins, 1), score.ignore_index,
@@ -180,10 +122,7 @@ def forward(
             constants, num_warps=blocks.warps,
         )  # fmt: skip
     if reduce:
-        run(
-            reduce_kernel, (1,), (partial, loss, factors, programs, score.penalty, float(tokens), float(power_of_two_above(tokens))),
-            {"MEAN": score.reduction == "mean", "BLOCK": 1024 if programs > 256 else 256},
-        )  # fmt: skip
+        add_up(partial, loss, factors, programs, score, tokens, power_of_two_above(tokens))
     return loss, gradient, factors, bias_sums
 
 
@@ -195,14 +134,11 @@ def padded(outputs: int) -> int:
 def backward(
     upstream: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, gradient: Tensor, factors: Tensor,
     sums: Tensor, score: Score, needs: tuple[bool, bool, bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+) -> Gradients:  # fmt: skip
     """Return the gradients of (x, weight, bias)."""
     outputs = score.outputs
     if len(x) == 0:
-        grads = [
-            torch.zeros_like(s) if n and s is not None else None for s, n in zip((x, weight, bias), needs, strict=True)
-        ]
-        return grads[0], grads[1], grads[2]
+        return no_gradients(x, weight, bias, needs)
     if score.reduction == "none":
         gradient = gradient * upstream.unsqueeze(1).to(gradient.dtype)
         grad_bias = gradient[:, :outputs].sum(0).to(bias.dtype) if needs[2] and bias is not None else None
@@ -222,10 +158,12 @@ def backward(
     # The smallest numbers of float16 are not small enough for weights over a number of tokens: there results are scaled.
     first = x.dtype != torch.float16
     extra = ceil_div(outputs, 32) if grad_bias is not None else 0
-    run(
+    constants = {"SCALED": first, "NEED_BIAS": grad_bias is not None, "GROUPS": 32, "COLUMNS": 32, "BLOCK": block}
+    launch(
+        ("combine", *map(_kind, (weight, bias, upstream)), *constants.values()),
         combine_kernel, (stride + extra, ceil_div(width, block)),
         (weight, wide, sums, grad_bias, upstream, factors, scale, outputs, stride, width, weight.stride(0), len(sums)),
-        {"SCALED": first, "NEED_BIAS": grad_bias is not None, "GROUPS": 32, "COLUMNS": 32, "BLOCK": block},
+        constants,
     )  # fmt: skip
     grad_x = grad_weight = None
     if needs[0]:
@@ -235,28 +173,3 @@ def backward(
     if needs[1]:
         grad_weight = torch.mm(gradient.t(), x).mul_(scale)[:outputs]
     return grad_x, grad_weight, grad_bias
-
-
-class RowLoss(torch.autograd.Function):
-    """A loss of rows that knows its gradient since the forward pass."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, target: Tensor, anchor: Tensor | None,
-        offsets: Tensor | None, class_weight: Tensor | None, score: Score,
-    ) -> Tensor:  # fmt: skip
-        needs = ctx.needs_input_grad
-        keep = needs[0] or needs[1] or needs[2]
-        loss, gradient, factors, sums = forward(
-            x, weight, bias, target, anchor, offsets, class_weight, score, keep, needs[2]
-        )
-        ctx.save_for_backward(x, weight, bias, gradient, factors, sums)
-        ctx.score = score
-        return loss
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, gradient, factors, sums = ctx.saved_tensors
-        grads = backward(upstream, x, weight, bias, gradient, factors, sums, ctx.score, ctx.needs_input_grad[:3])
-        return (*grads, None, None, None, None, None)
