@@ -290,6 +290,10 @@ class Placed(Domain):
     def _straight_map(self) -> bool:
         return not any(self.map.curved)
 
+    @property
+    def line_of_rows(self) -> tuple[Tensor, Tensor] | None:
+        return (self.map.inverse(self.loc), self.map.scale * self.width) if self._straight_map else None
+
     def mean(self, d: FourierDensity) -> Tensor:
         """Return the mean; behind a curved map, whose tails have four moments, by quadrature."""
         if self._straight_map:

@@ -240,20 +240,23 @@ def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
 
 
 @torch.no_grad()
-def quantile(q: Tensor, levels: Tensor, *, walls: bool = False) -> Tensor:
+def quantile(q: Tensor, levels: Tensor, *, walls: bool = False, tails: float = 0.0) -> Tensor:
     """Return the quantiles of spectra (tokens, 2, N), or (tokens, 1, N) between walls, at levels (tokens, V).
 
-    The distribution function is interpolated from a grid twice as fine as its waves (``window``); no gradient flows.
+    The distribution function is interpolated from a grid twice as fine as its waves (``window``); Laplace tails of a
+    weight are mixed in. No gradient flows.
     """
     from fourier_head.kernels import evaluation
 
     q = _rows("q", q, walls, levels).float()
     with _on(q):
-        return evaluation.quantile(q, levels.float(), walls)
+        return evaluation.quantile(q, levels.float(), walls, tails)
 
 
 @torch.no_grad()
-def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False) -> Tensor:
+def coefficient_quantile(
+    a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False, tails: float = 0.0
+) -> Tensor:
     """Return the quantiles of densities with coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls.
 
     As :func:`quantile`, without making a spectrum. Coefficients of a 16-bit type are multiplied as such.
@@ -262,16 +265,31 @@ def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0, walls
 
     a = _rows("a", a, walls, levels)
     with _on(a):
-        return evaluation.coefficient_quantile(a, levels.float(), floor, walls)
+        return evaluation.coefficient_quantile(a, levels.float(), floor, walls, tails)
 
 
 @torch.no_grad()
 def ordered_quantiles(
-    a: Tensor, levels: Tensor, low: float = -1.0, half_width: float = 1.0, *, floor: float = 0.0, walls: bool = False
+    a: Tensor,
+    levels: Tensor,
+    low: float = -1.0,
+    half_width: float = 1.0,
+    *,
+    floor: float = 0.0,
+    walls: bool = False,
+    tails: float = 0.0,
+    loc: Tensor | None = None,
+    width: Tensor | None = None,
+    spectra: bool = False,
 ) -> Tensor:
-    """Return :func:`coefficient_quantile` at levels (V,), the same for all tokens, as values of an interval.
+    """Return quantiles at levels (V,), the same for all tokens, as values; of shape (V, tokens), they never cross.
 
-    Of shape (V, tokens), V at most 32; they never cross.
+    Args:
+        a: coefficients as for :func:`coefficient_quantile` or, with ``spectra``, spectra as for :func:`quantile`.
+        levels: at most 32.
+        low, half_width: of the interval of values.
+        loc, width: middle and half width of the interval of each token, (tokens,), in place of those.
+        floor, walls, tails: of the densities.
     """
     from fourier_head.kernels import evaluation
 
@@ -279,8 +297,13 @@ def ordered_quantiles(
         raise ValueError(f"levels: expected shape (V,), V at most {FEW_LEVELS}, got {tuple(levels.shape)}")
     levels = levels.float().contiguous()
     a = _rows("a", a, walls)
+    if loc is not None and width is not None:
+        loc, width, low, half_width = loc.float().contiguous(), width.float().contiguous(), 0.0, 1.0
+    if not len(a) or not len(levels):
+        return torch.empty(len(levels), len(a), device=a.device)
     with _on(a):
-        return evaluation.ordered_quantiles(a, levels, floor, low, half_width, walls)
+        grid = evaluation.spectrum_grid(a.float(), walls) if spectra else evaluation.grid_of(a, floor, walls)
+        return evaluation.ordered_quantiles(grid, levels, low, half_width, walls, tails, loc, width)
 
 
 def _rows(name: str, tensor: Tensor, walls: bool, levels: Tensor | None = None) -> Tensor:

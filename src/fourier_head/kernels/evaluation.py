@@ -198,33 +198,49 @@ def _waves(y: Tensor, harmonics: int, half: int, points: int, *, shift: bool, wa
     return torch.view_as_real(torch.fft.fft(torch.view_as_complex(wave))), energy
 
 
-def quantile(q: Tensor, levels: Tensor, walls: bool = False) -> Tensor:
-    """Return quantiles (tokens, V) of spectra (tokens, halves, N) at levels (tokens, V)."""
-    harmonics = q.shape[2]
+def quantile(q: Tensor, levels: Tensor, walls: bool = False, tails: float = 0.0) -> Tensor:
+    """Return quantiles (tokens, V) of spectra (tokens, halves, N) at levels (tokens, V), tails mixed in."""
     if levels.numel() == 0:
         return empty(q, *levels.shape)
+    return _solve(spectrum_grid(q, walls), levels, walls, tails)
+
+
+def spectrum_grid(q: Tensor, walls: bool) -> Tensor:
+    """Return what the distribution function of spectra (tokens, halves, N) is interpolated from."""
+    harmonics = q.shape[2]
     cells = 2 * max(FEWEST, fast_length(2 * harmonics + 1))
-    grid = _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
-    return _solve(grid, levels, walls)
+    return _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
 
 
-def coefficient_quantile(a: Tensor, levels: Tensor, floor: float, walls: bool = False) -> Tensor:
+def coefficient_quantile(
+    a: Tensor, levels: Tensor, floor: float, walls: bool = False, tails: float = 0.0
+) -> Tensor:
     """Return quantiles (tokens, V) of densities with coefficients (tokens, halves, N + 1) at levels (tokens, V)."""
     if levels.numel() == 0:
         return empty(a, *levels.shape)
-    return _solve(_grid(a, floor, walls), levels, walls)
+    return _solve(grid_of(a, floor, walls), levels, walls, tails)
 
 
 def ordered_quantiles(
-    a: Tensor, levels: Tensor, floor: float, low: float, half_width: float, walls: bool = False
-) -> Tensor:
-    """Return quantiles at levels (V,), V at most BLOCK, as values (V, tokens) of an interval; they never cross."""
-    if not len(a) or not len(levels):
-        return empty(a, len(levels), len(a))
-    return _solve_in_order(_grid(a, floor, walls), levels, walls, low, half_width)
+    grid: Tensor, levels: Tensor, low: float, half_width: float, walls: bool = False, tails: float = 0.0,
+    loc: Tensor | None = None, width: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return quantiles at levels (V,), V at most BLOCK, as values (V, tokens); they never cross.
+
+    ``grid`` is what distribution functions are interpolated from; the others are those of ``ordered_kernel``.
+    """
+    tokens, count = len(grid), len(levels)
+    values = empty(grid, count, tokens)
+    if not values.numel():
+        return values
+    arguments = (grid, levels, values, loc, width, tokens, grid.shape[1], count, low, half_width, tails)
+    constants = {"WALLS": walls, "TAILS": tails > 0, "PLACED": loc is not None, **_solving(grid)}
+    run(ordered_kernel, (ceil_div(tokens, BLOCK // count),), arguments, constants, num_warps=4)
+    return values
 
 
-def _grid(a: Tensor, floor: float, walls: bool) -> Tensor:
+def grid_of(a: Tensor, floor: float, walls: bool) -> Tensor:
+    """Return what the distribution function of coefficients (tokens, halves, N + 1) is interpolated from."""
     if a.dtype != torch.float32 and 2 * a.shape[2] - 1 <= RESPONSES:
         return multiplied_grid(a, floor, walls=walls)
     return distribution_grid(a, floor, walls=walls)
@@ -288,21 +304,13 @@ def _filtered(
     return torch.fft.irfft(torch.view_as_complex(wave), n=cells, norm="forward")
 
 
-def _solve(grid: Tensor, levels: Tensor, walls: bool) -> Tensor:
+def _solve(grid: Tensor, levels: Tensor, walls: bool, tails: float) -> Tensor:
     z = empty(grid, *levels.shape)
-    sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1))
-    run(solve_kernel, (ceil_div(z.numel(), BLOCK),), (grid, levels, z, *sizes), _solving(grid, walls), num_warps=4)
+    sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1), tails)
+    constants = {"WALLS": walls, "TAILS": tails > 0, **_solving(grid)}
+    run(solve_kernel, (ceil_div(z.numel(), BLOCK),), (grid, levels, z, *sizes), constants, num_warps=4)
     return z
 
 
-def _solve_in_order(grid: Tensor, levels: Tensor, walls: bool, low: float, half_width: float) -> Tensor:
-    tokens, count = len(grid), len(levels)
-    values = empty(grid, count, tokens)
-    sizes = (tokens, grid.shape[1], count, low, half_width)
-    programs = ceil_div(tokens, BLOCK // count)
-    run(ordered_kernel, (programs,), (grid, levels, values, *sizes), _solving(grid, walls), num_warps=4)
-    return values
-
-
-def _solving(grid: Tensor, walls: bool) -> dict[str, int]:
-    return {"WALLS": walls, "SEARCH": (grid.shape[1] - 1).bit_length(), "STEPS": STEPS, "BLOCK": BLOCK}
+def _solving(grid: Tensor) -> dict[str, int]:
+    return {"SEARCH": (grid.shape[1] - 1).bit_length(), "STEPS": STEPS, "BLOCK": BLOCK}
