@@ -367,6 +367,8 @@ def score_rows(
         bias = bias.contiguous()
     if not target.is_contiguous():
         target = target.contiguous()
+    if class_weight is not None and score.points:
+        raise ValueError("class_weight: not beside a penalty, whose tokens all weigh the same")
     class_weight = class_weight if class_weight is None else class_weight.contiguous()
     anchor = anchor if anchor is None else anchor.contiguous()
     if not score.points:

@@ -1,4 +1,4 @@
-"""Project and evaluate in one kernel; add up what programs found; pad weights."""
+"""Project and evaluate in one kernel; pad weights."""
 
 # The arguments of a kernel are what Triton makes of them: no type of the host describes them.
 # mypy: disable-error-code="no-untyped-def"
@@ -47,10 +47,10 @@ def _outputs(start, half, WALLS: tl.constexpr, TILE: tl.constexpr):
 @triton.jit(do_not_specialize=["num_bins", "ignore_index", "harmonics"])
 def project_kernel(
     x_ptr, weight_ptr, bias_ptr, target_ptr, offset_ptr, class_weight_ptr, y_ptr, table_ptr, loss_ptr, partial_ptr,
-    tokens, width, harmonics, half, vectors, x_stride, weight_stride,
+    factor_ptr, tokens, width, harmonics, half, vectors, x_stride, weight_stride,
     num_bins, ignore_index, floor, units, penalty, omega, origin, unit,
     BIAS: tl.constexpr, TARGET: tl.constexpr, WALLS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr,
-    TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
+    MEAN: tl.constexpr, TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr, EVEN: tl.constexpr,
     MASK: tl.constexpr, PREFETCH: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
@@ -150,44 +150,9 @@ def project_kernel(
                 tl.store(y_rows + padded + harmonic[None, :], scaled_beta.to(tl.float16), mask=keep)
             put(table_ptr, CONSTANTS + PER_POINT * POINTS + start // TILE, tokens, rows, inside, bits)
     finish_rows(
-        table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong, target,
-        bits, re, im, energy, sums, floor, units, penalty, omega, POINTS, LANES, WEIGHTED, REDUCE, TABLE,
+        table_ptr, loss_ptr, partial_ptr, factor_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
+        target, bits, re, im, energy, sums, floor, units, penalty, omega, POINTS, LANES, WEIGHTED, REDUCE, MEAN, TABLE,
     )  # fmt: skip
-
-
-@triton.jit
-def reduce_kernel(
-    partial_ptr, loss_ptr, factor_ptr, programs, penalty, tokens, rounded, MEAN: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Add the partial sums; factors = (1 / total weight, penalty / tokens counted), or (1, penalty) for a sum.
-
-    The first is tokens / rounded times larger: where all tokens count it is one over the number ``rounded`` to.
-    """
-    loss = tl.zeros([BLOCK], tl.float32)
-    weight = tl.zeros([BLOCK], tl.float32)
-    rough = tl.zeros([BLOCK], tl.float32)
-    count = tl.zeros([BLOCK], tl.float32)
-    for start in tl.range(0, programs, BLOCK):
-        index = start + tl.arange(0, BLOCK)
-        keep = index < programs
-        loss += tl.load(partial_ptr + index, mask=keep, other=0.0)
-        weight += tl.load(partial_ptr + programs + index, mask=keep, other=0.0)
-        rough += tl.load(partial_ptr + 2 * programs + index, mask=keep, other=0.0)
-        count += tl.load(partial_ptr + 3 * programs + index, mask=keep, other=0.0)
-    per_weight = 1.0
-    per_token = penalty + 0.0
-    if MEAN:
-        # The mean over no tokens is zero.
-        total_weight = tl.sum(weight, axis=0)
-        total_count = tl.sum(count, axis=0)
-        per_weight = 1.0 / tl.where(total_weight == 0.0, 1.0, total_weight)
-        per_token = penalty / tl.where(total_count == 0.0, 1.0, total_count)
-        exact = (tokens / tl.where(total_weight == 0.0, 1.0, total_weight)) / rounded
-    else:
-        exact = 1.0
-    tl.store(loss_ptr, tl.sum(loss, axis=0) * per_weight + tl.sum(rough, axis=0) * per_token)
-    tl.store(factor_ptr, exact)
-    tl.store(factor_ptr + 1, per_token)
 
 
 @triton.jit

@@ -62,17 +62,24 @@ class RowLoss(torch.autograd.Function):
     ) -> Tensor:
         needs = ctx.needs_input_grad
         keep = needs[0] or needs[1] or needs[2]
-        loss, gradient, factors, sums = rowwise.forward(
+        loss, gradient, factor, sums, wide = rowwise.forward(
             x, weight, bias, target, anchor, offsets, class_weight, score, keep, needs[2]
         )
-        ctx.save_for_backward(x, weight, bias, gradient, factors, sums)
+        ctx.save_for_backward(x, weight, bias, target, anchor, offsets, class_weight, gradient, factor, sums, wide)
         ctx.score = score
+        ctx.spent = False
         return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, gradient, factors, sums = ctx.saved_tensors
+        x, weight, bias, target, anchor, offsets, class_weight, gradient, factor, sums, wide = ctx.saved_tensors
         needs = ctx.needs_input_grad[:3]
-        grads = rowwise.backward(upstream, x, weight, bias, gradient, factors, sums, ctx.score, needs)
+        if ctx.spent:
+            # A second pass over a retained graph: the first one has scaled the gradients of the rows.
+            _, gradient, factor, sums, _ = rowwise.forward(
+                x, weight, bias, target, anchor, offsets, class_weight, ctx.score, True, needs[2]
+            )
+        ctx.spent = True
+        grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, sums, wide, ctx.score, needs)
         return (*grads, None, None, None, None, None)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels.backward import bias_kernel, gather_kernel, gradient_kernel, narrow_kernel
-from fourier_head.kernels.forward import pad_kernel, project_kernel, reduce_kernel
+from fourier_head.kernels.forward import pad_kernel, project_kernel
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div
 from fourier_head.kernels.rows import CONSTANTS, PER_POINT
@@ -35,28 +35,42 @@ def _traits(value: Any) -> Any:
 def run(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], **options: int) -> None:
     """Launch ``kernel``; from the second time on without its decorator, whose checks cost more than the launch."""
     key = (id(kernel), *map(_traits, args), *constants.values(), *options.values())
-    launch(key, kernel, grid, args, constants, **options)
+    launch(key, kernel, grid, args, (), constants, **options)
 
 
 def launch(
-    key: Any, kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], **options: int
-) -> None:
+    key: Any, kernel: Any, grid: tuple[int, ...], tensors: tuple[Any, ...], numbers: tuple[Any, ...],
+    constants: dict[str, Any], **options: int,
+) -> None:  # fmt: skip
     """Launch ``kernel`` as it was compiled for this ``key``, which tells apart what a compiled kernel depends on."""
     if INTERPRETED:
-        kernel[grid](*args, **constants, **options)
+        kernel[grid](*tensors, *numbers, **constants, **options)
         return
     device = torch._C._cuda_getDevice()
     compiled = _COMPILED.get((device, key))
     if compiled is None:
-        _COMPILED[device, key] = kernel[grid](*args, **constants, **options)
+        _COMPILED[device, key] = kernel[grid](*tensors, *numbers, **constants, **options)
         return
-    stream = torch._C._cuda_getCurrentRawStream(device)
     # The launcher reads addresses faster from numbers than from tensors, each of which it would ask for its device.
-    numbers = [a.data_ptr() if isinstance(a, Tensor) else a for a in args]
+    addresses = [t.data_ptr() if isinstance(t, Tensor) else t for t in tensors]
     compiled.run(
-        grid[0], grid[1] if len(grid) > 1 else 1, 1, stream, compiled.function, compiled.packed_metadata,
-        None, None, None, *numbers, *constants.values(),
+        grid[0], grid[1] if len(grid) > 1 else 1, 1, torch._C._cuda_getCurrentRawStream(device), compiled.function,
+        compiled.packed_metadata, None, None, None, *addresses, *numbers, *constants.values(),
     )  # fmt: skip
+
+
+_SUMS: dict[tuple[int, int], Tensor] = {}
+
+
+def sums_buffer(x: Tensor, size: int) -> Tensor:
+    """Return room for a counter, zero, and sums of programs: always the same on one stream, which keeps order."""
+    if not x.is_cuda or torch.cuda.is_current_stream_capturing():
+        return torch.zeros(size + 1, device=x.device)
+    place = (x.device.index, torch._C._cuda_getCurrentRawStream(x.device.index))
+    found = _SUMS.get(place)
+    if found is None or len(found) <= size:
+        found = _SUMS[place] = torch.zeros(max(2 * size, 1 << 14), device=x.device)
+    return found
 
 
 @functools.cache
@@ -120,6 +134,7 @@ def _forward_constants(
         "WALLS": score.walls,
         "WEIGHTED": weighted,
         "REDUCE": score.reduction != "none",
+        "MEAN": score.reduction == "mean",
         "TABLE": keep,
         "POINTS": score.points,
         "LANES": max(1, PER_POINT.value * score.points),
@@ -160,8 +175,7 @@ def forward(
     loss = empty(x) if reduce else empty(x, tokens)
     lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(harmonics, blocks.tile)
     table = empty(x, lines if keep else 0, tokens, dtype=torch.int32)
-    partial = empty(x, 4 * programs if reduce else 0)
-    factors = empty(x, 2 if reduce else 0)
+    factors = empty(x, 1)
     y = empty(x, tokens if keep else 0, score.halves * padded, dtype=torch.float16)
     if tokens == 0:
         return loss.zero_(), y, table, factors, weight
@@ -170,22 +184,12 @@ def forward(
         max(score.num_bins, 1), score.ignore_index, score.floor, score.units, score.penalty, score.omega, score.origin,
         score.unit,
     )  # fmt: skip
-    tensors = (x, wide, bias, target, offsets, class_weight, y, table, loss, partial)
+    partial = sums_buffer(x, 4 * programs) if reduce else factors
+    tensors = (x, wide, bias, target, offsets, class_weight, y, table, loss, partial, factors)
     run(
         project_kernel, (programs,), (*tensors, *sizes, *options), constants, num_warps=blocks.warps, num_stages=blocks.stages
     )
-    if reduce:
-        add_up(partial, loss, factors, programs, score, tokens, tokens)
     return loss, y, table, factors, wide
-
-
-def add_up(
-    partial: Tensor, loss: Tensor, factors: Tensor, programs: int, score: Score, tokens: int, rounded: int
-) -> None:
-    """Reduce the partial sums of programs to the loss and the factors of its gradient."""
-    constants = {"MEAN": score.reduction == "mean", "BLOCK": 1024 if programs > 256 else 256}
-    numbers = (programs, score.penalty, float(tokens), float(rounded))
-    launch(("add_up", *constants.values()), reduce_kernel, (1,), (partial, loss, factors, *numbers), constants)
 
 
 def backward(

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from fourier_head.kernels.packets import packet
-from fourier_head.kernels.phases import cos_sin, offset_turns
+from fourier_head.kernels.phases import cos_sin, offset_turns, power_of_two_below
 from fourier_head.kernels.places import (
     bin_target,
     column,
@@ -25,7 +25,7 @@ from fourier_head.kernels.places import (
     softplus,
     value_target,
 )
-from fourier_head.kernels.rows import GUARD, PER_POINT, SMALLEST, add_tile, pick, row_sum
+from fourier_head.kernels.rows import GUARD, PER_POINT, SMALLEST, pick
 
 
 @triton.jit
@@ -90,11 +90,11 @@ def _put_packets(
 )  # fmt: skip
 def likelihood_kernel(
     y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr, loss_ptr, partial_ptr,
-    sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
-    num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
+    factor_ptr, sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
+    num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain, count, rounded,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
-    ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, GRAD: tl.constexpr,
-    NEED_BIAS: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
+    ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
+    GRAD: tl.constexpr, NEED_BIAS: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Reduce every row of y to its loss and write the gradient of that with respect to the row."""
@@ -119,30 +119,54 @@ def likelihood_kernel(
     if POINTS > 0:
         offset = tl.load(offset_ptr + rows, mask=inside, other=0.0)
 
-    # The sums along the row.
-    bits = tl.full([ROWS], SMALLEST, tl.int32)
-    re = zero
-    im = zero
-    d_re = zero
-    d_im = zero
-    energy = zero
+    # The sums along the row, of coefficients relative to the largest. Tiles are added up before anything is summed over
+    # the threads of a row.
+    top = tl.zeros([ROWS, TILE], tl.float32)
+    for start in tl.range(0, harmonics, TILE):
+        alpha, beta = load_tile(y_rows, bias_ptr, start, harmonics, inside, WALLS, BIAS, TILE)
+        top = tl.maximum(top, tl.maximum(tl.abs(alpha), tl.abs(beta)))
+    bits = power_of_two_below(tl.max(top, axis=1))
+    inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
+    sum_re = tl.zeros([ROWS, TILE], tl.float32)
+    sum_im = sum_re
+    sum_square = sum_re
+    turn_re = sum_re
+    turn_im = sum_re
     sums = tl.zeros([ROWS, LANES], tl.float32)
     for start in tl.range(0, harmonics, TILE):
         alpha, beta = load_tile(y_rows, bias_ptr, start, harmonics, inside, WALLS, BIAS, TILE)
+        harmonic = start + tl.arange(0, TILE)
+        alpha = alpha * inverse[:, None]
+        beta = beta * inverse[:, None]
+        cos, sin = cos_sin(high[:, None], low[:, None], harmonic[None, :], APPROX)
+        re = alpha * cos + beta * sin
+        im = beta * cos - alpha * sin
+        sum_re += re
+        sum_im += im
+        sum_square += alpha * alpha + beta * beta
+        l = harmonic.to(tl.float32)[None, :]
         if PLACES > 0 and GRAD:
-            l = (start + tl.arange(0, TILE)).to(tl.float32)[None, :]
-            part_re, part_im = row_sum(alpha * l, beta * l, start, high, low, ROWS, TILE, False, APPROX)
-            d_re += part_re
-            d_im += part_im
-        bits, re, im, energy, sums, _, _ = add_tile(
-            alpha, beta, start, high, low, offset, bits, re, im, energy, sums, ROWS, TILE, False, POINTS, LANES, APPROX
-        )
-    inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
-    re *= inverse
-    im *= inverse
-    total = energy + GUARD
+            turn_re += re * l
+            turn_im += im * l
+        if POINTS > 0:
+            lane = tl.arange(0, LANES)[None, :]
+            for point in tl.static_range(POINTS):
+                turns = offset_turns(offset, point, POINTS)[:, None]
+                c, s = cos_sin(turns, tl.zeros_like(turns), harmonic[None, :], APPROX)
+                re = alpha * c + beta * s
+                im = beta * c - alpha * s
+                base = PER_POINT * point
+                sums += tl.where(lane == base, tl.sum(re, axis=1)[:, None], 0.0)
+                sums += tl.where(lane == base + 1, tl.sum(im, axis=1)[:, None], 0.0)
+                sums += tl.where(lane == base + 2, tl.sum(im * l, axis=1)[:, None], 0.0)
+                sums -= tl.where(lane == base + 3, tl.sum(re * l, axis=1)[:, None], 0.0)
+    re = tl.sum(sum_re, axis=1)
+    im = tl.sum(sum_im, axis=1)
+    total = tl.sum(sum_square, axis=1) + GUARD
     free = (re * re + im * im + GUARD) / total
-    free_z = 2.0 * omega * inverse * (re * d_im - im * d_re) / total
+    free_z = zero
+    if PLACES > 0 and GRAD:
+        free_z = 2.0 * omega * (re * tl.sum(turn_im, axis=1) - im * tl.sum(turn_re, axis=1)) / total
 
     # The packets beside them.
     share_of_free = zero + 1.0
@@ -223,7 +247,6 @@ def likelihood_kernel(
 
     rough = zero
     if POINTS > 0:
-        sums = sums * inverse[:, None]
         spread = tl.where(counted, (1.0 - floor) * omega / total, 0.0)
         point_lane = tl.arange(0, LANES)[None, :]
         for point in tl.static_range(POINTS):
@@ -233,8 +256,6 @@ def likelihood_kernel(
             b_im = pick(sums, point_lane, PER_POINT * point + 3)
             steep = spread * (a_re * b_re + a_im * b_im)
             rough += steep * steep * (2.0 / POINTS)
-    put_losses(loss_ptr, partial_ptr, rows, inside, loss, weight, rough, counted, penalty, REDUCE)
-
     if GRAD:
         # Coefficients that are all zero have no scale; one keeps their zero gradient from being zero times infinity.
         scale = tl.where(bits == SMALLEST, 1.0, inverse)
@@ -296,3 +317,7 @@ def likelihood_kernel(
             put_place(gradient_rows, sums_row, y_rows, bias_ptr, first_place, inside, -of_v, of_width, pull, guess,
                       PLACES, BIAS, NEED_BIAS)  # fmt: skip
         put_zeros(gradient_rows, sums_row, outputs, gradient_stride, inside, NEED_BIAS)
+    put_losses(
+        loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, rough, counted, penalty, count, rounded, REDUCE,
+        MEAN,
+    )  # fmt: skip

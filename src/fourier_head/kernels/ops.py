@@ -59,7 +59,7 @@ def _(x: Any, weight: Any, bias: Any, target: Any, offsets: Any, class_weight: A
         x.new_empty(() if reduce else (tokens,), dtype=torch.float32),
         x.new_empty((tokens if keep else 0, score.halves * score.padded), dtype=torch.float16),
         x.new_empty((lines if keep else 0, tokens), dtype=torch.int32),
-        x.new_empty(2 if reduce else 0, dtype=torch.float32),
+        x.new_empty(1, dtype=torch.float32),
     )
 
 
@@ -114,7 +114,11 @@ def _row_loss(
     x: Any, weight: Any, bias: Any, target: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, sums: Any,
     *score: Any,
 ) -> Any:  # fmt: skip
-    return rowwise.forward(x, weight, bias, target, anchor, offsets, class_weight, Score(*score), keep, sums)
+    loss, gradient, factor, bias_sums, _ = rowwise.forward(
+        x, weight, bias, target, anchor, offsets, class_weight, Score(*score), keep, sums
+    )
+    # No two results of an operator may be one tensor.
+    return loss, gradient if keep else x.new_empty(0), factor, bias_sums if sums else x.new_empty(0)
 
 
 @_row_loss.register_fake
@@ -127,9 +131,9 @@ def _(
     rows = rowwise.blocks_of(score).rows
     return (
         x.new_empty(() if score.reduction != "none" else (tokens,), dtype=torch.float32),
-        x.new_empty((tokens if keep else 0, stride)),
-        x.new_empty(2, dtype=torch.float32),
-        x.new_empty(((tokens + rows - 1) // rows if sums else 0, stride), dtype=torch.float32),
+        x.new_empty((tokens, stride) if keep else 0),
+        x.new_empty(1, dtype=torch.float32),
+        x.new_empty(((tokens + rows - 1) // rows, stride), dtype=torch.float32) if sums else x.new_empty(0),
     )
 
 
@@ -143,7 +147,9 @@ def _row_gradients(
     upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factors: Any, sums: Any, *options: Any
 ) -> Any:
     score, needs = Score(*options[:_COUNT]), options[_COUNT:]
-    return _present(x, rowwise.backward(upstream, x, weight, bias, gradient, factors, sums, score, needs))
+    wide = x if weight is None else rowwise.wide_of(x, weight)
+    grads = rowwise.backward(upstream, x, weight, bias, gradient.clone(), factors, sums, wide, score, needs)
+    return _present(x, [None if grad is None else grad.contiguous() for grad in grads])
 
 
 @_row_gradients.register_fake

@@ -26,13 +26,23 @@ from fourier_head.kernels.places import put_losses, put_place, put_zeros, value_
 from fourier_head.kernels.rows import GUARD, SMALLEST
 
 
+@triton.jit
+def product(a, b, HALF: tl.constexpr):
+    """Multiply matrices in float32; HALF: of float16 numbers, whose eleven bits are three more than inputs have."""
+    if HALF:
+        result = tl.dot(a.to(tl.float16), b.to(tl.float16))
+    else:
+        result = tl.dot(a, b, input_precision="ieee")
+    return result
+
+
 @triton.jit(do_not_specialize=["tokens", "harmonics", "outputs", "y_stride", "gradient_stride", "first_place"])
 def ranked_kernel(
-    y_ptr, bias_ptr, target_ptr, anchor_ptr, cos_ptr, sin_ptr, terms_ptr, gradient_ptr, loss_ptr, partial_ptr, sums_ptr,
-    tokens, harmonics, outputs, y_stride, gradient_stride, first_place, floor, origin, unit, tails, omega, gain, length,
-    constant, bow,
+    y_ptr, bias_ptr, target_ptr, anchor_ptr, cos_ptr, sin_ptr, terms_ptr, gradient_ptr, loss_ptr, partial_ptr,
+    factor_ptr, sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_place, floor, origin, unit, tails, omega, gain,
+    length, constant, bow, count, rounded,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, BIAS: tl.constexpr, REDUCE: tl.constexpr,
-    GRAD: tl.constexpr, NEED_BIAS: tl.constexpr, APPROX: tl.constexpr, PRECISION: tl.constexpr,
+    MEAN: tl.constexpr, GRAD: tl.constexpr, NEED_BIAS: tl.constexpr, APPROX: tl.constexpr, HALF: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
     """Reduce every row of y to its score and write the gradient of that; ``length`` is what a unit of z is worth."""
@@ -60,17 +70,18 @@ def ranked_kernel(
     table = k[:, None] * POINTS + point[None, :]
     cosine = tl.load(cos_ptr + table)
     sine = tl.load(sin_ptr + table)
-    re = tl.dot(alpha, cosine, input_precision=PRECISION)
-    im = -tl.dot(alpha, sine, input_precision=PRECISION)
+    re = product(alpha, cosine, HALF)
+    im = -product(alpha, sine, HALF)
     if not WALLS:
-        re = tl.dot(beta, sine, re, input_precision=PRECISION)
-        im = tl.dot(beta, cosine, im, input_precision=PRECISION)
-    power = re * re + im * im
-    mix = (1.0 - floor) * per_energy[:, None] / POINTS
-    q_re = tl.dot(power, tl.trans(cosine), input_precision=PRECISION) * mix
+        re += product(beta, sine, HALF)
+        im += product(beta, cosine, HALF)
+    share = (1.0 - floor) / POINTS
+    mix = share * per_energy[:, None]
+    power = (re * re + im * im) * per_energy[:, None]
+    q_re = product(power, tl.trans(cosine), HALF) * share
     q_im = tl.zeros_like(q_re)
     if not WALLS:
-        q_im = -tl.dot(power, tl.trans(sine), input_precision=PRECISION) * mix
+        q_im = -product(power, tl.trans(sine), HALF) * share
 
     # The score.
     series = tl.load(terms_ptr + k)[None, :]
@@ -90,7 +101,6 @@ def ranked_kernel(
     worth = length * width
     loss = tl.where(counted, score * worth, 0.0)
     weight = tl.where(counted, 1.0, 0.0)
-    put_losses(loss_ptr, partial_ptr, rows, inside, loss, weight, tl.zeros_like(loss), counted, 0.0, REDUCE)
 
     if GRAD:
         gradient_rows = gradient_ptr + rows.to(tl.int64) * gradient_stride
@@ -100,25 +110,25 @@ def ranked_kernel(
         of_re = 2.0 * rest * square * q_re - 2.0 * series * cos + tails * linear
         of_im = 2.0 * rest * square * q_im + 2.0 * series * sin + of_g
         along = tl.sum(of_re * q_re + of_im * q_im, axis=1)
-        of_power = tl.dot(of_re * mix, cosine, input_precision=PRECISION)
+        of_power = product(of_re, cosine, HALF)
         if not WALLS:
-            of_power -= tl.dot(of_im * mix, sine, input_precision=PRECISION)
+            of_power -= product(of_im, sine, HALF)
         re = re * of_power
         im = im * of_power
-        grad_alpha = tl.dot(re, tl.trans(cosine), input_precision=PRECISION)
-        grad_alpha -= tl.dot(im, tl.trans(sine), input_precision=PRECISION)
+        grad_alpha = product(re, tl.trans(cosine), HALF)
+        grad_alpha -= product(im, tl.trans(sine), HALF)
         # Coefficients that are all zero have no scale; one keeps their zero gradient from being zero times infinity.
         scale = 2.0 * per_row * tl.where(bits == SMALLEST, 1.0, inverse)
-        grad_alpha = (grad_alpha - alpha * (along * per_energy)[:, None]) * scale[:, None]
+        grad_alpha = (grad_alpha * mix - alpha * (along * per_energy)[:, None]) * scale[:, None]
         keep = inside[:, None] & (k < harmonics)[None, :]
         place = gradient_rows[:, None] + k[None, :]
         tl.store(place, grad_alpha.to(gradient_ptr.dtype.element_ty), mask=keep)
         if NEED_BIAS:
             tl.store(sums_row + k, tl.sum(tl.where(keep, grad_alpha, 0.0), axis=0), mask=k < harmonics)
         if not WALLS:
-            grad_beta = tl.dot(re, tl.trans(sine), input_precision=PRECISION)
-            grad_beta = tl.dot(im, tl.trans(cosine), grad_beta, input_precision=PRECISION)
-            grad_beta = (grad_beta - beta * (along * per_energy)[:, None]) * scale[:, None]
+            grad_beta = product(re, tl.trans(sine), HALF)
+            grad_beta += product(im, tl.trans(cosine), HALF)
+            grad_beta = (grad_beta * mix - beta * (along * per_energy)[:, None]) * scale[:, None]
             tl.store(place + harmonics, grad_beta.to(gradient_ptr.dtype.element_ty), mask=keep)
             if NEED_BIAS:
                 tl.store(sums_row + harmonics + k, tl.sum(tl.where(keep, grad_beta, 0.0), axis=0), mask=k < harmonics)
@@ -135,3 +145,7 @@ def ranked_kernel(
         coefficients = harmonics if WALLS else 2 * harmonics
         put_zeros(gradient_rows, sums_row, coefficients, first_place, inside, NEED_BIAS)
         put_zeros(gradient_rows, sums_row, outputs, gradient_stride, inside, NEED_BIAS)
+    put_losses(
+        loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, tl.zeros_like(loss), counted, 0.0, count, rounded,
+        REDUCE, MEAN,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from fourier_head.kernels.phases import cos_sin, offset_turns, power_of_two_below
-from fourier_head.kernels.places import bin_target, value_target
+from fourier_head.kernels.places import bin_target, put_losses, value_target
 
 # Rows of the table of constants kept per token (int32, floats by their bits), each as long as there are tokens.
 # After these come four per point of the roughness, then the scale of every tile of stored coefficients.
@@ -145,9 +145,10 @@ def get(table_ptr, index, tokens, rows, inside):
 
 @triton.jit
 def finish_rows(
-    table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong, target,
-    bits, re, im, energy, sums, floor, units, penalty, omega,
-    POINTS: tl.constexpr, LANES: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, TABLE: tl.constexpr,
+    table_ptr, loss_ptr, partial_ptr, factor_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
+    target, bits, re, im, energy, sums, floor, units, penalty, omega,
+    POINTS: tl.constexpr, LANES: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
+    TABLE: tl.constexpr,
 ):  # fmt: skip
     """Turn sums into losses, per token or as one partial sum per program, and into the constants of the gradient."""
     inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
@@ -192,25 +193,19 @@ def finish_rows(
                 put(table_ptr, base + 3, tokens, rows, inside, -factor * a_re)
         if TABLE:
             put(table_ptr, ROUGH, tokens, rows, inside, -4.0 * rough / total)
-    if REDUCE:
-        # Partial sums, added up in a fixed order afterwards: the result does not depend on the order of the programs.
-        program = tl.program_id(0)
-        programs = tl.num_programs(0)
-        tl.store(partial_ptr + program, tl.sum(loss * weight, axis=0))
-        tl.store(partial_ptr + programs + program, tl.sum(weight, axis=0))
-        tl.store(partial_ptr + 2 * programs + program, tl.sum(rough, axis=0))
-        tl.store(partial_ptr + 3 * programs + program, tl.sum(one, axis=0))
-    else:
-        tl.store(loss_ptr + rows, loss * weight + penalty * rough, mask=inside)
+    put_losses(
+        loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, rough, counted, penalty, tokens * 1.0,
+        tokens * 1.0, REDUCE, MEAN,
+    )  # fmt: skip
 
 
 @triton.jit
 def row_gradients(upstream_ptr, factor_ptr, upstream_stride, rows, inside, penalty, REDUCED: tl.constexpr):
     """Return what arrives from above for the loss and for the roughness of every row."""
     if REDUCED:
-        upstream = tl.load(upstream_ptr).to(tl.float32)
-        one = tl.where(inside, 1.0, 0.0)
-        return one * (upstream * tl.load(factor_ptr)), one * (upstream * tl.load(factor_ptr + 1))
+        # Where there is a roughness all tokens that count weigh the same.
+        both = tl.where(inside, tl.load(upstream_ptr).to(tl.float32) * tl.load(factor_ptr), 0.0)
+        return both, both * penalty
     grad = tl.load(upstream_ptr + rows.to(tl.int64) * upstream_stride, mask=inside, other=0.0).to(tl.float32)
     return grad, grad * penalty
 

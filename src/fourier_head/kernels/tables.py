@@ -73,7 +73,9 @@ def responses(harmonics: int, points: int, scale: float, device: torch.device) -
 
 
 @functools.lru_cache(maxsize=16)
-def power_points(tile: int, points: int, walls: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+def power_points(
+    tile: int, points: int, walls: bool, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Return cosines and sines (tile, points) of harmonics 0 .. tile - 1 at points whose powers make up a spectrum.
 
     On the circle these are equally spaced. Between walls the power is even: half of twice as many do, from half a step
@@ -81,7 +83,7 @@ def power_points(tile: int, points: int, walls: bool, device: torch.device) -> t
     """
     place = 2 * np.arange(points) + 1 if walls else 4 * np.arange(points)
     wave = _waves(np.outer(np.arange(tile), place), 2 * points)
-    return _as_tensor(wave[0], torch.float32, device), _as_tensor(wave[1], torch.float32, device)
+    return _as_tensor(wave[0], dtype, device), _as_tensor(wave[1], dtype, device)
 
 
 @functools.lru_cache(maxsize=16)
