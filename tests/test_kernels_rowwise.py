@@ -107,3 +107,39 @@ def test_ranked_score(name, options):
     fused, plain, x, value, more = values_of(name, options)
     for reduction in ("mean", "none"):
         compare(fused, plain, lambda h, x: h.crps(x, value, reduction=reduction, **more), x)  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    ("options", "loss"),
+    [
+        ({"domain": Adaptive(tails=0.02)}, lambda h, x, v: h.nll(x, v)),
+        ({"domain": Interval(-7, 7)}, lambda h, x, v: h.crps(x, v)),
+        ({**BINS, "packets": 1, "num_atoms": 1}, lambda h, x, v: h.loss(x, v.abs().long())),
+    ],
+    ids=["adaptive nll", "crps", "packets and atoms"],
+)
+def test_compiled_without_a_break(options, loss):
+    fused, _ = pair(**{"num_frequencies": 4} | options)
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
+    for rows in (5, 9):
+        x, value = torch.randn(rows, 8, device=DEVICE), 3 * torch.randn(rows, device=DEVICE)
+        found = gradients(fused, lambda h, x: compiled(h, x, value), x)  # noqa: B023
+        for a, b in zip(found, gradients(fused, lambda h, x: loss(h, x, value), x), strict=True):  # noqa: B023
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_second_pass_back_and_outputs_without_a_projection():
+    fused, plain = pair(domain=Adaptive(), num_frequencies=4)
+    x, value = torch.randn(9, 8, device=DEVICE), 3 * torch.randn(9, device=DEVICE)
+    loss = fused.nll(x, value)
+    first = torch.autograd.grad(loss, fused.proj.weight, retain_graph=True)[0].clone()
+    torch.testing.assert_close(torch.autograd.grad(loss, fused.proj.weight)[0], first)
+    for kind in ("nll", "crps"):
+        compare(fused, plain, lambda h, x: h.values_loss_of(h.proj(x), value.to(x.dtype), kind=kind), x)  # noqa: B023
+
+
+def test_everything_missing_costs_nothing():
+    fused, _ = pair(domain=Adaptive(), num_frequencies=4)
+    missing = torch.full((5,), math.nan, device=DEVICE)
+    for loss in (lambda h, x: h.nll(x, missing), lambda h, x: h.crps(x, missing)):
+        assert all(float(t.abs().sum()) == 0 for t in gradients(fused, loss, torch.randn(5, 8, device=DEVICE)))

@@ -30,7 +30,7 @@ Name = Literal["auto", "fused", "closed_form", "compiled", "reference"]
 SMOOTHING_CHUNK = 1 << 22
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Request:
     """Say what loss is asked for.
 
@@ -316,6 +316,8 @@ def _why_not_fused_values(request: Request) -> str | None:
 
 def is_distributed(tensor: Tensor) -> bool:
     """Tell whether a tensor is a DTensor, as FSDP2 makes them."""
+    if type(tensor) is Tensor or type(tensor) is torch.nn.Parameter:
+        return False
     return type(tensor).__name__ == "DTensor" or type(getattr(tensor, "data", None)).__name__ == "DTensor"
 
 

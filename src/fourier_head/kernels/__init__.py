@@ -41,6 +41,7 @@ FEW_COEFFICIENTS = 4096
 # Up to this many frequencies the spectrum that a ranked score needs stays on the chip.
 RANKED_FREQUENCIES = 64
 _CAPABLE: dict[int, bool] = {}
+_HERE: AbstractContextManager[object] = nullcontext()
 
 
 def available(x: Tensor) -> bool:
@@ -322,7 +323,7 @@ def _on(x: Tensor) -> AbstractContextManager[object]:
     """Launch on the device of ``x``, whichever is the current one."""
     if x.is_cuda and x.device.index != torch.cuda.current_device():
         return torch.cuda.device(x.device)
-    return nullcontext()
+    return _HERE
 
 
 def _score(target: str, length: int, num_bins: int = 0, *, penalty: float, points: int, **options: Any) -> Score:

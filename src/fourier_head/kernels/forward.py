@@ -44,10 +44,10 @@ def _outputs(start, half, WALLS: tl.constexpr, TILE: tl.constexpr):
     return outputs
 
 
-@triton.jit(do_not_specialize=["num_bins", "ignore_index", "harmonics"])
+@triton.jit(do_not_specialize=["tokens", "half", "vectors", "num_bins", "ignore_index", "harmonics"])
 def project_kernel(
     x_ptr, weight_ptr, bias_ptr, target_ptr, offset_ptr, class_weight_ptr, y_ptr, table_ptr, loss_ptr, partial_ptr,
-    factor_ptr, tokens, width, harmonics, half, vectors, x_stride, weight_stride,
+    factor_ptr, x_stride, weight_stride, tokens, width, harmonics, half, vectors,
     num_bins, ignore_index, floor, units, penalty, omega, origin, unit,
     BIAS: tl.constexpr, TARGET: tl.constexpr, WALLS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr,
     MEAN: tl.constexpr, TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,

@@ -23,7 +23,7 @@ INTERPRETED = bool(triton.knobs.runtime.interpret) if hasattr(triton, "knobs") e
 _COMPILED: dict[tuple[Any, ...], Any] = {}
 
 
-def _traits(value: Any) -> Any:
+def traits(value: Any) -> Any:
     """Return what a compiled kernel depends on in an argument: type and alignment, never the value itself."""
     if isinstance(value, Tensor):
         return value.dtype, value.data_ptr() & 15 == 0
@@ -34,7 +34,7 @@ def _traits(value: Any) -> Any:
 
 def run(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], **options: int) -> None:
     """Launch ``kernel``; from the second time on without its decorator, whose checks cost more than the launch."""
-    key = (id(kernel), *map(_traits, args), *constants.values(), *options.values())
+    key = (id(kernel), *map(traits, args), *constants.values(), *options.values())
     launch(key, kernel, grid, args, (), constants, **options)
 
 
@@ -125,9 +125,13 @@ def empty(x: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 @functools.lru_cache(maxsize=256)
 def _forward_constants(
     score: Score, tokens: int, width: int, rows: int, bias: bool, weighted: bool, keep: bool, approximate: bool
-) -> tuple[plans.Blocks, dict[str, Any]]:
-    """Return the blocks of a forward pass over weights (rows, width), and the constants in the order of the kernel."""
+) -> tuple[plans.Blocks, dict[str, Any], tuple[Any, ...]]:
+    """Return the blocks of a forward pass over weights (rows, width), and constants and numbers as the kernel has them."""
     blocks = plans.project_blocks(tokens, width, score.length)
+    numbers = (
+        tokens, width, score.length, rows // score.halves, score.padded * score.halves // 16, max(score.num_bins, 1),
+        score.ignore_index, score.floor, score.units, score.penalty, score.omega, score.origin, score.unit,
+    )  # fmt: skip
     return blocks, {
         "BIAS": bias,
         "TARGET": KINDS[score.target],
@@ -147,7 +151,7 @@ def _forward_constants(
         "MASK": rows == score.coefficients and score.length % blocks.tile != 0,
         "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
         "WIDEN": INTERPRETED,
-    }
+    }, numbers
 
 
 def forward(
@@ -167,7 +171,7 @@ def forward(
     tokens, width = x.shape
     harmonics, padded = score.length, score.padded
     wide = weight if plans.is_narrow(x, harmonics) or tokens == 0 else pad(weight, score)
-    blocks, constants = _forward_constants(
+    blocks, constants, numbers = _forward_constants(
         score, tokens, width, len(wide), bias is not None, class_weight is not None, keep, _approximate(x)
     )
     programs = ceil_div(tokens, blocks.rows)
@@ -179,16 +183,13 @@ def forward(
     y = empty(x, tokens if keep else 0, score.halves * padded, dtype=torch.float16)
     if tokens == 0:
         return loss.zero_(), y, table, factors, weight
-    sizes = (tokens, width, harmonics, len(wide) // score.halves, padded * score.halves // 16, x.stride(0), wide.stride(0))
-    options = (
-        max(score.num_bins, 1), score.ignore_index, score.floor, score.units, score.penalty, score.omega, score.origin,
-        score.unit,
-    )  # fmt: skip
     partial = sums_buffer(x, 4 * programs) if reduce else factors
     tensors = (x, wide, bias, target, offsets, class_weight, y, table, loss, partial, factors)
-    run(
-        project_kernel, (programs,), (*tensors, *sizes, *options), constants, num_warps=blocks.warps, num_stages=blocks.stages
-    )
+    strides = (x.stride(0), wide.stride(0))
+    launch(
+        ("project", width, *strides, *map(traits, tensors[:6]), *constants.values()), project_kernel, (programs,), tensors,
+        (*strides, *numbers), constants, num_warps=blocks.warps, num_stages=blocks.stages,
+    )  # fmt: skip
     return loss, y, table, factors, wide
 
 
@@ -232,7 +233,8 @@ def backward(
     }
     tensors = (y, gradient, table, offsets, upstream, factors, sums)
     sizes = (tokens, harmonics, vectors, stride, score.penalty)
-    run(gradient_kernel, grid, tensors + sizes, constants, num_warps=blocks.warps)
+    key = ("gradient", traits(tokens), traits(vectors), traits(stride), x.dtype, traits(upstream), *constants.values())
+    launch(key, gradient_kernel, grid, tensors, sizes, constants, num_warps=blocks.warps)
     grad_x = torch.mm(gradient, pad(weight, score) if wide is None else wide) if needs[0] else None
     grad_weight = _unpad(torch.mm(gradient.t(), x), score) if needs[1] else None
     grad_bias = None
@@ -281,10 +283,13 @@ def _narrow(
     }
     tensors = (x, weight, y, table, offsets, upstream, factors, grad_x, partial)
     sizes = (tokens, width, harmonics, score.padded * score.halves // 16, x.stride(0), weight.stride(0))
-    run(narrow_kernel, grid, (*tensors, *sizes, stride, score.penalty), constants, num_warps=blocks.warps)
+    key = ("narrow", *map(traits, (*sizes, stride, x, weight, upstream)), *constants.values())
+    launch(key, narrow_kernel, grid, tensors, (*sizes, stride, score.penalty), constants, num_warps=blocks.warps)
     if needs[1] or needs[2]:
         size = 64
-        arguments = (partial, grad_weight, grad_bias, grid[0], outputs, width)
         constants = {**wanted, "GROUPS": 16, "BLOCK": size}
-        run(gather_kernel, (ceil_div(outputs * (width + 1), size),), arguments, constants)
+        key = ("gather", traits(grid[0]), traits(width), weight.dtype, traits(bias), *constants.values())
+        tensors = (partial, grad_weight, grad_bias)
+        numbers = (grid[0], outputs, width)
+        launch(key, gather_kernel, (ceil_div(outputs * (width + 1), size),), tensors, numbers, constants)
     return grad_x, grad_weight, grad_bias

@@ -53,6 +53,14 @@ class Score:
     penalty: float = 0.0
     points: int = 0
 
+    def __hash__(self) -> int:
+        # Taken several times in every step.
+        known = vars(self).get("_hash")
+        if known is None:
+            values = (value for name, value in vars(self).items() if name != "_hash")
+            known = vars(self)["_hash"] = hash(tuple(values))
+        return known
+
     @property
     def coefficients(self) -> int:
         return self.length if self.walls else 2 * self.length
