@@ -2,8 +2,8 @@
 
 Writes ``benchmarks/results/head.csv``, a table to the terminal and ``benchmarks/results/head.png``. Times are medians
 with 20th and 80th percentiles. ``device`` is the time between two events around a step that the host has queued
-beforehand; ``graph`` is the same step replayed from a CUDA graph, where it can be captured; ``eager`` is the wall time of
-steps one after the other, whichever of host and device is slower, and ``host`` what the host needs to queue one.
+beforehand; ``graph`` is the same step replayed from a CUDA graph, where it can be captured; ``eager`` is the wall time
+of steps one after the other, whichever of host and device is slower, and ``host`` what the host needs to queue one.
 Backward is what both take less forward. ``--only`` takes words of which a contender's name must hold one.
 """
 

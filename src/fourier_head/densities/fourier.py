@@ -332,13 +332,13 @@ class FourierDensity(ScalarDensity):
             return super().quantile(level)
         a = self.spectrum if a is None else a
         rows, line, placed = a.reshape(-1, *a.shape[-2:]), self.domain.straight, self.domain.line_of_rows
-        options = {"floor": self.floor, "walls": self.walls, "tails": self.domain.tails, "spectra": spectra}
+        options: dict[str, Any] = {"floor": self.floor, "walls": self.walls, "tails": self.domain.tails}
         if placed is not None and placed[0].dtype == torch.float64:
             placed = None  # such values have more digits than the kernels
         if placed is not None:
             loc, width = (number.expand(self.batch_shape).reshape(-1) for number in placed)
             options |= {"loc": loc, "width": width}
-        values = kernels.ordered_quantiles(rows, level.reshape(-1), *(line or ()), **options)  # type: ignore[arg-type]
+        values = kernels.ordered_quantiles(rows, level.reshape(-1), *(line or ()), spectra=spectra, **options)
         values = values.view(level.shape + self.batch_shape)
         return values if line or placed else self.domain.quantile_of_unit(values)
 

@@ -212,9 +212,7 @@ def spectrum_grid(q: Tensor, walls: bool) -> Tensor:
     return _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
 
 
-def coefficient_quantile(
-    a: Tensor, levels: Tensor, floor: float, walls: bool = False, tails: float = 0.0
-) -> Tensor:
+def coefficient_quantile(a: Tensor, levels: Tensor, floor: float, walls: bool = False, tails: float = 0.0) -> Tensor:
     """Return quantiles (tokens, V) of densities with coefficients (tokens, halves, N + 1) at levels (tokens, V)."""
     if levels.numel() == 0:
         return empty(a, *levels.shape)

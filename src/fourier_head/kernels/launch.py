@@ -126,32 +126,36 @@ def empty(x: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 def _forward_constants(
     score: Score, tokens: int, width: int, rows: int, bias: bool, weighted: bool, keep: bool, approximate: bool
 ) -> tuple[plans.Blocks, dict[str, Any], tuple[Any, ...]]:
-    """Return the blocks of a forward pass over weights (rows, width), and constants and numbers as the kernel has them."""
+    """Return the blocks of a forward pass over weights (rows, width), and the constants and numbers of the kernel."""
     blocks = plans.project_blocks(tokens, width, score.length)
     numbers = (
         tokens, width, score.length, rows // score.halves, score.padded * score.halves // 16, max(score.num_bins, 1),
         score.ignore_index, score.floor, score.units, score.penalty, score.omega, score.origin, score.unit,
     )  # fmt: skip
-    return blocks, {
-        "BIAS": bias,
-        "TARGET": KINDS[score.target],
-        "WALLS": score.walls,
-        "WEIGHTED": weighted,
-        "REDUCE": score.reduction != "none",
-        "MEAN": score.reduction == "mean",
-        "TABLE": keep,
-        "POINTS": score.points,
-        "LANES": max(1, PER_POINT.value * score.points),
-        "APPROX": approximate,
-        "ROWS": blocks.rows,
-        "TILE": blocks.tile,
-        "DEPTH": blocks.depth,
-        "CHUNKS": ceil_div(width, blocks.depth),
-        "EVEN": width % blocks.depth == 0,
-        "MASK": rows == score.coefficients and score.length % blocks.tile != 0,
-        "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
-        "WIDEN": INTERPRETED,
-    }, numbers
+    return (
+        blocks,
+        {
+            "BIAS": bias,
+            "TARGET": KINDS[score.target],
+            "WALLS": score.walls,
+            "WEIGHTED": weighted,
+            "REDUCE": score.reduction != "none",
+            "MEAN": score.reduction == "mean",
+            "TABLE": keep,
+            "POINTS": score.points,
+            "LANES": max(1, PER_POINT.value * score.points),
+            "APPROX": approximate,
+            "ROWS": blocks.rows,
+            "TILE": blocks.tile,
+            "DEPTH": blocks.depth,
+            "CHUNKS": ceil_div(width, blocks.depth),
+            "EVEN": width % blocks.depth == 0,
+            "MASK": rows == score.coefficients and score.length % blocks.tile != 0,
+            "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
+            "WIDEN": INTERPRETED,
+        },
+        numbers,
+    )
 
 
 def forward(
@@ -187,8 +191,8 @@ def forward(
     tensors = (x, wide, bias, target, offsets, class_weight, y, table, loss, partial, factors)
     strides = (x.stride(0), wide.stride(0))
     launch(
-        ("project", width, *strides, *map(traits, tensors[:6]), *constants.values()), project_kernel, (programs,), tensors,
-        (*strides, *numbers), constants, num_warps=blocks.warps, num_stages=blocks.stages,
+        ("project", width, *strides, *map(traits, tensors[:6]), *constants.values()), project_kernel, (programs,),
+        tensors, (*strides, *numbers), constants, num_warps=blocks.warps, num_stages=blocks.stages,
     )  # fmt: skip
     return loss, y, table, factors, wide
 
@@ -289,7 +293,7 @@ def _narrow(
         size = 64
         constants = {**wanted, "GROUPS": 16, "BLOCK": size}
         key = ("gather", traits(grid[0]), traits(width), weight.dtype, traits(bias), *constants.values())
-        tensors = (partial, grad_weight, grad_bias)
+        results = (partial, grad_weight, grad_bias)
         numbers = (grid[0], outputs, width)
-        launch(key, gather_kernel, (ceil_div(outputs * (width + 1), size),), tensors, numbers, constants)
+        launch(key, gather_kernel, (ceil_div(outputs * (width + 1), size),), results, numbers, constants)
     return grad_x, grad_weight, grad_bias

@@ -90,7 +90,8 @@ def _put_packets(
 )  # fmt: skip
 def likelihood_kernel(
     y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr, loss_ptr, partial_ptr,
-    factor_ptr, sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
+    factor_ptr, sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom,
+    num_atoms, first_place,
     num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain, count, rounded,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
     ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
@@ -297,9 +298,7 @@ def likelihood_kernel(
             if not WALLS:
                 tl.store(place + harmonics, grad_beta.to(gradient_ptr.dtype.element_ty), mask=keep)
                 if NEED_BIAS:
-                    tl.store(
-                        sums_row + harmonics + harmonic, tl.sum(tl.where(keep, grad_beta, 0.0), axis=0), mask=real
-                    )
+                    tl.store(sums_row + harmonics + harmonic, tl.sum(tl.where(keep, grad_beta, 0.0), axis=0), mask=real)
         if PACKETS > 0:
             taken = pressure[:, None] * share
             raw = _lanes(y_rows, bias_ptr, first_packet + PACKETS, PACKETS, inside, BIAS, PACKET_LANES)

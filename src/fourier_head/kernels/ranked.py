@@ -39,8 +39,8 @@ def product(a, b, HALF: tl.constexpr):
 @triton.jit(do_not_specialize=["tokens", "harmonics", "outputs", "y_stride", "gradient_stride", "first_place"])
 def ranked_kernel(
     y_ptr, bias_ptr, target_ptr, anchor_ptr, cos_ptr, sin_ptr, terms_ptr, gradient_ptr, loss_ptr, partial_ptr,
-    factor_ptr, sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_place, floor, origin, unit, tails, omega, gain,
-    length, constant, bow, count, rounded,
+    factor_ptr, sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_place, floor, origin,
+    unit, tails, omega, gain, length, constant, bow, count, rounded,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, BIAS: tl.constexpr, REDUCE: tl.constexpr,
     MEAN: tl.constexpr, GRAD: tl.constexpr, NEED_BIAS: tl.constexpr, APPROX: tl.constexpr, HALF: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr, POINTS: tl.constexpr,
@@ -146,6 +146,6 @@ def ranked_kernel(
         put_zeros(gradient_rows, sums_row, coefficients, first_place, inside, NEED_BIAS)
         put_zeros(gradient_rows, sums_row, outputs, gradient_stride, inside, NEED_BIAS)
     put_losses(
-        loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, tl.zeros_like(loss), counted, 0.0, count, rounded,
-        REDUCE, MEAN,
+        loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, tl.zeros_like(loss), counted, 0.0, count,
+        rounded, REDUCE, MEAN,
     )  # fmt: skip

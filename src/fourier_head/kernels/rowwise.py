@@ -1,4 +1,4 @@
-"""Losses of rows that a library's matrix product has projected: one kernel makes loss and gradient, two products the rest."""
+"""Losses of rows that a library's product has projected: one kernel makes loss and gradient, two products the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels import tables
 from fourier_head.kernels.forward import pad_kernel
-from fourier_head.kernels.launch import INTERPRETED, Gradients, empty, launch, no_gradients, product, sums_buffer
+from fourier_head.kernels.launch import INTERPRETED, Gradients, launch, no_gradients, product, sums_buffer
 from fourier_head.kernels.likelihood import likelihood_kernel
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
@@ -20,8 +20,8 @@ from fourier_head.kernels.ranked import ranked_kernel
 from fourier_head.kernels.rows import PER_POINT
 from fourier_head.kernels.scaling import scale_kernel
 
-# Multiplications from which on a product takes weights padded to whole vectors: on an H200 the copy takes as long as the
-# host needs for a launch, and one of 2^30 is seven microseconds shorter for it, of 2^34 a hundred and thirty.
+# Multiplications from which on a product takes weights padded to whole vectors: on an H200 the copy takes two
+# microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
 PADDED_FROM = 1 << 30
 Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -145,11 +145,11 @@ def forward(
         dtype = torch.float32 if x.dtype == torch.float32 else torch.float16
         cosine, sine = tables.power_points(blocks.tile, constants["POINTS"], score.walls, dtype, x.device)
         terms = tables.ranked_terms(blocks.tile, score.length, score.walls, score.target == "circle", x.device)
-        tensors = (y, bias, target, anchor, cosine, sine, terms, *results)
-        launch(key, ranked_kernel, (programs,), tensors, numbers, constants, num_warps=blocks.warps)
+        sources: tuple[Tensor | None, ...] = (y, bias, target, anchor, cosine, sine, terms)
+        launch(key, ranked_kernel, (programs,), (*sources, *results), numbers, constants, num_warps=blocks.warps)
     else:
-        tensors = (y, bias, target, anchor, offsets, class_weight, *results)
-        launch(key, likelihood_kernel, (programs,), tensors, numbers, constants, num_warps=blocks.warps)
+        sources = (y, bias, target, anchor, offsets, class_weight)
+        launch(key, likelihood_kernel, (programs,), (*sources, *results), numbers, constants, num_warps=blocks.warps)
     return loss, gradient, factor, bias_sums, wide
 
 
