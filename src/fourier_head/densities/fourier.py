@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -217,10 +218,17 @@ class FourierDensity(ScalarDensity):
             density = self.at_points(lambda q, v: closed_form.density(q, v, self.walls), self.spectrum, core)
             log_prob = density.clamp_min(torch.finfo(z.dtype).tiny).log()
         else:
-            log_prob = self.at_points(
-                lambda a, v: series.log_density(a, v, self.floor, self.squares, self.walls), self.coefficients, core
-            )
+            log_prob = self._core_log_density(core)
         return tails.mix_log_density(log_prob, z, self.domain.tails) if self.domain.tails else log_prob
+
+    def _core_log_density(self, z: Tensor) -> Tensor:
+        a = self._for_kernels(z) if z.shape == self.batch_shape else None
+        if a is not None:
+            rows = a.reshape(-1, *a.shape[-2:])
+            return kernels.log_density(rows, z.reshape(-1), floor=self.floor, walls=self.walls).view(z.shape)
+        return self.at_points(
+            lambda a, v: series.log_density(a, v, self.floor, self.squares, self.walls), self.coefficients, z
+        )
 
     def cdf_at(self, z: Tensor) -> Tensor:
         """Return the distribution function of the unit variable."""
@@ -250,8 +258,18 @@ class FourierDensity(ScalarDensity):
 
     def _core_cdf(self, z: Tensor) -> Tensor:
         """Return the distribution function without tails, exactly 0 and 1 from the ends on."""
-        cdf = self.at_points(lambda q, v: closed_form.cdf(q, v, self.walls), self.spectrum, z.clamp(-1, 1))
+        if self._kept is None and kernels.wanted(self.impl, self._given, z):
+            z = z.expand(torch.broadcast_shapes(z.shape, self.batch_shape))
+            a = self._for_kernels(z)
+            source = self.spectrum if a is None else a
+            cdf = self.at_points(functools.partial(self._kernel_cdf, a is None), source, z.clamp(-1, 1))
+        else:
+            cdf = self.at_points(lambda q, v: closed_form.cdf(q, v, self.walls), self.spectrum, z.clamp(-1, 1))
         return torch.where(z <= -1, 0, torch.where(z >= 1, 1, cdf))
+
+    def _kernel_cdf(self, spectra: bool, source: Tensor, z: Tensor) -> Tensor:
+        rows, points = source.reshape(-1, *source.shape[-2:]), z.reshape(-1, z.shape[-1])
+        return kernels.distribution(rows, points, floor=self.floor, walls=self.walls, spectra=spectra).view(z.shape)
 
     # --- density, distribution, quantiles
 

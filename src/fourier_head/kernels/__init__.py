@@ -26,6 +26,8 @@ __all__ = [
     "coefficient_sample",
     "cross_entropy",
     "density_nll",
+    "distribution",
+    "log_density",
     "log_pmf",
     "ordered_quantiles",
     "quantile",
@@ -252,6 +254,30 @@ def quantile(q: Tensor, levels: Tensor, *, walls: bool = False, tails: float = 0
     q = _rows("q", q, walls, levels).float()
     with _on(q):
         return evaluation.quantile(q, levels.float(), walls, tails)
+
+
+@torch.no_grad()
+def distribution(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False, spectra: bool = False) -> Tensor:
+    """Return distribution functions at z (tokens, V) of [-1, 1]: of coefficients, or of ``spectra``; no gradient flows.
+
+    Interpolated as in :func:`quantile`, in float32.
+    """
+    from fourier_head.kernels import evaluation
+
+    a = _rows("a", a, walls, z).float()
+    if not z.numel():
+        return torch.empty(z.shape, device=a.device)
+    with _on(a):
+        grid = evaluation.spectrum_grid(a, walls) if spectra else evaluation.grid_of(a, floor, walls)
+        return evaluation.distribution(grid, z.float(), walls)
+
+
+@torch.no_grad()
+def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False) -> Tensor:
+    """Return log-densities of coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls, at z (tokens,)."""
+    a = _rows("a", a, walls)
+    score = Score("nll", "interval", a.shape[2], floor=floor, walls=walls, origin=-1.0, reduction="none")
+    return -score_rows(a.flatten(1), None, None, z, score)
 
 
 @torch.no_grad()

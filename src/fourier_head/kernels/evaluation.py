@@ -9,7 +9,14 @@ from torch import Tensor
 
 from fourier_head.fourier.spectrum import fast_length
 from fourier_head.kernels import tables, window
-from fourier_head.kernels.inverse import filter_kernel, narrow_grid_kernel, ordered_kernel, power_kernel, solve_kernel
+from fourier_head.kernels.inverse import (
+    distribution_kernel,
+    filter_kernel,
+    narrow_grid_kernel,
+    ordered_kernel,
+    power_kernel,
+    solve_kernel,
+)
 from fourier_head.kernels.launch import INTERPRETED, empty, pad, product, run
 from fourier_head.kernels.plan import Blocks, Score, ceil_div, power_of_two_above
 from fourier_head.kernels.points import direct_kernel, four_step_kernel
@@ -217,6 +224,16 @@ def coefficient_quantile(a: Tensor, levels: Tensor, floor: float, walls: bool = 
     if levels.numel() == 0:
         return empty(a, *levels.shape)
     return _solve(grid_of(a, floor, walls), levels, walls, tails)
+
+
+def distribution(grid: Tensor, z: Tensor, walls: bool) -> Tensor:
+    """Return distribution functions at z (tokens, V) of [-1, 1], interpolated from a grid."""
+    result = empty(grid, *z.shape)
+    if result.numel():
+        sizes = (z.numel(), grid.shape[1], z.shape[1], z.stride(0), z.stride(1))
+        constants = {"WALLS": walls, "BLOCK": BLOCK}
+        run(distribution_kernel, (ceil_div(z.numel(), BLOCK),), (grid, z, result, *sizes), constants, num_warps=4)
+    return result
 
 
 def ordered_quantiles(

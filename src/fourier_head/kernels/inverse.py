@@ -200,6 +200,30 @@ def _solved(
     return tl.where(u == u, z, u)
 
 
+@triton.jit(do_not_specialize=["cells", "points"])
+def distribution_kernel(
+    grid_ptr, z_ptr, result_ptr, total, cells, points, token_stride, point_stride,
+    WALLS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write the distribution function of every row at its points z of [-1, 1]."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < total
+    row = index // points
+    z = tl.load(z_ptr + row * token_stride + (index - row * points) * point_stride, mask=inside, other=0.0)
+    grid_rows = grid_ptr + row * cells
+    # In cells from the point where the function is zero; between walls that is half way round the circle.
+    place = (z + 1.0) * (0.25 * cells if WALLS else 0.5 * cells)
+    low = tl.minimum(place.to(tl.int32), cells - 1)
+    x = place - low.to(tl.float32)
+    first = (cells // 2 if WALLS else 0) + tl.zeros([BLOCK], tl.int32)
+    value = place / cells - _edge(grid_rows, first, cells, inside)
+    for tap in tl.static_range(-3, 5):
+        weight, _ = _window(x - tap)
+        value += _take(grid_rows, first + low + tap, cells, inside) * weight
+    value = value * 2.0 if WALLS else value
+    tl.store(result_ptr + index, tl.minimum(tl.maximum(value, 0.0), 1.0), mask=inside)
+
+
 @triton.jit(do_not_specialize=["cells", "levels"])
 def solve_kernel(
     grid_ptr, level_ptr, z_ptr, total, cells, levels, token_stride, level_stride, tails,
