@@ -143,3 +143,47 @@ def test_everything_missing_costs_nothing():
     missing = torch.full((5,), math.nan, device=DEVICE)
     for loss in (lambda h, x: h.nll(x, missing), lambda h, x: h.crps(x, missing)):
         assert all(float(t.abs().sum()) == 0 for t in gradients(fused, loss, torch.randn(5, 8, device=DEVICE)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["nll", "crps"])
+def test_replayed_from_a_graph(kind):
+    fused, _ = pair(width=64, dtype=torch.bfloat16, domain=Adaptive(), num_frequencies=15)
+    x = torch.randn(5000, 64, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    value = 3 * torch.randn(5000, device=DEVICE)
+    upstream = torch.ones((), device=DEVICE)
+
+    def step():
+        loss = getattr(fused, kind)(x, value)
+        return loss.detach(), *torch.autograd.grad(loss, (x, fused.proj.weight), upstream)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    value.copy_(torch.randn_like(value))
+    for _ in range(2):
+        graph.replay()
+    for replayed, fresh in zip(captured, step(), strict=True):
+        torch.testing.assert_close(replayed, fresh, rtol=0, atol=0)  # sums are added up in one order always
+
+
+@pytest.mark.gpu
+def test_streams_do_not_share_their_sums():
+    fused, _ = pair(width=64, domain=Adaptive(), num_frequencies=15)
+    x, values = torch.randn(20000, 64, device=DEVICE), [torch.randn(20000, device=DEVICE) * s for s in (1, 2, 3)]
+    with torch.no_grad():
+        expected = [fused.nll(x, value) for value in values]
+        torch.cuda.synchronize()
+        streams, found = [torch.cuda.Stream() for _ in values], []
+        for _ in range(10):
+            for stream, value in zip(streams, values, strict=True):
+                with torch.cuda.stream(stream):
+                    found.append(fused.nll(x, value))
+        torch.cuda.synchronize()
+    assert all(torch.equal(a, expected[i % 3]) for i, a in enumerate(found))
