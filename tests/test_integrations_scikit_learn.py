@@ -18,10 +18,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fourier_head.errors import UserError
 from fourier_head.integrations.scikit_learn import FourierRegressor, crps_scorer, log_likelihood_scorer
-from fourier_head.integrations.scikit_learn.predictive import Frame, PredictiveDistribution
+from fourier_head.integrations.scikit_learn.predictive import PredictiveDistribution
 
 HEADS = ["fourier", "mixture", "hl-gauss", "linear"]
-QUICK = {"max_epochs": 12, "hidden_sizes": (24,), "num_frequencies": 6, "packets": 2, "random_state": 0}
+QUICK = {
+    "max_epochs": 12,
+    "batch_size": 16,
+    "hidden_sizes": (24,),
+    "num_frequencies": 6,
+    "n_members": 3,
+    "body": "smooth",
+    "random_state": 0,
+}
 
 
 def quick(**options):
@@ -37,24 +45,20 @@ def spread_out(rows, seed=0):
 
 def usual(**options):
     """A model that has time to learn something simple, in large batches."""
-    return FourierRegressor(max_epochs=50, batch_size=128, hidden_sizes=(32, 32), random_state=0, **options)
+    settings = {"max_epochs": 60, "batch_size": 128, "hidden_sizes": (32, 32), "n_members": 3, "body": "smooth"}
+    return FourierRegressor(**{**settings, **options}, random_state=0)
 
 
 @pytest.fixture(scope="module")
 def spread_model():
-    return usual(packets=2).fit(*spread_out(1000))
+    return usual().fit(*spread_out(1000))
 
 
 # --- what scikit-learn asks of an estimator
 
-WEIGHTS = "rows are drawn in batches and held out at random, so a weight of two is not the same as two equal rows"
-
 
 @parametrize_with_checks(
-    [FourierRegressor(max_epochs=20, batch_size=64, hidden_sizes=(16,), num_frequencies=4, packets=0)],
-    expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
-    },
+    [FourierRegressor(max_epochs=20, batch_size=64, hidden_sizes=(16,), num_frequencies=4, n_members=2, body="smooth")]
 )
 def test_is_an_estimator(estimator, check):
     check(estimator)
@@ -114,7 +118,7 @@ def test_two_peaks_are_found():
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, (1000, 1))
     y = random.choice([-1, 1], 1000) * (1.5 + x[:, 0]) + 0.2 * random.standard_normal(1000)
-    density = usual(packets=2).fit(x, y).predict_density([[0.0]])
+    density = usual().fit(x, y).predict_density([[0.0]])
     low, valley, high = density.pdf([[-1.5], [0.0], [1.5]])[:, 0]
     assert min(low, high) > 0.6
     assert valley < 0.1
@@ -130,7 +134,7 @@ def test_weights_decide_which_rows_count():
 
 def test_crps_can_be_what_is_learned():
     x, y = spread_out(400)
-    model = usual(loss="crps", packets=0).fit(x, y)
+    model = usual(loss="crps").fit(x, y)
     assert -crps_scorer(model, x, y) < 1.15 * np.mean(3 + 2 * x[:, 0]) / np.sqrt(np.pi)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -89,6 +89,13 @@ class HistogramDensity(ScalarDensity):
         super(HistogramDensity, new).__init__(batch_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
+
+    def __getitem__(self, index: Any) -> HistogramDensity:
+        """Return the densities of a part of the batch."""
+        edges = self.edges
+        if edges.dim() > 1:
+            edges = edges.expand(*self.batch_shape, -1)[index]
+        return HistogramDensity(logits=self.logits[index], edges=edges, validate_args=self._validate_args)
 
     # --- parts
 

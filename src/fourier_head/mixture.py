@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,6 +104,12 @@ class GaussianMixture(ScalarDensity):
         super(GaussianMixture, new).__init__(batch_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
+
+    def __getitem__(self, index: Any) -> GaussianMixture:
+        """Return the densities of a part of the batch."""
+        low, high = (None, None) if self.limits is None else (limit[index] for limit in self.limits)
+        parts = (self.logits[index], self.loc[index], self.scale[index])
+        return GaussianMixture(*parts, low, high, validate_args=self._validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
