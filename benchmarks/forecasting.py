@@ -30,9 +30,9 @@ from benchmarks.series import competition_series, random_walks, store
 from benchmarks.timing import Spread, machine, spread
 from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora import BatchStream, standard_corpus
+from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
-from fourier_head.forecasting.patch.predict import PatchPredictor
 from fourier_head.forecasting.t5 import HeadSettings, T5Config, T5Objective, T5Predictor, build_forecaster
 from fourier_head.forecasting.t5.attention import Attention
 from fourier_head.forecasting.tokenizer import EOS, PAD, ChronosTokenizer
@@ -252,9 +252,9 @@ def patch_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], list
 
     def forecast(head: str) -> Step:
         torch.manual_seed(0)
-        predictor = PatchPredictor(PatchForecaster(shape(head)).to(device))
+        forecaster = Forecaster(PatchForecaster(shape(head)).to(device))
         contexts = competition_series(sizes.patch_series)
-        return lambda: predictor(contexts, MONTHS, "ME")
+        return lambda: forecaster(contexts, MONTHS, "ME")
 
     def training(head: str, data: str, make: Callable[[], Step], graph: bool = False) -> Case:
         how = "graph" if graph else "no graph"

@@ -366,8 +366,9 @@ class Contract:
         for f, argument in ((d.log_prob, x), (d.cdf, x), (d.crps, x), (d.icdf, u)):
             got = getattr(wide, f.__name__)(argument[:, None].expand(-1, 3, *d.batch_shape))
             self.close(got[:, 1], f(argument), 1e-12)
-        for name in ("mean", "variance", "mode"):
+        for name in ("mean", "variance"):
             self.close(getattr(wide, name)[2], getattr(d, name), 1e-9)
+        self.close(wide.mode[2], d.mode, 1e-7)  # the place of a peak is known to the root of the rounding of its height
         self.close(wide.entropy()[0], d.entropy(), 1e-12)
         assert wide.sample((2,)).shape == (2, 3, *d.batch_shape)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn import functional
 
-from fourier_head import spectrum
+from fourier_head import spectrum, tails
 from fourier_head._arrays import Numeric, as_tensors, widened
 from fourier_head._quadrature import legendre, legendre_pieces
 from fourier_head.domains import Domain
@@ -219,7 +219,10 @@ class Placed(Domain):
         """Return the value at the lower (-1) or upper (1) end, the unit of the tail, and the growth beyond it."""
         end, inner = (self.loc + side * place * self.width for place in (1.0, self.map.tail_place))
         unit = torch.exp(-self.map.log_slope(inner)) * self.width
-        return self.map.inverse(end), unit, (self.width * self.map.growth).clamp(1e-3, 1 / TAIL_INDEX)
+        growth = self.width * self.map.growth
+        # Where the map is not curved, values come nearer and nearer to an end, as those of the logarithm do to zero.
+        growth = growth.clamp(1e-3, 1 / TAIL_INDEX) if self.map.curved[side > 0] else -growth
+        return self.map.inverse(end), unit, growth
 
     def to_unit(self, value: Tensor) -> Tensor:
         v = (self.map.forward(value) - self.loc) / self.width
@@ -260,7 +263,7 @@ class Placed(Domain):
 
     @staticmethod
     def _core(resolution: int) -> Tensor:
-        return legendre_pieces((-1.0, 0.0, 1.0), 4 * resolution + 64)
+        return legendre_pieces((-1.0, 0.0, 1.0), resolution)
 
     def corners(self, count: int) -> Tensor:
         beyond = torch.tensor(TAIL_CORNERS[1:], dtype=torch.float64)
@@ -287,7 +290,9 @@ class Placed(Domain):
             return self.map.inverse(self.loc + self.width * (1 - self.tails) * spectrum.mean(d.spectrum, d.walls))
         # From the middle on: far from zero, the digits that matter would be lost to rounding of the probabilities.
         middle = self.map.inverse(self.loc)
-        return middle + d.expect(lambda x, _: x - middle)
+        inside = d.expect(lambda x: x - middle, self._core(d.resolution))
+        far = [end - middle + first for end, first, _ in self._beyond()]
+        return middle + inside + tails.beyond(self.tails) * (far[0] + far[1])
 
     def variance(self, d: FourierDensity) -> Tensor:
         if self._straight_map:
@@ -295,11 +300,20 @@ class Placed(Domain):
             mean = (1 - self.tails) * spectrum.mean(q, d.walls)
             second = (1 - self.tails) * spectrum.second_moment(q, d.walls) + 2 * self.tails
             return (second - mean**2).clamp_min(0) * (self.width * self.map.scale) ** 2
-        return super().variance(d)
+        mean = self.mean(d)
+        inside = d.expect(lambda x: (x - mean) ** 2, self._core(d.resolution))
+        far = [(end - mean) ** 2 + 2 * (end - mean) * first + second for end, first, second in self._beyond()]
+        return inside + tails.beyond(self.tails) * (far[0] + far[1])
+
+    def _beyond(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the lower and the upper end, and the first two moments of what lies beyond, counted from there."""
+        for side in (-1, 1):
+            end, slope, growth = self._edge(side)
+            yield end, side * slope / (1 - growth), 2 * slope**2 / ((1 - growth) * (1 - 2 * growth))
 
     def entropy(self, d: FourierDensity) -> Tensor:
         """Return the entropy by quadrature in pieces; no grid has the tails."""
-        return -d.expect(lambda _, log_prob: log_prob)
+        return -d.expect_of_log(lambda _, log_prob: log_prob)
 
     def crps_of_map(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Return the score in the coordinate of the map, in closed form."""

@@ -111,7 +111,10 @@ class FourierDensity(ScalarDensity):
     def __getitem__(self, index: Any) -> FourierDensity:
         """Return the densities of a part of the batch."""
         domain = self.domain.apply(lambda number: number.expand(self.batch_shape)[index])
-        return self._with(self._given[index], domain)
+        some = self._with(self._given[index], domain)
+        if self._kept is not None and self._kept[0] == self._version(self._given):
+            some._kept = self._version(some._given), self._kept[1][index]
+        return some
 
     def to(self, *args: Any, **options: Any) -> FourierDensity:
         """Return the density in another dtype or on another device, as ``Tensor.to`` takes them."""
@@ -154,10 +157,14 @@ class FourierDensity(ScalarDensity):
         if given.requires_grad and torch.is_grad_enabled():
             # What was made without gradients must not serve where they are wanted, and a graph serves one pass back.
             return self._compute_spectrum()
-        version = 0 if torch.compiler.is_compiling() or given.is_inference() else given._version
+        version = self._version(given)
         if self._kept is None or self._kept[0] != version:
             self._kept = version, self._compute_spectrum()
         return self._kept[1]
+
+    @staticmethod
+    def _version(given: Tensor) -> int:
+        return 0 if torch.compiler.is_compiling() or given.is_inference() else given._version
 
     def _compute_spectrum(self) -> Tensor:
         q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
@@ -179,6 +186,9 @@ class FourierDensity(ScalarDensity):
         z = z.to(self._like.dtype)
         shape = torch.broadcast_shapes(z.shape, self.batch_shape)
         batch = shape[len(shape) - len(self.batch_shape) :]
+        if z.numel() < shape.numel() and z.numel() == math.prod(shape[: len(shape) - len(batch)]):
+            # The same points for all densities: one product of matrices.
+            return parameter, z.reshape(-1), lambda result: result.movedim(-1, 0).reshape(shape)
         points = z.expand(shape).reshape(math.prod(shape[: len(shape) - len(batch)]), *batch).movedim(0, -1)
         parameter = parameter.expand(*batch, *parameter.shape[len(self.batch_shape) :])
         return parameter, points, lambda result: result.movedim(-1, 0).reshape(shape)
@@ -269,7 +279,8 @@ class FourierDensity(ScalarDensity):
 
     def panels(self, count: int) -> Tensor:
         """Return values (points, *batch), in order, between which the density is smooth: about ``count`` pieces."""
-        return self.domain.keep_samples(self.domain.from_unit(self._column(self.domain.corners(count))))
+        z = self._column(self.domain.corners(count)).expand(-1, *self.batch_shape)
+        return self.domain.keep_samples(self.domain.from_unit(z))
 
     def _for_kernels(self, *others: Tensor) -> Tensor | None:
         """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
@@ -280,6 +291,7 @@ class FourierDensity(ScalarDensity):
         return None
 
     def _icdf(self, level: Tensor) -> Tensor:
+        level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
         a = self._for_kernels(level)
         if a is not None:
             z = self.at_points(self._kernel_quantiles, a, level)
@@ -356,22 +368,33 @@ class FourierDensity(ScalarDensity):
         """
         return self.domain.crps(self, self._value(value))
 
-    def quadrature(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return nodes z, weights and values, each (points, *batch), fit for this domain and this many harmonics."""
-        nodes, weights = map(self._column, self.domain.nodes(self.resolution))
-        return nodes, weights, self.domain.values_at_nodes(nodes, self.resolution)
+    def quadrature(self, finer: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Return nodes z, weights and values, (points, *batch) or 1 for all, fit for this domain and these harmonics.
 
-    def expect(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        A logarithm of the density, which has no end of harmonics, needs the finer ones.
+        """
+        resolution = 4 * self.resolution + 64 if finer else self.resolution
+        nodes, weights = map(self._column, self.domain.nodes(resolution))
+        return nodes, weights, self.domain.values_at_nodes(nodes, resolution)
+
+    def expect(self, function: Callable[[Tensor], Tensor], nodes: Tensor | None = None) -> Tensor:
+        """Return E f(X) by quadrature; with nodes in z and their weights, rows of a tensor, over these alone."""
+        if nodes is None:
+            z, weight, value = self.quadrature()
+        else:
+            z, weight = map(self._column, nodes)
+            value = self.domain.from_unit(z)
+        return _integral(weight * self.log_prob_at(z).exp(), function(value))
+
+    def expect_of_log(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Return E f(X, log p(X)) by quadrature, p the density of values."""
-        z, weight, value = self.quadrature()
+        z, weight, value = self.quadrature(finer=True)
         log_prob = self.log_prob_at(z)
-        mass = weight * log_prob.exp()
         result = function(value, log_prob + self.domain.log_slope(value).to(log_prob))
-        # Far out mass may round to zero, which counts as nothing even where the function is infinite.
-        return torch.where(mass > 0, mass * result, 0).sum(0)
+        return _integral(weight * log_prob.exp(), result)
 
     def _column(self, points: Tensor) -> Tensor:
-        return self._cast(points).reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
+        return self._cast(points).reshape(-1, *(1,) * len(self.batch_shape))
 
     def grid(self) -> tuple[Tensor, Tensor]:
         """Return centres z (points, *batch) of [-1, 1], fine enough for this density, and the log-density there."""
@@ -413,6 +436,11 @@ class FourierDensity(ScalarDensity):
         return self.log_prob_at(z) + self._log_slope_at(z)
 
 
+def _integral(mass: Tensor, result: Tensor) -> Tensor:
+    # Far out mass may round to zero, which counts as nothing even where the function is infinite.
+    return torch.where(mass > 0, mass * result, 0).sum(0)
+
+
 def _closed(z: Tensor, level: Tensor) -> Tensor:
     """Let levels at the ends give the ends of the interval."""
     return torch.where(level <= 0, -torch.ones_like(z), torch.where(level >= 1, torch.ones_like(z), z))
@@ -431,7 +459,7 @@ def curve_of(q: Tensor, walls: bool, weight: float) -> Callable[[Tensor], tuple[
 @torch.no_grad()
 def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tensor:
     """Return z in [-1, 1] with F(z) = level (..., V): from a table, a straight line within its cell, and Newton."""
-    cells = 1 << max(6, (8 * q.shape[-1] - 1).bit_length())
+    cells = 1 << max(6, (16 * q.shape[-1] - 1).bit_length())
     table = closed_form.cdf_grid(q, cells, walls)
     if weight:
         z = torch.linspace(-1, 1, cells + 1, dtype=q.dtype, device=q.device)
@@ -457,7 +485,8 @@ def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tens
 
         return curve
 
-    return invert(curve_of(q, walls, weight), level, low, high, start, part=part)
+    noise = torch.finfo(level.dtype).eps
+    return invert(curve_of(q, walls, weight), level, low, high, start, noise=noise, part=part)
 
 
 # Divergences register themselves with torch, and are of no use without the density.

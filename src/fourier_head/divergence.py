@@ -19,7 +19,7 @@ def _kl_fourier_any(p: FourierDensity, q: Distribution) -> Tensor:
         log_q = q.log_prob(torch.where(inside, value, q.mean) if not bool(inside.all()) else value)
         return log_p - torch.where(inside, log_q, -torch.inf)
 
-    return p.expect(log_ratio)
+    return p.expect_of_log(log_ratio)
 
 
 @register_kl(FourierDensity, FourierDensity)

@@ -162,12 +162,12 @@ class Domain:
 
     def mean(self, d: FourierDensity) -> Tensor:
         """Return the mean of a density over this domain."""
-        return d.expect(lambda x, _: x)
+        return d.expect(lambda x: x)
 
     def variance(self, d: FourierDensity) -> Tensor:
         """Return the variance."""
         mean = self.mean(d)
-        return d.expect(lambda x, _: (x - mean) ** 2)
+        return d.expect(lambda x: (x - mean) ** 2)
 
     def entropy(self, d: FourierDensity) -> Tensor:
         """Return the entropy in nats, that of z by the midpoint rule on a grid finer than the harmonics."""
@@ -176,7 +176,7 @@ class Domain:
 
     def mean_log_slope(self, d: FourierDensity) -> Tensor:
         """Return the expectation of the log-slope."""
-        return d.expect(lambda x, _: self.log_slope(x))
+        return d.expect(lambda x: self.log_slope(x))
 
     def crps_of_map(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Return the score in the coordinate that training goes by: values, unless they are mapped first."""
@@ -392,7 +392,7 @@ class BinnedInterval(Domain):
         edges = np.asarray(bins.edges, dtype=np.float64)
         widths = np.diff(edges)
         bent = np.concatenate([[True], np.abs(np.diff(widths)) > 1e-9 * widths[1:], [True]])
-        self.corners: tuple[float, ...] = tuple(np.linspace(-1, 1, len(edges))[bent].tolist())
+        self.bends: tuple[float, ...] = tuple(np.linspace(-1, 1, len(edges))[bent].tolist())
         """The z where the warp bends; neighbouring bins of one width have none between them."""
 
     @property
@@ -412,7 +412,7 @@ class BinnedInterval(Domain):
         return self.bins.log_slope(value)
 
     def nodes(self, resolution: int) -> Tensor:
-        return legendre_pieces(self.corners, resolution)
+        return legendre_pieces(self.bends, resolution)
 
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Integrate in the stretches where the warp is straight; all that depends on the value is closed form."""
@@ -426,7 +426,7 @@ class BinnedInterval(Domain):
             return torch.exp(-self.log_slope(at))
 
         square = (weight * slope(x) * d.cdf_at(z) ** 2).sum(0)
-        corners = torch.tensor(self.corners, dtype=z.dtype, device=z.device)
+        corners = torch.tensor(self.bends, dtype=z.dtype, device=z.device)
         corner = corners.reshape(-1, *(1,) * len(d.batch_shape)).expand(-1, *d.batch_shape)
         beyond = integral_above(corner)
         parts = slope(self.from_unit((corner[1:] + corner[:-1]) / 2)) * (beyond[:-1] - beyond[1:])

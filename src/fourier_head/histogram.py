@@ -92,10 +92,8 @@ class HistogramDensity(ScalarDensity):
 
     def __getitem__(self, index: Any) -> HistogramDensity:
         """Return the densities of a part of the batch."""
-        edges = self.edges
-        if edges.dim() > 1:
-            edges = edges.expand(*self.batch_shape, -1)[index]
-        return HistogramDensity(logits=self.logits[index], edges=edges, validate_args=self._validate_args)
+        edges = self.edges if self.edges.dim() == 1 else self.edges[index]
+        return HistogramDensity(self.logits[index], edges=edges, validate_args=self._validate_args)
 
     # --- parts
 

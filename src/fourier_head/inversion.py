@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -13,7 +14,10 @@ from fourier_head._arrays import is_out_of_sight
 Curve = Callable[[Tensor], tuple[Tensor, Tensor]]
 """A distribution function and its density at points of any shape that broadcasts with the levels."""
 
-FEW = 0.25
+Part = Callable[[tuple[Tensor, ...]], Curve]
+"""The curve at some of the points, named by their indices."""
+
+FEW = 0.5
 """Share of points still unsolved below which they go on by themselves."""
 
 
@@ -22,6 +26,10 @@ def _rounds(dtype: torch.dtype, looking: bool) -> int:
     if looking:
         return 60
     return 12 if dtype == torch.float32 else 36
+
+
+def _part_of_part(part: Part, where: tuple[Tensor, ...], some: tuple[Tensor, ...]) -> Curve:
+    return part(tuple(index[some] for index in where))
 
 
 @torch.no_grad()
@@ -34,7 +42,7 @@ def invert(
     *,
     tolerance: float | None = None,
     noise: float = 0.0,
-    part: Callable[[tuple[Tensor, ...]], Curve] | None = None,
+    part: Part | None = None,
 ) -> Tensor:
     """Return x with F(x) = level by Newton steps kept inside a shrinking bracket; bisection where they fail.
 
@@ -86,7 +94,8 @@ def invert(
             if part is not None and count < FEW * left.numel():
                 where = left.nonzero(as_tuple=True)
                 some = (t[where] for t in (level, low, high, x))
-                x[where] = invert(part(where), *some, tolerance=tolerance, noise=noise)
+                fewer = functools.partial(_part_of_part, part, where)
+                x[where] = invert(part(where), *some, tolerance=tolerance, noise=noise, part=fewer)
                 break
     return x
 
@@ -95,7 +104,8 @@ def invert(
 def highest(height: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
     """Return where a function that rises and then falls between two points is highest, by golden-section search.
 
-    >>> highest(lambda x: -((x - 0.3) ** 2), torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0)).round(decimals=6)
+    >>> low, high = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    >>> highest(lambda x: -((x - 0.3) ** 2), low, high).round(decimals=6)
     tensor(0.3000, dtype=torch.float64)
     """
     ratio = (math.sqrt(5) - 1) / 2

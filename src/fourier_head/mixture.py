@@ -107,9 +107,8 @@ class GaussianMixture(ScalarDensity):
 
     def __getitem__(self, index: Any) -> GaussianMixture:
         """Return the densities of a part of the batch."""
-        low, high = (None, None) if self.limits is None else (limit[index] for limit in self.limits)
-        parts = (self.logits[index], self.loc[index], self.scale[index])
-        return GaussianMixture(*parts, low, high, validate_args=self._validate_args)
+        low, high = (None, None) if self.limits is None else (x[index] for x in self.limits)
+        return GaussianMixture(self.logits[index], self.loc[index], self.scale[index], low, high, self._validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:

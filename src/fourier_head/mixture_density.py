@@ -98,6 +98,10 @@ class MixtureDensity(ScalarDensity):
         """Return the weights (K, *batch), 1 where they are the same for all."""
         return self.weights if self.weights.dim() > 1 else self.weights.reshape(-1, *(1,) * len(self.batch_shape))
 
+    def _for_each(self, value: Tensor) -> Tensor:
+        """Return values (..., 1, *batch), to be given to all components."""
+        return value.expand(torch.broadcast_shapes(value.shape, self.batch_shape)).unsqueeze(self._parts)
+
     def _mix(self, each: Tensor) -> Tensor:
         """Return the weighted mean of what components say, (..., K, *batch)."""
         return (each * self._shares()).sum(self._parts)
@@ -109,23 +113,23 @@ class MixtureDensity(ScalarDensity):
         return self._log_prob(self._supported(value))
 
     def _log_prob(self, value: Tensor) -> Tensor:
-        each = self.components.log_prob(value.unsqueeze(self._parts))
+        each = self.components.log_prob(self._for_each(value))
         return (each + self._shares().log()).logsumexp(self._parts)
 
     def cdf(self, value: Tensor | float) -> Tensor:
         """Return P(X <= value)."""
-        return self._mix(self.components.cdf(self._value(value).unsqueeze(self._parts)))
+        return self._mix(self.components.cdf(self._for_each(self._value(value))))
 
     def cdf_and_prob(self, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return the distribution function and the density."""
-        cdf, prob = self.components.cdf_and_prob(self._value(value).unsqueeze(self._parts))
+        cdf, prob = self.components.cdf_and_prob(self._for_each(self._value(value)))
         return self._mix(cdf), self._mix(prob)
 
     def _icdf(self, level: Tensor) -> Tensor:
         """Return x with F(x) = level: the quantiles of the components enclose it."""
         level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
         with torch.no_grad():
-            x = self._between(level, self.components._icdf(level.unsqueeze(self._parts)))
+            x = self._between(level, self.components._icdf(self._for_each(level)))
         return self._with_gradient(x, level)
 
     def _between(self, level: Tensor, each: Tensor) -> Tensor:
@@ -240,11 +244,11 @@ class MixtureDensity(ScalarDensity):
         """
 
         def spread(x: Tensor) -> Tensor:
-            each = self.components.cdf(x.unsqueeze(self._parts))
+            each = self.components.cdf(self._for_each(x))
             return self._mix((each - self._mix(each).unsqueeze(self._parts)) ** 2)
 
         scores: Any = self.components
-        return self._mix(scores.crps(self._value(value).unsqueeze(self._parts))) - self._integral(spread)
+        return self._mix(scores.crps(self._for_each(self._value(value)))) - self._integral(spread)
 
     @property
     def mode(self) -> Tensor:

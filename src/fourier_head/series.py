@@ -175,7 +175,10 @@ def amplitude(a: Tensor, phases: Phases) -> tuple[Tensor, Tensor]:
         cos, sin = cos.mT.unsqueeze(-2), sin.mT.unsqueeze(-2)  # (..., 1, 1, size)
         with_cos, with_sin = (a * cos).sum(-1, keepdim=True), (a * sin).sum(-1, keepdim=True)
     else:
-        product = (a.flatten(-3, -2) @ torch.cat([cos, sin], dim=-1)).unflatten(-2, (rows, blocks))
+        basis = torch.cat([cos, sin], dim=-1)
+        if basis.numel() == math.prod(basis.shape[-2:]):
+            basis = basis.reshape(basis.shape[-2:])  # one for all densities: one product of matrices
+        product = (a.flatten(-3, -2) @ basis).unflatten(-2, (rows, blocks))
         with_cos, with_sin = product.chunk(2, dim=-1)
     if rows == 1:
         re, im = with_cos.squeeze(-3), -with_sin.squeeze(-3)

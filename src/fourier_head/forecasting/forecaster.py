@@ -20,6 +20,7 @@ from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
+from fourier_head.forecasting.scores import Forecast, central_levels
 from fourier_head.forecasting.support import Support
 
 if TYPE_CHECKING:
@@ -143,6 +144,11 @@ class Forecaster:
                 stacklevel=2,
             )
         return Forecasts(rolling.density(), series, support)
+
+    def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:
+        """Return central quantiles, as `fourier_head.forecasting.evaluation.evaluate` asks forecasters for them."""
+        levels = central_levels()
+        return Forecast(self.predict(contexts, horizon, freq=freq, progress=False).quantiles(levels), levels)
 
     def _batches(self, series: SeriesSet, rolling: Rolling) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
         """Yield numbers, contexts (B, C) and periods, series of like length together so that little is padded."""

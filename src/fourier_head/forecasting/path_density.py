@@ -20,7 +20,7 @@ AT_ONCE = 1 << 17
 
 
 class PathDensity(ScalarDensity):
-    """Lay densities of successive steps side by side and work on a few series at a time, of shape (..., series, horizon).
+    """Lay densities of successive steps side by side, (..., series, horizon), and work on a few series at a time.
 
     Up to the horizon of the network a block is the network's density. Beyond it possible pasts, quantile paths of the
     steps before, give a density each, and the block is their `MixtureDensity`.
@@ -161,5 +161,5 @@ class PathDensity(ScalarDensity):
         return self._over(lambda block, x: block.crps(x), self._value(value), points=POINTS)
 
 
-POINTS = 512
+POINTS = 256
 """Nodes of quadrature of one density, or about so many."""

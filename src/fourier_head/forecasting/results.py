@@ -67,7 +67,7 @@ class Forecasts:
 
     @property
     def mean(self) -> np.ndarray:
-        """Means (series, horizon) of the central 99.9 %."""
+        """Means (series, horizon)."""
         with torch.no_grad():
             mean = self.density.mean.cpu().numpy()
         return self.support.cut(mean)
@@ -82,12 +82,16 @@ class Forecasts:
     def cdf(self, values: Any) -> np.ndarray:
         """Return the probability of outcomes up to values (series, horizon), NaN where a value is."""
         with torch.no_grad():
-            return self.density.cdf(torch.as_tensor(np.asarray(values, dtype=np.float64))).cpu().numpy()
+            return self.density.cdf(self._at(values)).double().cpu().numpy()
 
     def log_prob(self, values: Any) -> np.ndarray:
         """Return the log-density at values (series, horizon)."""
         with torch.no_grad():
-            return self.density.log_prob(torch.as_tensor(np.asarray(values, dtype=np.float64))).cpu().numpy()
+            return self.density.log_prob(self._at(values)).double().cpu().numpy()
+
+    @staticmethod
+    def _at(values: Any) -> torch.Tensor:
+        return torch.as_tensor(np.asarray(values, dtype=np.float64))
 
     @property
     def timestamps(self) -> np.ndarray:

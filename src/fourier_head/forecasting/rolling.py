@@ -19,6 +19,13 @@ NOISE = 1e-13
 """Below this one, float64 has: such a series is constant."""
 KNOWN_FROM = 12
 """Values from which on a deviation is known well enough to count more than the level; of fewer, the level helps."""
+FEWEST = 3
+"""Values from which on there is a deviation: two only have a distance."""
+LEVEL_LEFT = 1 / 3
+"""Level that is left of a shifted series, in deviations for each of its values: at so much, the least scale that the
+network takes from the level is a tenth of the deviation."""
+LARGEST_EXPONENT = 1000
+"""Powers of two up to here and their reciprocals are both numbers of float64, with all digits."""
 
 
 def normalise(context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,15 +49,15 @@ def normalise(context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     part = values / safe
     mean = part.sum(-1, keepdim=True) / count.clamp_min(1)
     deviation = (torch.where(seen, part - mean, 0).square().sum(-1, keepdim=True) / count.clamp_min(1)).sqrt()
-    ratio = deviation / mean.abs().clamp_min(1e-300)
+    ratio = deviation / mean.abs().clamp_min(torch.finfo(torch.float64).tiny)
     hidden = (count >= KNOWN_FROM) & (ratio * count < LEAST_DEVIATION)
-    shifted = ((count > 2) & (ratio < LEAST_RATIO) | hidden) & (ratio > NOISE)
-    level = mean - mean.sign() * deviation * count / 3
+    shifted = ((count >= FEWEST) & (ratio < LEAST_RATIO) | hidden) & (ratio > NOISE)
+    level = mean - mean.sign() * deviation * count * LEVEL_LEFT
     shift = torch.where(shifted, level * safe, 0.0)
     rest = torch.where(seen, context - shift, 0)
     size = rest.abs().amax(-1, keepdim=True)
     exponent = torch.frexp(torch.where(size > 0, size, 1.0)).exponent - 1
-    unit = torch.exp2(exponent.clamp(-1000, 1000).double())
+    unit = torch.exp2(exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).double())
     return (context - shift) / unit, unit, shift
 
 
@@ -84,7 +91,7 @@ class Rolling:
         self.model, self.horizon, self.paths = model, horizon, paths
         self.sizes = [min(reach, horizon - start) for start in range(0, horizon, reach)]
         self.levels, self.weights = path_levels(paths)
-        # Of every batch: the numbers of its series, and of every block outputs, naive forecasts, and the map's two numbers.
+        # Of every batch: the numbers of its series; of every block outputs, naive forecasts and the map's two numbers.
         self._numbers: list[np.ndarray] = []
         self._blocks: list[list[tuple[Tensor, ...]]] = []
         self._kind: type[ValueMap] = Asinh if model.config.bend else Affine

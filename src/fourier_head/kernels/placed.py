@@ -5,7 +5,8 @@ of energy one become the spectrum by two matrix products (their wave at 2N + 1 p
 everything else is sums over that spectrum. With :math:`q_k`, :math:`\omega_k = \pi k`, the mean
 :math:`m = \sum 2 (-1)^k \mathrm{Im}\, q_k / \omega_k` and y inside [-1, 1] the CRPS of the core is
 
-.. math:: \tfrac12 (y - m)^2 + \tfrac16 + \sum |q_k|^2 / \omega_k^2 - 2\, \mathrm{Re} \sum q_k e^{i \omega_k y} / \omega_k^2
+.. math:: \tfrac12 (y - m)^2 + \tfrac16 + \sum |q_k|^2 / \omega_k^2
+    - 2\, \mathrm{Re} \sum q_k e^{i \omega_k y} / \omega_k^2
 
 which is `spectrum.crps` with its terms collected; tails are mixed in as in `spectrum.crps_with_tails`.
 """

@@ -22,7 +22,7 @@ CHANNELS = 4
 FEATURES = 4
 """Of each series: how long, its period, how much is missing, and where zero lies."""
 START_WIDTH = 1.0
-"""Raw half width of densities at the start: bells of less than half a deviation, as forecasts are surer than the past."""
+"""Raw half width of densities at the start: bells of less than half a deviation, surer than the past."""
 LIKELIHOOD_SHARE = 0.05
 """What likelihood counts beside the CRPS in the loss "both"; it is some twenty times as large."""
 
@@ -276,9 +276,7 @@ class PatchForecaster(nn.Module):
             loss = loss + share * self.head.nll(features, u, anchor=anchor, reduction="none")
         return loss.flatten(1)
 
-    def density(
-        self, context: Tensor, period: Tensor, horizon: int | None = None
-    ) -> FourierDensity | QuantileDensity:
+    def density(self, context: Tensor, period: Tensor, horizon: int | None = None) -> FourierDensity | QuantileDensity:
         """Return the density of each future step, of batch shape (B, horizon); a quantile head has quantiles only."""
         outputs, naive, map = self(context, period, horizon)
         return self.head.density_of(outputs, map=map, anchor=naive)

@@ -1,4 +1,4 @@
-"""Forecast many series of different lengths with few passes of the network."""
+"""Series of different lengths in few passes of the network, as fast as the machine goes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ import torch
 from torch import Tensor
 
 from fourier_head._cpu import plain_blas
-from fourier_head.forecasting.frequency import natural_period
-from fourier_head.forecasting.patch.model import PatchForecaster
-from fourier_head.forecasting.scores import Forecast, central_levels
-from fourier_head.forecasting.support import Support
 
 
 def batches(
@@ -61,47 +57,3 @@ def fast_arithmetic(device: torch.device, half: bool) -> Iterator[None]:
     arm = device.type == "cpu" and platform.machine().lower() in ("aarch64", "arm64")
     with plain_blas() if arm else nullcontext(), torch.autocast(device.type, torch.bfloat16, enabled=half):
         yield
-
-
-class PatchPredictor:
-    """Call a patch forecaster as evaluation calls forecasters: contexts, horizon, frequency in, quantiles out.
-
-    Args:
-        model: the forecaster; its horizon must reach.
-        levels: of the quantiles.
-        precision: dtype of the network under autocast on a GPU, float32 elsewhere.
-        natural: whether to keep to values that a series can take, see `Support`.
-    """
-
-    def __init__(
-        self,
-        model: PatchForecaster,
-        levels: Sequence[float] | None = None,
-        precision: str = "bf16",
-        natural: bool = True,
-    ):
-        self.model = model
-        self.levels = tuple(levels or central_levels())
-        self.precision = precision
-        self.natural = natural
-
-    @torch.inference_mode()
-    def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:
-        """Return quantiles (series, horizon, levels)."""
-        config = self.model.config
-        device = next(self.model.parameters()).device
-        half = device.type == "cuda" and self.precision == "bf16"
-        period = natural_period(freq)
-        levels = torch.tensor(self.levels, device=device)
-        out = np.empty((len(contexts), horizon, len(self.levels)), dtype=np.float32)
-        support = Support.unknown(len(contexts))
-        self.model.eval()
-        with fast_arithmetic(device, half):
-            for chosen, block in batches(contexts, config.context, config.patch, 1 << 18 if half else 16384):
-                periods = torch.full((len(block),), period, device=device)
-                block = block.to(device)
-                if self.natural:
-                    support.read(chosen, block)
-                quantiles = self.model.quantiles(block, periods, levels, horizon)
-                out[chosen] = quantiles.float().cpu().numpy()
-        return Forecast(support.fit(out), self.levels)

@@ -1,4 +1,4 @@
-"""Nine quantiles under the pinball loss: the usual head of zero-shot forecasters, which the density is measured against."""
+"""Nine quantiles under the pinball loss, the usual head of zero-shot forecasters: the rival of the density."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class QuantileHead(nn.Module):
         return (torch.sigmoid(outputs[..., 0]) * anchor).unsqueeze(-1) + outputs[..., 1:]
 
     def crps(self, x: Tensor, value: Tensor, *, anchor: Tensor) -> Tensor:
-        """Return twice the mean pinball loss of each value, zero where it is NaN: the CRPS, but for the levels left out."""
+        """Return twice the mean pinball loss of each value, the CRPS but for levels left out; zero where it is NaN."""
         outputs = self.proj(x).unflatten(-1, (self.num_outputs, -1))
         error = value.unsqueeze(-1) - self.points(outputs, anchor)
         level = torch.tensor(self.levels, device=value.device)

@@ -16,7 +16,7 @@ TINY = 1e-30
 
 
 def scale_of(context: Tensor, bend: bool = True) -> ValueMap:
-    """Return the map of each context (..., C) from the values it has, mean and deviation (..., 1); NaN marks missing ones.
+    """Return the map of each context (..., C) by the mean and deviation of its values; NaN marks missing ones.
 
     Where ``bend`` is False the map is straight.
 

@@ -12,8 +12,8 @@ from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.evaluation import evaluate
 from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
+from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.model import PatchConfig
-from fourier_head.forecasting.patch.predict import PatchPredictor
 from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, train
 from fourier_head.forecasting.validation import Validation, validation_sets
 from fourier_head.report.summary import Row
@@ -76,7 +76,7 @@ def run_variant(
         )
         network, _ = train(recipe_of(variant, seed, **(model or {})), kept, settings, device)
     seconds = time.monotonic() - begin
-    predictor = PatchPredictor(network)
+    predictor = Forecaster(network)
     validation = Validation(validation_sets(held))
     sets = read_evaluation_sets(Path(evaluation), horizon=horizon) if evaluation else []
     return {

@@ -13,8 +13,7 @@ from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive, relative_scores
 from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
-from fourier_head.forecasting.patch.predict import PatchPredictor
-from fourier_head.forecasting.patch.pretrained import load_model
+from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.published import read_published_scores
 from fourier_head.heads import FourierHead
 from fourier_head.report.summary import Summary
@@ -143,7 +142,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
 
 def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
     """Return the forecaster and, where there is one, the T5 beside it, on a device."""
-    found: dict[str, Any] = {Path(settings.model).name: PatchPredictor(load_model(settings.model, device))}
+    found: dict[str, Any] = {Path(settings.model).name: Forecaster.from_pretrained(settings.model, device)}
     if settings.t5 is not None:
         from fourier_head.forecasting.t5.predict import load_predictor
         from fourier_head.studies.forecasting.runs import SAMPLING
