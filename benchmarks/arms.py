@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fourier_head import kernels, series
+from fourier_head import kernels
+from fourier_head.fourier import series
 
 FLOOR = 1e-3
 PENALTY = 1e-6

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+from studies.chronos.t5 import attention_ops as ops
+from studies.chronos.t5.attention import Attention, Contexts, PositionBias, Rules, attend_self, rules
+from studies.chronos.t5.attention_ops import Tile
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.timing import Clock
 from fourier_head._devices import best_device
-from fourier_head.forecasting.t5 import attention_ops as ops
-from fourier_head.forecasting.t5.attention import Attention, Contexts, PositionBias, Rules, attend_self, rules
-from fourier_head.forecasting.t5.attention_ops import Tile
 
 DEVICE = best_device()
 FORWARD = (ops.STANDARD.forward, Tile(128, 64, 8, 3), Tile(64, 128, 4, 2))

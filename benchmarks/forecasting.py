@@ -22,6 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from studies.chronos.t5 import HeadSettings, T5Config, T5Objective, T5Predictor, build_forecaster
+from studies.chronos.t5.attention import Attention
+from studies.chronos.tokenizer import EOS, PAD, ChronosTokenizer
 from torch import Tensor, nn
 
 from benchmarks.arms import PENALTY
@@ -33,9 +36,6 @@ from fourier_head.forecasting.corpora import BatchStream, standard_corpus
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
-from fourier_head.forecasting.t5 import HeadSettings, T5Config, T5Objective, T5Predictor, build_forecaster
-from fourier_head.forecasting.t5.attention import Attention
-from fourier_head.forecasting.tokenizer import EOS, PAD, ChronosTokenizer
 from fourier_head.heads import FourierHead
 from fourier_head.training.graphs import CapturedPass
 

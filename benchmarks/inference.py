@@ -20,8 +20,9 @@ from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem
 from benchmarks.head import SHAPES, save
 from benchmarks.timing import Clock, machine
-from fourier_head import FourierHead, kernels, series, spectrum
-from fourier_head.density import unit_quantiles
+from fourier_head import FourierHead, kernels
+from fourier_head.fourier import series, spectrum
+from fourier_head.fourier.unit_quantiles import unit_quantiles
 
 BINS, QUANTILES, SAMPLE = "log-probabilities of all bins", "nine quantiles", "one sample"
 SHORT = {BINS: "bins", QUANTILES: "quantiles", SAMPLE: "sample"}

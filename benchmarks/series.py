@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from studies.chronos.t5 import T5Config
+from studies.zero_shot.speed import monthly_series
 from torch import Tensor
 
 from fourier_head.forecasting.corpora import SeriesStore
-from fourier_head.forecasting.t5 import T5Config
-from fourier_head.studies.zero_shot.speed import monthly_series
 
 
 def random_walks(batch: int, config: T5Config, device: str, short: int | None = None) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fourier_head import Interval, losses, series, spectrum
+from fourier_head import Interval, losses
+from fourier_head.fourier import series, spectrum
 from fourier_head.layout import Layout
 
 

@@ -216,6 +216,12 @@ def test_autocast_and_compile_change_nothing(name):
     torch.testing.assert_close(compiled(x, y), both(x, y), rtol=1e-4, atol=1e-5)
     with torch.autocast("cpu", torch.bfloat16):
         assert abs(float(both(x, y)) - float(both(x.bfloat16().float(), y))) < 0.3
+
+
+def test_samples_and_quantiles_compile_whole():
+    """Of one head only: compilers take long over the rounds of the inversion."""
+    torch.manual_seed(0)
+    head, x = HEADS["asinh"](), torch.randn(6, 8)
     draw = torch.compile(lambda x: head.density(x).sample((3,)), backend="aot_eager", fullgraph=True)
     assert draw(x).shape == (3, *head.density(x).batch_shape)
     quantiles = torch.compile(lambda x: head.density(x).quantile([0.1, 0.5, 0.9]), backend="aot_eager", fullgraph=True)

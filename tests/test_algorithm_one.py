@@ -92,7 +92,7 @@ def test_released_floor_reproduces_the_released_addition():
 
 @pytest.mark.parametrize(("m", "N"), [(18, 4), (18, 14), (18, 17), (100, 7)])
 def test_no_bin_gets_more_than_its_share_of_the_frequencies_and_one_can_get_as_much(m, N):
-    from fourier_head import series
+    from fourier_head.fourier import series
 
     a = torch.randn(1000, 2, N + 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     bound = (N + 1) / m

@@ -9,14 +9,15 @@ import torch
 
 pytest.importorskip("ale_py")
 
-from fourier_head.atari import recording as records
-from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout, lambda_returns
-from fourier_head.atari.collection import Collection, CollectSettings
-from fourier_head.atari.dopamine import read_dopamine
-from fourier_head.atari.environment import Environments, FrameStack
-from fourier_head.atari.games import ACTIONS, EMULATOR_ACTIONS, FROM_EMULATOR, GAMES, TO_EMULATOR, find_game
-from fourier_head.atari.quality import measure_quality, recorded_returns
-from fourier_head.atari.trajectories import IGNORED, Trajectories, stacks
+from studies.atari import recording as records
+from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout, lambda_returns
+from studies.atari.collection import Collection, CollectSettings
+from studies.atari.dopamine import read_dopamine
+from studies.atari.environment import Environments, FrameStack
+from studies.atari.games import ACTIONS, EMULATOR_ACTIONS, FROM_EMULATOR, GAMES, TO_EMULATOR, find_game
+from studies.atari.quality import measure_quality, recorded_returns
+from studies.atari.trajectories import IGNORED, Trajectories, stacks
+
 from fourier_head.errors import UserError
 
 

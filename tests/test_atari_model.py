@@ -13,17 +13,18 @@ from typer.testing import CliRunner
 pytest.importorskip("ale_py")
 pytest.importorskip("accelerate")
 
-from fourier_head.atari.agent import AgentSettings, Learner, QNetwork, Rollout
-from fourier_head.atari.clip import replay
-from fourier_head.atari.games import ACTIONS
-from fourier_head.atari.model import DecisionTransformer, ModelSettings, action_head
-from fourier_head.atari.recording import About, Recording
-from fourier_head.atari.rollouts import OutOfTime, _drawn, _Emulators, _Reader, hold_down, play
-from fourier_head.atari.trained import load_agent
-from fourier_head.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
-from fourier_head.atari.trajectories import IGNORED, Trajectories
-from fourier_head.atari.vision import FrameEncoder
-from fourier_head.cli import app
+from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout
+from studies.atari.cli import app
+from studies.atari.clip import replay
+from studies.atari.games import ACTIONS
+from studies.atari.model import DecisionTransformer, ModelSettings, action_head
+from studies.atari.recording import About, Recording
+from studies.atari.rollouts import OutOfTime, _drawn, _Emulators, _Reader, hold_down, play
+from studies.atari.trained import load_agent
+from studies.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
+from studies.atari.trajectories import IGNORED, Trajectories
+from studies.atari.vision import FrameEncoder
+
 from fourier_head.errors import UserError
 from fourier_head.training import graphs
 from fourier_head.training.graphs import Recorded
@@ -248,13 +249,13 @@ def test_a_trained_agent_comes_back_from_its_folder_and_plays(recording, tmp_pat
     assert played.returns.tolist() == trained["evaluations"][-1]["returns"]
     clip = tmp_path / "clip.gif"
     options = ["--episodes", "2", "--steps", "6", "--most", "0.5", "--clip", str(clip), "--device", "cpu"]
-    shown = CliRunner().invoke(app, ["atari", "play", str(tmp_path / "arm"), *options])
+    shown = CliRunner().invoke(app, ["play", str(tmp_path / "arm"), *options])
     assert shown.exit_code == 0, shown.output
     assert f"Seaquest, 2 episodes, 2 of them cut, asked for {agent.target:g}: mean score" in shown.output
     assert clip.read_bytes().startswith(b"GIF8")
     (tmp_path / "arm" / "checkpoint").rename(tmp_path / "elsewhere")
     for folder, message in ((tmp_path / "arm", "holds no checkpoint yet"), (tmp_path, "holds no trained agent")):
-        shown = CliRunner().invoke(app, ["atari", "play", str(folder), "--device", "cpu"])
+        shown = CliRunner().invoke(app, ["play", str(folder), "--device", "cpu"])
         assert shown.exit_code == 2
         assert message in shown.output
 
@@ -266,7 +267,7 @@ def test_probabilities_held_down_keep_the_proportions_of_the_others():
 
 
 def test_targets_are_of_the_data_of_the_paper_or_a_number(recording, tmp_path):
-    from fourier_head.atari.training import target_return
+    from studies.atari.training import target_return
 
     data = Trajectories(recording, 4)
     assert target_return(ArmSettings(target="paper"), recording, data) == 1150

@@ -11,12 +11,12 @@ import torch
 from typer.testing import CliRunner
 
 from fourier_head.cli import app
+from fourier_head.cli.forecasting.example import example
+from fourier_head.cli.forecasting.fan import charts, panels
+from fourier_head.cli.forecasting.page import build
 from fourier_head.errors import UserError
-from fourier_head.forecasting.command.example import example
-from fourier_head.forecasting.command.fan import charts, panels
-from fourier_head.forecasting.command.page import build
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.report.charts import Chart, Series, draw
+from fourier_head.pages.charts import Chart, Series, draw
 from tests.test_forecaster import tiny, walk
 from tests.test_report import BROWSER, browse
 

@@ -11,9 +11,10 @@ from torch.nn import functional
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
-from fourier_head.forecasting.t5 import attention_function
-from fourier_head.forecasting.t5 import attention_ops as ops
-from fourier_head.forecasting.t5.attention import HIDDEN, MARGIN, Contexts, PositionBias, attend, attend_self, rules
+from studies.chronos.t5 import attention_function
+from studies.chronos.t5 import attention_ops as ops
+from studies.chronos.t5.attention import HIDDEN, MARGIN, Contexts, PositionBias, attend, attend_self, rules
+
 from tests.test_forecasting_t5 import batch, tiny
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

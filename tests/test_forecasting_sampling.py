@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from studies.chronos.t5 import T5Config, T5Forecaster, T5Predictor
+from studies.chronos.t5.predict import spread_levels
+from studies.chronos.tokenizer import ChronosTokenizer
 
 from fourier_head import FourierHead
-from fourier_head.forecasting.t5 import T5Config, T5Forecaster, T5Predictor
-from fourier_head.forecasting.t5.predict import spread_levels
-from fourier_head.forecasting.tokenizer import ChronosTokenizer
 
 
 @pytest.mark.parametrize("paths", [1, 2, 7, 20])

@@ -10,14 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-from torch.nn import functional
-
-from fourier_head import FourierHead
-from fourier_head.baselines import LinearHead
-from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora import BatchStream, standard_corpus
-from fourier_head.forecasting.t5 import (
+from studies.chronos.t5 import (
     HeadSettings,
     T5Config,
     T5Forecaster,
@@ -28,10 +21,17 @@ from fourier_head.forecasting.t5 import (
     load_predictor,
     save_forecaster,
 )
-from fourier_head.forecasting.t5.attention import HIDDEN, PositionBias, attend, position_buckets
-from fourier_head.forecasting.t5.model import shift
-from fourier_head.forecasting.t5.weights import config_from_transformers, from_transformers, to_transformers
-from fourier_head.forecasting.tokenizer import EOS, ChronosTokenizer
+from studies.chronos.t5.attention import HIDDEN, PositionBias, attend, position_buckets
+from studies.chronos.t5.model import shift
+from studies.chronos.t5.weights import config_from_transformers, from_transformers, to_transformers
+from studies.chronos.tokenizer import EOS, ChronosTokenizer
+from torch import Tensor
+from torch.nn import functional
+
+from fourier_head import FourierHead
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora import BatchStream, standard_corpus
+from fourier_head.heads.baselines import LinearHead
 from fourier_head.training.loop import Training, TrainingSettings
 from fourier_head.training.processes import agreed
 from tests.two_processes import spawn
@@ -351,7 +351,7 @@ def test_states_are_carried_as_products_read_them(monkeypatch):
             found = model.decode(shift(labels), states, hide)
         assert states.dtype == dtype
         results.append((found, *torch.autograd.grad(found.sum(), list(model.encoder.parameters()))))
-        monkeypatch.setattr("fourier_head.forecasting.t5.model.narrow", lambda x: x)
+        monkeypatch.setattr("studies.chronos.t5.model.narrow", lambda x: x)
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 

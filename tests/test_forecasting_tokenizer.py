@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies.chronos.tokenizer import EOS, NUM_SPECIAL, PAD, ChronosTokenizer
 
 from fourier_head import FourierHead
-from fourier_head.forecasting.tokenizer import EOS, NUM_SPECIAL, PAD, ChronosTokenizer
 
 NAN = math.nan
 ONE = torch.tensor(1.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.distributions import Uniform
 
 from fourier_head.bins import Bins
-from fourier_head.histogram import HistogramDensity
+from fourier_head.densities.histogram import HistogramDensity
 from tests.density_contract import NAMES, check_density
 
 EDGES = torch.tensor([-2.0, -1.5, -1.4, 0.0, 1.0, 3.0], dtype=torch.float64)

@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fourier_head import FourierHead, Interval, metrics
-from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.errors import UserError
+from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 
 lightning = pytest.importorskip("lightning.pytorch")
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from fourier_head.density import FourierDensity
+from fourier_head.densities.fourier import FourierDensity
 from fourier_head.integrations.gguf import load_gguf
 from fourier_head.integrations.language_models import load_model, lora_settings, nucleus, tiny_model
 from fourier_head.integrations.numbers import NumberLM

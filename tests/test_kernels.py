@@ -11,7 +11,8 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 from benchmarks import arms
 
-from fourier_head import kernels, series, spectrum
+from fourier_head import kernels
+from fourier_head.fourier import series, spectrum
 from fourier_head.kernels import launch, plan
 from tests import kernel_reference as reference
 

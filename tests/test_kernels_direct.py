@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fourier_head import FourierHead, series
+from fourier_head import FourierHead
+from fourier_head.fourier import series
 from fourier_head.kernels import direct
 
 

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 # Before anything of the kernels: decides between a GPU and the interpreter.
 from tests.test_kernels import DEVICE, GPU, problem  # isort: skip
 
-from fourier_head import FourierDensity, Interval, kernels, series, spectrum
+from fourier_head import FourierDensity, Interval, kernels
+from fourier_head.fourier import series, spectrum
 from fourier_head.kernels import evaluation
 from tests import kernel_reference as reference
 

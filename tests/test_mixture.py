@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
-from fourier_head.mixture import GaussianMixture
+from fourier_head.densities.gaussian_mixture import GaussianMixture
 from tests.density_contract import NAMES, check_density
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fourier_head import Adaptive, Asinh, FourierDensity, HistogramDensity, Interval
+from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.forecasting.path_density import PathDensity
-from fourier_head.mixture_density import MixtureDensity
 from tests.density_contract import NAMES, Contract
 
 DOMAIN = Adaptive(tails=0.05, map=Asinh(3.0, 2.0))

@@ -7,15 +7,15 @@ import shutil
 import subprocess
 
 import pytest
+from studies.common import results
+from studies.common.report import summary as summaries
+from studies.common.report.derive import charts_from_rows
+from studies.common.report.page import build, write_report
+from studies.common.report.tables import html, number_text, tables
+from studies.common.results import row, write_results
 
 from fourier_head.errors import UserError
-from fourier_head.report import summary as summaries
-from fourier_head.report.charts import Chart, Mark, Panel, Series, draw, save_png
-from fourier_head.report.derive import charts_from_rows
-from fourier_head.report.page import build, write_report
-from fourier_head.report.tables import html, number_text, tables
-from fourier_head.studies import results
-from fourier_head.studies.results import row, write_results
+from fourier_head.pages.charts import Chart, Mark, Panel, Series, draw, save_png
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -64,19 +64,19 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("results")
     patch = pytest.MonkeyPatch()
     patch.setattr(results, "save_png", lambda chart, file: file.touch())
-    write_results(path / "synthetic", synthetic(), command="fourier-head study synthetic", seconds=1000)
+    write_results(path / "synthetic", synthetic(), command="python -m studies synthetic", seconds=1000)
     lines = [row("exponent", 2.99, dataset="1/k^2", protocol="main term", paper=3)]
     lines += [row("exponent", -0.1, dataset="1/k^2", protocol="odd", paper=3), row("l1", 3.0, dataset="wave")]
     write_results(
         path / "scaling-law",
         lines,
-        command="fourier-head study scaling-law",
+        command="python -m studies scaling-law",
         seconds=3,
         charts=[CHART],
         notes=["A <b>"],
     )
     many = [row(m, i / 7, dataset=f"set {i}", head="quantile") for i in range(9) for m in ("mase", "wql")]
-    write_results(path / "my-own_study", many, command="fourier-head study mine <script>", seconds=1)
+    write_results(path / "my-own_study", many, command="python -m studies mine <script>", seconds=1)
     patch.undo()
     return path
 
@@ -90,7 +90,7 @@ def test_every_number_of_the_paper_is_in_the_page(folder):
         assert f'<a href="#{name}">' in page
     assert page.count('class="theirs"') == 71  # 69 divergences and two exponents
     assert "My own study" in page
-    assert "fourier-head study mine &lt;script&gt;" in page
+    assert "python -m studies mine &lt;script&gt;" in page
     assert "A &lt;b&gt;" in page
     assert page.index('id="synthetic"') < page.index('id="scaling-law"') < page.index('id="my-own_study"')
     assert page.count('class="dot') == 70  # the negative one has no ratio
@@ -282,11 +282,11 @@ def test_studies_that_vary_one_of_the_paper_are_shown_but_not_counted(tmp_path):
 
 def test_quick_looks_are_named_first_and_not_counted(tmp_path):
     lines = [row("kl", 0.9, dataset="beta", head="linear", paper=0.9)]
-    whole = write_results(tmp_path / "synthetic", lines, command="fourier-head study synthetic", seconds=1)
+    whole = write_results(tmp_path / "synthetic", lines, command="python -m studies synthetic", seconds=1)
     marked = write_results(tmp_path / "likelihood", lines, command="c", seconds=1, quick="one seed", notes=["More."])
     assert marked.extra["notes"] == ["A quick look: one seed.", "More."]
     # Written before quick looks were marked.
-    older = write_results(tmp_path / "numbers", lines, command="fourier-head study numbers --quick", seconds=1)
+    older = write_results(tmp_path / "numbers", lines, command="python -m studies numbers --quick", seconds=1)
     assert [one.quick for one in (whole, marked, older)] == [False, True, True]
     assert "numbers have a value" not in build([older], {"numbers": []})
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fourier_head import metrics
-from fourier_head._smoothness import blocks, integer_gauss
+from fourier_head.fourier.smoothness import blocks, integer_gauss
 
 
 def pmf_examples(m):
@@ -122,7 +122,7 @@ def test_smoothness_has_finite_and_right_gradients(discrepancy):
 
 
 def test_smoothness_batches_larger_than_a_pass_equal_single_rows(monkeypatch):
-    module = importlib.import_module("fourier_head._smoothness")
+    module = importlib.import_module("fourier_head.fourier.smoothness")
     y = torch.rand(37, 20, dtype=torch.float64)
     for discrepancy in ("l1", "l2"):
         whole = metrics.smoothness(y, discrepancy=discrepancy)

@@ -9,14 +9,15 @@ import pytest
 pytest.importorskip("ale_py")
 pytest.importorskip("matplotlib")
 
-from fourier_head.atari.games import find_game
+from studies.atari import study
+from studies.atari.charts import epochs_chart
+from studies.atari.games import find_game
+from studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms, rank
+from studies.atari.rows import BEST, FINAL, WHOLE, all_rows, notes
+from studies.atari.runs import UNFINISHED, KeptRuns
+from studies.common.results import read_summary
+
 from fourier_head.errors import UserError
-from fourier_head.studies.atari import study
-from fourier_head.studies.atari.charts import epochs_chart
-from fourier_head.studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms, rank
-from fourier_head.studies.atari.rows import BEST, FINAL, WHOLE, all_rows, notes
-from fourier_head.studies.atari.runs import UNFINISHED, KeptRuns
-from fourier_head.studies.results import read_summary
 
 
 def made_up_run(arm, game, returns, smooth):
@@ -167,7 +168,7 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     assert summary is not None
     assert summary.extra["unfinished"] == 0
     again = read_summary(settings.output)
-    assert again.command == "fourier-head study atari --games seaquest -o atari"
+    assert again.command == "python -m studies atari --games seaquest -o atari"
     assert {r["metric"] for r in again.rows} >= {"normalised_return", "smoothness", "collect_steps_per_second"}
     for name in ("returns-and-smoothness", "epochs", "actions-seaquest", "ablations", "data-seaquest"):
         assert (settings.output / f"{name}.png").stat().st_size > 5000, name

@@ -6,12 +6,11 @@ import sys
 
 import pytest
 import torch
-
-from fourier_head.report.summary import read_summary
-from fourier_head.studies import results
+from studies.common import results
+from studies.common.report.summary import read_summary
 
 testing = pytest.importorskip("typer.testing")
-from fourier_head.cli import app  # noqa: E402
+from studies.cli import app  # noqa: E402
 
 STUDIES = [
     "synthetic",
@@ -32,7 +31,7 @@ def invoke(*words):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_help_says_where_a_quick_look_is_written(study):
-    shown = " ".join(invoke("study", study, "--help").output.split())
+    shown = " ".join(invoke(study, "--help").output.split())
     assert f"results/{study}; with --quick, results-quick/{study}" in shown
 
 
@@ -42,21 +41,21 @@ def test_a_quick_look_leaves_full_results_alone(tmp_path, monkeypatch):
     kept = tmp_path / "results" / "smoothness" / "summary.json"
     kept.parent.mkdir(parents=True)
     kept.write_text("full")
-    got = invoke("study", "smoothness", "--quick", "--trials", "5")
+    got = invoke("smoothness", "--quick", "--trials", "5")
     assert got.exit_code == 0, got.output
     assert "A quick look: 5 trials" in got.output
     assert "Wrote results-quick/smoothness/" in got.output
     assert kept.read_text() == "full"
     summary = read_summary(tmp_path / "results-quick" / "smoothness")
     assert summary.quick
-    assert summary.command == "fourier-head study smoothness --trials 5 --quick"
+    assert summary.command == "python -m studies smoothness --trials 5 --quick"
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "letter.txt").write_text("dear")
-    words = ["study", study, "--quick", *(["--evaluation", "."] if study == "zero-shot" else [])]
+    words = [study, "--quick", *(["--evaluation", "."] if study == "zero-shot" else [])]
     got = invoke(*words, "--output", "letter.txt/out")
     assert got.exit_code == 2
     assert got.stderr == "fourier-head: --output letter.txt/out cannot be written: letter.txt is a file.\n"
@@ -72,26 +71,26 @@ def test_a_report_without_results_points_to_quick_looks(tmp_path, monkeypatch):
     (tmp_path / "results-quick").mkdir()
     got = invoke("report")
     assert got.exit_code == 2
-    assert "fourier-head report results-quick" in got.output
+    assert "python -m studies report results-quick" in got.output
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a graphics card")
 @pytest.mark.parametrize("study", ["synthetic", "likelihood", "atari"])
 def test_a_device_that_is_not_there_gets_one_sentence(study, tmp_path):
-    got = invoke("study", study, "--quick", "--device", "cuda", "-o", str(tmp_path / "out"))
+    got = invoke(study, "--quick", "--device", "cuda", "-o", str(tmp_path / "out"))
     assert got.exit_code == 2
     assert got.output.startswith("fourier-head: --device cuda needs a graphics card")
     assert len(got.output.splitlines()) == 1
 
 
-WITHOUT = "import sys; sys.modules[{!r}] = None; from fourier_head.cli import main; main()"
+WITHOUT = "import sys; sys.modules[{!r}] = None; from studies.cli import app; app()"
 
 
 @pytest.mark.parametrize(
     ("study", "missing"), [("tempo", "safetensors"), ("tempo", "transformers"), ("numbers", "tokenizers")]
 )
 def test_a_missing_extra_is_named_before_any_work(study, missing, tmp_path):
-    command = [sys.executable, "-c", WITHOUT.format(missing), "study", study, "--quick", "-o", str(tmp_path / "out")]
+    command = [sys.executable, "-c", WITHOUT.format(missing), study, "--quick", "-o", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2, done.stderr
     assert done.stderr == (

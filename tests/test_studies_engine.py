@@ -7,8 +7,8 @@ import time
 import pytest
 
 from fourier_head.errors import UserError
-from fourier_head.studies.engine import Task, run_tasks
-from fourier_head.studies.results import RunStore
+from fourier_head.tasks.engine import Task, run_tasks
+from fourier_head.tasks.runs import RunStore
 
 CALLS = []
 

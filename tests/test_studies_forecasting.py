@@ -10,18 +10,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from studies.chronos import charts, runs, study, tables
+from studies.chronos.arms import GROUPS, PAPER, parse_arm, parse_arms
+from studies.chronos.data import artificial_sets, read_corpus, read_sets, share_of
+from studies.chronos.runs import Protocol, errors_path, run_arm
+from studies.chronos.study import Settings, run
+from studies.cli import app
+from studies.common.forecast_scores import RELATIVE
 from typer.testing import CliRunner
 
-from fourier_head.cli import app
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
-from fourier_head.studies.forecast_scores import RELATIVE
-from fourier_head.studies.forecasting import charts, runs, study, tables
-from fourier_head.studies.forecasting.arms import GROUPS, PAPER, parse_arm, parse_arms
-from fourier_head.studies.forecasting.data import artificial_sets, read_corpus, read_sets, share_of
-from fourier_head.studies.forecasting.runs import Protocol, errors_path, run_arm
-from fourier_head.studies.forecasting.study import Settings, run
-from fourier_head.studies.results import RunStore
+from fourier_head.tasks.runs import RunStore
 
 SCORE = {"model": "linear", "dataset": "a", "status": "own", "mase": 2.0, "wql": 0.5}
 
@@ -132,7 +132,7 @@ def test_a_quick_study_trains_scores_writes_and_is_not_repeated(settings):
     assert [one["model"] for one in runs] == ["linear", "fourier-16"]
     for name in ("overview", "relative-mase", "relative-wql", "calibration", "next-token", "training"):
         assert (settings.output / f"{name}.png").stat().st_size > 1000
-    assert summary.command == "fourier-head study forecasting --seconds 1.0 --quick -o forecasting"
+    assert summary.command == "python -m studies forecasting --seconds 1.0 --quick -o forecasting"
 
     again = run(replace(settings, summarise=True, device="cuda"))  # which may be elsewhere
     assert again is not None
@@ -163,7 +163,7 @@ def test_a_budget_of_steps_takes_the_place_of_seconds(tmp_path):
     assert [x for x, _ in results[0]["curve"]] == [10, 20]
     assert "for 20 steps on" in summary.extra["notes"][1]
     assert not any("samples per second" in note for note in summary.extra["notes"])
-    assert summary.command == "fourier-head study forecasting --steps 20 --quick -o out"
+    assert summary.command == "python -m studies forecasting --steps 20 --quick -o out"
 
 
 def test_weights_depend_on_the_budget_alone_that_counts():
@@ -282,7 +282,7 @@ def test_an_interrupt_says_what_the_folder_of_checkpoints_keeps(tmp_path, monkey
 
     monkeypatch.setattr(study, "run", interrupt)
     RunStore(tmp_path).put("linear", {}, {})
-    stopped = CliRunner().invoke(app, ["study", "forecasting", "--quick", "--checkpoints", str(tmp_path)])
+    stopped = CliRunner().invoke(app, ["forecasting", "--quick", "--checkpoints", str(tmp_path)])
     assert stopped.exit_code == 130
     assert "1 finished runs are kept" in stopped.stderr
 

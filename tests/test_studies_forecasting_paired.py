@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from fourier_head.studies.forecasting.paired import (
+from studies.chronos.paired import (
     FILE,
     Bootstrap,
     Errors,
@@ -20,7 +19,7 @@ from fourier_head.studies.forecasting.paired import (
     paired_notes,
     paired_rows,
 )
-from fourier_head.studies.forecasting.study import Settings, run
+from studies.chronos.study import Settings, run
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "forecasting-seeds"
 

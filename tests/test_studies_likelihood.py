@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from fourier_head.studies.synthetic import data, likelihood
-from fourier_head.studies.synthetic.networks import draw_network, make_head
+from studies.synthetic import data, likelihood
+from studies.synthetic.networks import draw_network, make_head
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(likelihood, "QUICK_EPOCHS", 1)
     settings = likelihood.Settings(output=tmp_path / "likelihood", quick=True, workers=1)
     summary = likelihood.run(settings)
-    assert summary.command == "fourier-head study likelihood --quick -o likelihood"
+    assert summary.command == "python -m studies likelihood --quick -o likelihood"
     assert summary.extra["notes"][0] == "A quick look: 1 epochs, one seed and few frequencies."
     assert "200 epochs" not in " ".join(summary.extra["notes"])
     heads = {(row["head"], row["packets"]) for row in summary.rows}

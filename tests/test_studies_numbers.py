@@ -8,11 +8,9 @@ import torch
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from fourier_head.errors import UserError
-from fourier_head.integrations.language_models import tiny_model
-from fourier_head.studies.numbers.arms import LanguageModel, Recipe, TextLoss, ask_fourier, ask_text, text_batch
-from fourier_head.studies.numbers.charts import charts
-from fourier_head.studies.numbers.data import (
+from studies.numbers.arms import LanguageModel, Recipe, TextLoss, ask_fourier, ask_text, text_batch
+from studies.numbers.charts import charts
+from studies.numbers.data import (
     PROMPT,
     TRAINED,
     UNSEEN,
@@ -23,9 +21,12 @@ from fourier_head.studies.numbers.data import (
     training_pairs,
     write_prompt,
 )
-from fourier_head.studies.numbers.data import test_prompts as make_tests
-from fourier_head.studies.numbers.study import Settings, parse_counts, parse_layers, run
-from fourier_head.studies.numbers.tables import FOURIER_KEYS, PAPER_GAIN, rows
+from studies.numbers.data import test_prompts as make_tests
+from studies.numbers.study import Settings, parse_counts, parse_layers, run
+from studies.numbers.tables import FOURIER_KEYS, PAPER_GAIN, rows
+
+from fourier_head.errors import UserError
+from fourier_head.integrations.language_models import tiny_model
 
 
 def test_prompts_are_the_papers():
@@ -166,7 +167,7 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small):
 
     content = json.loads((small.output / "summary.json").read_text())
     options = "--model tiny --frequencies 2 --seeds 1 --in-context 0,2 --epochs 1 --quick"
-    assert content["command"] == f"fourier-head study numbers {options} -o numbers"
+    assert content["command"] == f"python -m studies numbers {options} -o numbers"
     assert content["sampling"] == {"temperature": 1.0, "top_p": 1.0, "top_k": None, "answers": 64}
     assert content["notes"][0].startswith("A quick look: 64 training pairs, 64 answers, 1 epochs")
     assert "left out" not in content["notes"][-1]
@@ -240,7 +241,7 @@ def test_bad_settings_get_one_sentence(small, change, sentence):
 
 def test_the_command_line_runs_the_study(small, monkeypatch):
     testing = pytest.importorskip("typer.testing")
-    from fourier_head.studies.cli import app
+    from studies.cli import app
 
     monkeypatch.setenv("COLUMNS", "200")
     words = ["numbers", "--quick", "--model", small.model, "--seeds", "1", "--epochs", "1", "-o", str(small.output)]

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from studies.common import results
+from studies.common.results import COLUMNS, aggregate, command_line, read_summary, row, write_results
 
 from fourier_head.errors import UserError
-from fourier_head.report.charts import Chart, Panel, Series
-from fourier_head.studies import results
-from fourier_head.studies.results import COLUMNS, RunStore, aggregate, command_line, read_summary, row, write_results
+from fourier_head.pages.charts import Chart, Panel, Series
+from fourier_head.tasks.runs import RunStore
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -27,7 +28,7 @@ def test_a_study_folder_has_everything_and_reads_back(tmp_path):
     rows = [row("kl", 0.1, dataset="beta", head="linear", std=0.01, seeds=4, paper=0.2, gamma=1e-6), row("mse", np.nan)]
     runs = [{"seed": 0, "kl": torch.tensor(0.5)}, {"seed": 1, "kl": math.inf}]
     summary = write_results(
-        folder, rows, command="fourier-head study x", seconds=1.234, runs=runs, charts=[chart()], notes=["{so}"]
+        folder, rows, command="python -m studies x", seconds=1.234, runs=runs, charts=[chart()], notes=["{so}"]
     )
     content = json.loads((folder / "summary.json").read_text())
     assert list(content)[:6] == ["command", "date", "commit", "hardware", "versions", "seconds"]
@@ -106,15 +107,15 @@ def test_aggregate_averages_over_seeds():
 
 
 def test_command_leaves_out_defaults_and_places(tmp_path):
-    got = command_line("study x", {"data": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
-    assert got == "fourier-head study x --epochs 5 --name 'a b'"
+    got = command_line("x", {"data": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
+    assert got == "python -m studies x --epochs 5 --name 'a b'"
 
 
 def test_command_names_the_folder_that_is_not_the_studys_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def folder(output, **more):
-        return command_line("study x", {"output": output, **more}, {}).removeprefix("fourier-head study x")
+        return command_line("x", {"output": output, **more}, {}).removeprefix("python -m studies x")
 
     assert folder(Path("results/x")) == folder(tmp_path / "results" / "x") == ""
     assert folder(Path("results-quick/x"), quick=True) == " --quick"

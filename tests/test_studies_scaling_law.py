@@ -6,12 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from studies.common import results
+from studies.common.results import row, write_results
+from studies.scaling_law import decay
+from studies.scaling_law.study import Settings, measure_law, run, scaling_law_of_trained_heads
 
 from fourier_head.frequencies import predicted_smoothness
 from fourier_head.metrics import smoothness
-from fourier_head.studies import decay, results
-from fourier_head.studies.results import row, write_results
-from fourier_head.studies.scaling_law import Settings, measure_law, run, scaling_law_of_trained_heads
 
 
 def test_truncations_are_the_series_at_the_bin_centres():

@@ -6,9 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from fourier_head.studies import results
-from fourier_head.studies.smoothness import NOISES, Settings, coloured_noise, first_fall, run, square_waves
+from studies.common import results
+from studies.smoothness.study import NOISES, Settings, coloured_noise, first_fall, run, square_waves
 
 
 def test_square_waves_are_categoricals_with_the_harmonics_asked_for():
@@ -48,7 +47,7 @@ def folder(tmp_path_factory):
 def test_quick_study_reproduces_appendix_b(folder):
     content = json.loads((folder / "summary.json").read_text())
     rows = content["rows"]
-    assert content["command"] == "fourier-head study smoothness --quick -o smoothness"
+    assert content["command"] == "python -m studies smoothness --quick -o smoothness"
     l2 = [r for r in rows if (r["metric"], r["protocol"]) == ("l2", "all sigma")]
     assert [r["dataset"] for r in l2] == ["brown noise", "pink noise", "white noise", "blue noise"]
     assert all(r["step"] > 0 for r in l2[1:])
@@ -72,7 +71,7 @@ def test_quick_study_reproduces_appendix_b(folder):
 def test_the_command_line_runs_the_study_and_says_where(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
     testing = pytest.importorskip("typer.testing")
-    from fourier_head.studies.cli import app
+    from studies.cli import app
 
     got = testing.CliRunner().invoke(app, ["smoothness", "--quick", "--trials", "5", "-o", str(tmp_path / "out")])
     assert got.exit_code == 0, got.output

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-
-from fourier_head.studies.synthetic import data, likelihood
-from fourier_head.studies.synthetic.discrete import PROTOCOLS, train_group
-from fourier_head.studies.synthetic.networks import FourierOptions, draw_network, make_head
-from fourier_head.studies.synthetic.stack import Schedule, train
+from studies.synthetic import data, likelihood
+from studies.synthetic.discrete import PROTOCOLS, train_group
+from studies.synthetic.networks import FourierOptions, draw_network, make_head
+from studies.synthetic.stack import Schedule, train
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gmm2"])
@@ -135,7 +134,7 @@ def test_the_released_penalty_is_that_of_the_released_code():
 
 
 def test_the_cost_of_the_papers_runs_is_told():
-    from fourier_head.studies.synthetic import study
+    from studies.synthetic import study
 
     groups = [[{"group_seconds": 30.0}] * 120, [{"group_seconds": 10.0}] * 12]
     rows = study.cost_rows(groups)
@@ -157,7 +156,7 @@ def test_every_kind_trains(protocol, kind, few_rows):
 
 
 def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
-    from fourier_head.studies.synthetic import study
+    from studies.synthetic import study
 
     monkeypatch.setattr(study, "QUICK_FREQUENCIES", (2, 4))
     monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
@@ -174,7 +173,7 @@ def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
 
 
 def test_notes_say_where_other_heads_lead():
-    from fourier_head.studies.synthetic import study
+    from studies.synthetic import study
 
     def kl(head, ours, **more):
         return {"metric": "kl", "dataset": "beta", "protocol": "recommended", "head": head, "ours": ours} | more
@@ -190,7 +189,7 @@ def test_notes_say_where_other_heads_lead():
 
 
 def test_agreement_with_the_paper_is_counted_by_its_deviations():
-    from fourier_head.studies.synthetic import study
+    from studies.synthetic import study
 
     row = {"metric": "kl", "dataset": "beta", "head": "linear", "paper": 0.2, "paper_std": 0.01, "protocol": "released"}
     rows = [row | {"ours": ours} for ours in (0.205, 0.215, 0.23)]
@@ -201,7 +200,7 @@ def test_agreement_with_the_paper_is_counted_by_its_deviations():
 
 
 def test_more_seeds_make_more_stacks():
-    from fourier_head.studies.synthetic import study
+    from studies.synthetic import study
 
     tasks = study.groups(study.Settings(protocol="released", arms="paper", seeds=20))
     assert all(len(t.settings["seeds"]) == 4 for t in tasks if t.settings["kind"] == "fourier")
@@ -212,7 +211,7 @@ def test_more_seeds_make_more_stacks():
 
 
 def test_paper_values_stand_beside_the_released_protocol_only():
-    from fourier_head.studies.synthetic.study import _beside_paper
+    from studies.synthetic.study import _beside_paper
 
     common = {"dataset": "beta", "metric": "kl", "packets": None, "gamma": 0.0, "ours": 0.2}
     assert _beside_paper(common | {"head": "fourier", "frequencies": 12, "protocol": "released"})["paper"] == 0.191
@@ -221,7 +220,7 @@ def test_paper_values_stand_beside_the_released_protocol_only():
 
 
 def test_the_paper_has_276_runs():
-    from fourier_head.studies.synthetic import study
+    from studies.synthetic import study
 
     tasks = study.groups(study.Settings(protocol="released", arms="paper"))
     sizes = [

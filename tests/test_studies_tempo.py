@@ -8,14 +8,14 @@ import wave
 import numpy as np
 import pytest
 import torch
+from studies.tempo import clicks, data, features, pretraining, study, syntheory, training
+from studies.tempo.charts import distances
+from studies.tempo.model import SIZES, build, grid, time_waves
+from studies.tempo.study import Settings, parse_frequencies, ratio_rows, run, tasks_of
 
 from fourier_head import FourierHead
 from fourier_head.errors import UserError
-from fourier_head.studies.engine import TimeUp
-from fourier_head.studies.tempo import clicks, data, features, pretraining, study, syntheory, training
-from fourier_head.studies.tempo.charts import distances
-from fourier_head.studies.tempo.model import SIZES, build, grid, time_waves
-from fourier_head.studies.tempo.study import Settings, parse_frequencies, ratio_rows, run, tasks_of
+from fourier_head.tasks.engine import TimeUp
 
 pytest.importorskip("transformers")
 
@@ -377,7 +377,7 @@ def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path, capsys):
         "longer: Fourier-2, seed 0",
         "longer: HL-Gauss, seed 0",
     ]
-    from fourier_head.studies.results import RunStore
+    from fourier_head.tasks.runs import RunStore
 
     first = tasks[0].call()
     RunStore(tmp_path).put(tasks[0].label, tasks[0].settings, first)
@@ -399,7 +399,7 @@ def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path, capsys):
     assert runs[0]["macro_f1"] == first["macro_f1"]
     assert {path.stem for path in tmp_path.glob("*.png")} == {"pmfs", "scores", "training", "distances"}
     options = "--model nano --seeds 1 --clips 1 --epochs 2 --batch 40 --pretrain 0 --frequencies 2"
-    assert summary.command == f"fourier-head study tempo {options} -o {tmp_path.name}"
+    assert summary.command == f"python -m studies tempo {options} -o {tmp_path.name}"
     assert summary.seconds == pytest.approx(sum(r["seconds"] for r in runs), abs=0.01)  # the first is an earlier call's
 
 

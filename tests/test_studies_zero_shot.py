@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from studies.zero_shot import ablation, speed, tails
+from studies.zero_shot.study import Settings, run
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
@@ -15,9 +17,7 @@ from fourier_head.forecasting.evaluation import evaluate_seasonal_naive, relativ
 from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.pretrained import save_model
-from fourier_head.studies import engine
-from fourier_head.studies.zero_shot import ablation, speed
-from fourier_head.studies.zero_shot.study import Settings, run
+from fourier_head.tasks import engine
 
 SHAPE = {"context": 64, "horizon": 64, "patch": 16, "width": 16, "layers": 1, "heads": 2}
 
@@ -48,6 +48,8 @@ def train_small(tmp_path, monkeypatch):
     torch.manual_seed(0)
     save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
     monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
+    monkeypatch.setattr(tails, "SERIES", 3)
+    monkeypatch.setattr(tails, "SAMPLES", 50)
     real = ablation.run_variant
 
     def train(**given):
@@ -80,6 +82,10 @@ def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus):
     assert by["ablation", "quantiles", "held_out_wql"] > 0
     assert by["ablation", "density", "relative_wql"] > 0
     assert by["5 monthly series", "mine", "per_second"] > 0
+    truth = {r["metric"]: r["truth"] for r in content["rows"] if r["dataset"] == "normal, 100 and 10"}
+    assert truth["total_0.99"] == pytest.approx(1400 + 2.326 * 10 * 14**0.5, rel=0.002)
+    assert truth["quantile_0.001"] == pytest.approx(100 - 30.9, abs=0.5)
+    assert by["normal, 100 and 10", "mine", "quantile_0.999"] > by["normal, 100 and 10", "mine", "quantile_0.95"]
     assert {p.name for p in (tmp_path / "zero-shot").glob("*.png")} >= {"overview.png", "calibration.png"}
     beside = [r["published"] for r in content["rows"] if r.get("published")]
     assert beside == [2.0, 0.5]

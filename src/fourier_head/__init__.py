@@ -7,40 +7,42 @@ from fourier_head.version import __version__
 
 if TYPE_CHECKING:
     from fourier_head.adaptive import Adaptive
-    from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
     from fourier_head.bins import Bins
-    from fourier_head.density import FourierDensity
+    from fourier_head.densities.fourier import FourierDensity
+    from fourier_head.densities.gaussian_mixture import GaussianMixture
+    from fourier_head.densities.histogram import HistogramDensity
+    from fourier_head.densities.mixture import MixtureDensity
     from fourier_head.domains import BinnedInterval, Circle, Interval, Line
     from fourier_head.forecasting.forecaster import Forecaster
     from fourier_head.frequencies import recommend_head, suggest_frequencies
     from fourier_head.heads import FourierHead, Head, released_floor
-    from fourier_head.histogram import HistogramDensity
+    from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
     from fourier_head.integrations.numbers import NumberLM
     from fourier_head.integrations.scikit_learn import FourierRegressor
     from fourier_head.integrations.transformers import replace_head
     from fourier_head.maps import Affine, Asinh, Log
     from fourier_head.metrics import smoothness
-    from fourier_head.mixture import GaussianMixture
 
 # What comes from where: torch takes seconds to import, which `fourier-head --help` need not wait for.
 _HOMES = {
     name: module
     for module, names in {
         "adaptive": ("Adaptive",),
-        "baselines": ("HLGaussHead", "LinearHead", "MixtureHead", "RegressionHead"),
+        "heads.baselines": ("HLGaussHead", "LinearHead", "MixtureHead", "RegressionHead"),
         "bins": ("Bins",),
-        "density": ("FourierDensity",),
+        "densities.fourier": ("FourierDensity",),
         "domains": ("BinnedInterval", "Circle", "Interval", "Line"),
         "forecasting.forecaster": ("Forecaster",),
         "frequencies": ("recommend_head", "suggest_frequencies"),
         "heads": ("FourierHead", "Head", "released_floor"),
-        "histogram": ("HistogramDensity",),
+        "densities.histogram": ("HistogramDensity",),
         "integrations.numbers": ("NumberLM",),
         "integrations.scikit_learn": ("FourierRegressor",),
         "integrations.transformers": ("replace_head",),
         "maps": ("Affine", "Asinh", "Log"),
         "metrics": ("smoothness",),
-        "mixture": ("GaussianMixture",),
+        "densities.gaussian_mixture": ("GaussianMixture",),
+        "densities.mixture": ("MixtureDensity",),
     }.items()
     for name in names
 }
@@ -64,6 +66,7 @@ __all__ = [
     "Line",
     "LinearHead",
     "Log",
+    "MixtureDensity",
     "MixtureHead",
     "NumberLM",
     "RegressionHead",

@@ -12,15 +12,15 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn import functional
 
-from fourier_head import spectrum, tails
 from fourier_head._arrays import Numeric, as_tensors, widened
-from fourier_head._quadrature import legendre, legendre_pieces
 from fourier_head.domains import Domain
+from fourier_head.fourier import spectrum, tails
+from fourier_head.fourier.quadrature import legendre, legendre_pieces
 from fourier_head.maps import MAPS, Affine, Asinh, Log, ValueMap, broadcast_shape
 
 if TYPE_CHECKING:
     from fourier_head.bins import Bins
-    from fourier_head.density import FourierDensity
+    from fourier_head.densities.fourier import FourierDensity
 
 START_WIDTH = 3.0
 """Raw half width at the start, where the bell has a deviation of about one."""

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from fourier_head import spectrum
-from fourier_head._quadrature import double_exponential, legendre_pieces, legendre_rows, midpoints
+from fourier_head.fourier import spectrum
+from fourier_head.fourier.quadrature import double_exponential, legendre_pieces, legendre_rows, midpoints
 from fourier_head.maps import Number, ValueMap, broadcast_shape, log_of
 
 if TYPE_CHECKING:
     from fourier_head.bins import Bins
-    from fourier_head.density import FourierDensity
+    from fourier_head.densities.fourier import FourierDensity
 
 
 def fine_grid(resolution: int) -> int:

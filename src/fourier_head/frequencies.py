@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ._arrays import Numeric, as_tensors
-from .domains import Interval
+from fourier_head._arrays import Numeric, as_tensors
+from fourier_head.domains import Interval
 
 __all__ = [
     "Recommendation",

@@ -10,10 +10,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fourier_head import series, spectrum
 from fourier_head._arrays import widened
-from fourier_head.density import FourierDensity
+from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Boundary, Domain
+from fourier_head.fourier import series, spectrum
 from fourier_head.maps import ValueMap
 
 Regularizer = Literal["roughness", "paper"]

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fourier_head import kernels
 from fourier_head._arrays import widened
-from fourier_head.density import FourierDensity
+from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Domain
 from fourier_head.kernels import direct, placed
 from fourier_head.layout import Layout, Regularizer

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._arrays import Numeric, as_tensors
-from ._smoothness import RELEASED_MAX_SIGMA, smoothness
+from fourier_head._arrays import Numeric, as_tensors
+from fourier_head.fourier.smoothness import RELEASED_MAX_SIGMA, smoothness
 
 __all__ = [
     "RELEASED_MAX_SIGMA",

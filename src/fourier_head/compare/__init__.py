@@ -39,7 +39,7 @@ def compare(
     from fourier_head.compare.folder import RESULTS, replacing
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.training import Schedule, score_truth, train
-    from fourier_head.report.style import as_inline_svg
+    from fourier_head.pages.style import as_inline_svg
 
     start = time.perf_counter()
     say = say or (lambda text: None)

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head._spelling import numbers
 from fourier_head.bins import Bins
 from fourier_head.compare.encoding import Encoder
 from fourier_head.compare.files import read_frame
-from fourier_head.compare.spelling import numbers
+from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.errors import UserError, did_you_mean
-from fourier_head.mixture import GaussianMixture
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from fourier_head.compare.examples import Example
 from fourier_head.compare.training import Trained
 from fourier_head.metrics import central_coverage, pit_histogram
-from fourier_head.report.style import HEADS, ink, styled
+from fourier_head.pages.style import HEADS, ink, styled
 
 PIT_BINS = 20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
-from fourier_head.compare.spelling import COMMA, check_header, is_value, respell
+from fourier_head._spelling import COMMA, check_header, is_value, respell
 from fourier_head.errors import UserError, needs_extra
 
 if TYPE_CHECKING:

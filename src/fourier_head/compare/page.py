@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from fourier_head.compare.results import OTHER_COLUMNS, Result, hardware, minus, table, versions
-from fourier_head.report.style import HEADS, css
+from fourier_head.pages.style import HEADS, css
 from fourier_head.tabular import LEARNING_RATE, WIDTHS
 
 Pictures = dict[str, tuple[str, ...]]

@@ -17,7 +17,7 @@ from fourier_head.compare.data import Prepared
 from fourier_head.compare.settings import Settings
 from fourier_head.compare.training import Schedule, Scores, Trained
 from fourier_head.metrics import central_coverage, pit_histogram
-from fourier_head.report.style import HEADS
+from fourier_head.pages.style import HEADS
 from fourier_head.version import __version__
 
 TOOL = "fourier-head compare"

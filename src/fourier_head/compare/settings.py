@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from fourier_head.errors import UserError, did_you_mean
-from fourier_head.report.style import HEADS
+from fourier_head.pages.style import HEADS
 
 MAX_FREQUENCIES = 4096
 MAX_BINS = 65536

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fourier_head.compare.results import Result, table
-from fourier_head.report.style import HEADS
+from fourier_head.pages.style import HEADS
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from fourier_head import tabular
-from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.compare.data import Part, Prepared
 from fourier_head.compare.settings import Settings
 from fourier_head.heads import FourierHead, Head
+from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.metrics import calibration_error, central_coverage, kl_divergence, smoothness
 from fourier_head.tabular import WIDTHS
 

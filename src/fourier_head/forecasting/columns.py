@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fourier_head.compare import spelling
-from fourier_head.compare.spelling import first_values
+from fourier_head import _spelling as spelling
+from fourier_head._spelling import first_values
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.dates import CLOCK, moments, number_dates, parse_dates
 from fourier_head.forecasting.keys import TARGETS, folded, guess_names, names_things, words_of

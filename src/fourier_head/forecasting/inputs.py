@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from fourier_head.compare.spelling import respell
+from fourier_head._spelling import respell
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.columns import (

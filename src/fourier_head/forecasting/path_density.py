@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from fourier_head.inversion import with_implicit_gradient
-from fourier_head.mixture_density import MixtureDensity
-from fourier_head.scalar import ScalarDensity, Shape
+from fourier_head.densities.mixture import MixtureDensity
+from fourier_head.densities.scalar import ScalarDensity, Shape
+from fourier_head.fourier.inversion import with_implicit_gradient
 
 AT_ONCE = 1 << 17
 """Values looked at together, one of each component: tables of some 16 MB, which caches hold better than all at once."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fourier_head._arrays import plain
 from fourier_head.bins import Bins
-from fourier_head.density import FourierDensity
+from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Interval
 from fourier_head.heads import FourierHead
 from fourier_head.integrations import fine_tuning

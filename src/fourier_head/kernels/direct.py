@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourier_head import series
+from fourier_head.fourier import series
 
 # The most numbers in a table: one mebibyte, which a cache holds. Beyond it plain torch is as fast.
 LARGEST = 1 << 18

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fourier_head.fourier.spectrum import fast_length
 from fourier_head.kernels import tables, window
 from fourier_head.kernels.inverse import filter_kernel, narrow_grid_kernel, ordered_kernel, power_kernel, solve_kernel
 from fourier_head.kernels.launch import INTERPRETED, empty, pad, product, run
@@ -14,7 +15,6 @@ from fourier_head.kernels.plan import Blocks, Plan, ceil_div, power_of_two_above
 from fourier_head.kernels.points import direct_kernel, four_step_kernel
 from fourier_head.kernels.sampling import sample_kernel
 from fourier_head.kernels.waves import log_mass_kernel, spread_kernel
-from fourier_head.spectrum import fast_length
 
 # Up to this many harmonics a row of coefficients is one operand of a matrix product.
 NARROW = 64

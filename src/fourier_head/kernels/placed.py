@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fourier_head import series, spectrum, tails
+from fourier_head.fourier import series, spectrum, tails
 
 MOST_FREQUENCIES = 64
 """Beyond this the products, which grow with the square of N, cost more than transforms."""

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head._quadrature import legendre
+from fourier_head.fourier.quadrature import legendre
 
 # Half the width of the window in grid points, and its steepness: 2.3 per point of width.
 REACH = 4

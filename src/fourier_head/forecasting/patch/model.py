@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fourier_head.adaptive import Adaptive
-from fourier_head.density import FourierDensity
+from fourier_head.densities.fourier import FourierDensity
 from fourier_head.forecasting.patch.quantile_head import QuantileDensity, QuantileHead
 from fourier_head.forecasting.patch.scaling import scale_of, seasonal_naive
 from fourier_head.heads import FourierHead

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fourier_head._cpu import plain_blas
 from fourier_head.heads import Head
-from fourier_head.mixture_density import MixtureDensity
+from fourier_head.densities.mixture import MixtureDensity
 
 Floats = NDArray[np.float64]
 

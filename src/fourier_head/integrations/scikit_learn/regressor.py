@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fourier_head._cpu import small_matrices
 from fourier_head._devices import chosen_device
 from fourier_head.adaptive import Adaptive
-from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead
+from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.bins import Bins
 from fourier_head.domains import Interval
 from fourier_head.errors import UserError

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from fourier_head.adaptive import Adaptive
-from fourier_head.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
 from fourier_head.heads import DomainLike, FourierHead, Head, as_domain
+from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
 
 HEADS: dict[str, type[Head]] = {
     kind.__name__: kind for kind in (FourierHead, LinearHead, HLGaussHead, MixtureHead, RegressionHead)

@@ -1,0 +1,369 @@
+"""The job behind ``fourier-head forecast``: one file into one folder, or every file of a folder into one each."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import shlex
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fourier_head.cli.forecasting.fan import LEVELS
+from fourier_head.compare.files import SUFFIXES, kind_of, read_frame
+from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
+from fourier_head.errors import UserError
+from fourier_head.forecasting.dates import DateWarning
+from fourier_head.forecasting.inputs import read_series
+from fourier_head.forecasting.series_set import AGGREGATES, SeriesSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from fourier_head.forecasting.forecaster import Forecaster
+    from fourier_head.forecasting.results import Forecasts
+    from fourier_head.tasks.engine import Engine
+
+TOOL = "fourier-head forecast"
+FORMATS = ("csv", "parquet")
+FARTHEST = 100_000
+"""Steps ahead that the command still forecasts: weeks of minutes, and more would take hours without a word."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to forecast and how; the command's options, checked.
+
+    Args:
+        data: a file, a folder of files, or None for the built-in example.
+        output: folder to write, named after the data unless given.
+        horizon, freq, id, time, target: as `Forecaster.predict` takes them.
+        levels: of the quantiles in the table.
+        model: name or folder of the forecaster.
+        format: of the table, "csv" or "parquet".
+        charts: fan charts drawn at most.
+        device: where to compute; a GPU where there is one unless given.
+        fill, aggregate: as `read_series` takes them.
+    """
+
+    data: Path | None
+    output: Path | None = None
+    horizon: int = 24
+    freq: str | None = None
+    id: str | None = None
+    time: str | None = None
+    target: str | None = None
+    levels: tuple[float, ...] = LEVELS
+    model: str = "small"
+    format: str = "csv"
+    charts: int = 12
+    device: str | None = None
+    fill: float | None = None
+    aggregate: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise UserError(f"--horizon must be at least 1, got {self.horizon}.")
+        if self.horizon > FARTHEST:
+            raise UserError(f"--horizon must be at most {FARTHEST:,} steps, got {self.horizon:,}.")
+        if self.format not in FORMATS:
+            raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {self.format}.")
+        if self.aggregate not in (None, *AGGREGATES):
+            raise UserError(f"--aggregate must be one of {', '.join(AGGREGATES)}, got {self.aggregate}.")
+        if self.fill is not None and not math.isfinite(self.fill):
+            raise UserError(f"--fill must be a finite number, got {self.fill}.")
+        if self.charts < 1:
+            raise UserError(f"--charts must be at least 1, got {self.charts}.")
+        if not self.levels or not all(0 < level < 1 for level in self.levels):
+            raise UserError(f"--levels must lie strictly between 0 and 1, got {', '.join(map(str, self.levels))}.")
+        if self.data is not None and not self.data.exists():
+            raise UserError(f"there is no file or folder {self.data}.")
+
+    @property
+    def folder(self) -> Path:
+        """Where results go."""
+        return self.output or Path(f"forecast-{'example' if self.data is None else self.data.name.split('.')[0]}")
+
+    @property
+    def command(self) -> str:
+        """The command that does the same."""
+        words = ["fourier-head", "forecast", "--example" if self.data is None else shlex.quote(str(self.data))]
+        words.append(f"--horizon {self.horizon}")
+        for name in ("freq", "id", "time", "target", "fill", "aggregate"):
+            if (value := getattr(self, name)) is not None:
+                words.append(f"--{name} {shlex.quote(value if isinstance(value, str) else f'{value:g}')}")
+        if self.levels != LEVELS:
+            words.append(f"--levels {','.join(f'{level:g}' for level in self.levels)}")
+        if self.model != "small":
+            words.append(f"--model {shlex.quote(self.model)}")
+        return " ".join(words)
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Return levels of a comma-separated list, ascending.
+
+    >>> parse_levels("0.9, 0.1")
+    (0.1, 0.9)
+    """
+    try:
+        return tuple(sorted({float(part) for part in text.split(",") if part.strip()}))
+    except ValueError:
+        raise UserError(f"--levels must be numbers separated by commas, such as 0.1,0.5,0.9, got {text!r}.") from None
+
+
+@functools.lru_cache(maxsize=2)
+def _forecaster(model: str, device: str | None) -> Forecaster:
+    from fourier_head.forecasting.forecaster import Forecaster
+
+    return Forecaster.from_pretrained(model, device)
+
+
+def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+    """Forecast one file and write its folder, whole or not at all; return what the index and the terminal say."""
+    frame, name = _table(settings.data)
+    check_replaceable(settings.folder.resolve(), TOOL, "forecast")
+    forecaster = _forecaster(settings.model, settings.device)
+    begin = time.perf_counter()
+    try:
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always", UserWarning)
+            series = read_series(
+                frame,
+                freq=settings.freq,
+                id=None if settings.id is None else [part.strip() for part in settings.id.split(",")],
+                time=settings.time,
+                target=settings.target,
+                aggregate=settings.aggregate,
+                fill=settings.fill,
+            )
+            forecasts = forecaster.predict(series, settings.horizon, progress=progress or False)
+        table = forecasts.to_frame(settings.levels)
+    except ValueError as error:
+        raise UserError(f"{name}: {in_flags(str(error))}") from None
+    seconds = time.perf_counter() - begin
+    said = [*frame.attrs.get("notes", ()), *map(in_flags, series.notes)]
+    said += [str(note.message) for note in notes if _worth_saying(note)]
+    if not series.timed and settings.time is None:
+        season = "" if settings.freq else " and no season is assumed"
+        said.append(f"no dates were found, so steps are numbered{season}; name the column of dates with --time.")
+    guessed = None if settings.data is None else guesses(series)
+    kinds = Counter("unknown" if c is None else c.freq for c in forecasts.series.calendars)
+    summary = {
+        "tool": TOOL,
+        "command": settings.command,
+        "name": name,
+        "series": len(forecasts),
+        "horizon": settings.horizon,
+        "frequency": ", ".join(kinds) if len(kinds) < 5 else f"{len(kinds)} kinds",
+        "timing": forecasts.series.timing,
+        "model": settings.model,
+        "seconds": seconds,
+        "guessed": guessed,
+        "notes": said,
+        "columns": list(table.columns),
+    }
+    with replacing(settings.folder, TOOL, "forecast") as stage:
+        _write(stage, forecasts, forecaster, table, settings, summary)
+    return summary
+
+
+def guesses(series: SeriesSet) -> str | None:
+    """Return in a sentence what was made of a table without being told, None where nothing was.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"day": ["2024-01-01", "2024-01-02"], "sold": [3, 4]})
+    >>> guesses(read_series(table))
+    "guessed target 'sold', time 'day', frequency D; name others with --target, --time, --freq."
+    >>> guesses(read_series(table, freq="D", target="sold"))
+    "guessed time 'day'; name others with --time."
+    """
+    said = []
+    for option, found in series.guessed.items():
+        some = [found] if isinstance(found, str) else found
+        # As the options take them: several names are one id.
+        some = [",".join(some)] if option == "id" else some
+        said.append(f"frequency {_listed(some)}" if option == "freq" else f"{option} {_listed(list(map(repr, some)))}")
+    if not said:
+        return None
+    return f"guessed {', '.join(said)}; name others with {', '.join(f'--{option}' for option in series.guessed)}."
+
+
+def in_flags(sentence: str) -> str:
+    """Return a sentence of the library as the command says it.
+
+    >>> in_flags("give fill=0, or aggregate='sum', or name them as id.")
+    'give --fill 0, or --aggregate sum, or name them as --id.'
+    """
+    sentence = re.sub(r"\b(id|time|target|freq|fill|aggregate)=('?)([^'=]+?)\2(?=[ ,.;)]|$)", r"--\1 \3", sentence)
+    return re.sub(r"\b(as|its|another) (id|target|freq)\b", r"\1 --\2", sentence)
+
+
+def guesses_of_files(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what was guessed of several files, each guess once with the file it was first made of.
+
+    >>> guesses_of_files([{"name": n, "guessed": "guessed target 'y'."} for n in ("a.csv", "b.csv", "c.csv")])
+    ["a.csv and 2 more: guessed target 'y'."]
+    """
+    files: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("guessed"):
+            files.setdefault(row["guessed"], []).append(row["name"])
+    return [f"{_listed(names, most=1)}: {guess}" for guess, names in files.items()]
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    """Return names in print.
+
+    >>> _listed(["a", "b"]), _listed(["a", "b", "c"], most=1)
+    ('a and b', 'a and 2 more')
+    """
+    shown = list(names) if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def _worth_saying(note: warnings.WarningMessage) -> bool:
+    return issubclass(note.category, DateWarning) or "hold no value" in str(note.message)
+
+
+def _table(path: Path | None) -> tuple[pd.DataFrame, str]:
+    if path is None:
+        from fourier_head.cli.forecasting.example import example
+
+        return example(), "the built-in example"
+    return read_frame(path), path.name
+
+
+def _write(
+    stage: Path,
+    forecasts: Forecasts,
+    forecaster: Forecaster,
+    table: pd.DataFrame,
+    settings: Settings,
+    summary: dict[str, Any],
+) -> None:
+    """Write table, charts, page and the list of files."""
+    from fourier_head.cli.forecasting import fan, page
+    from fourier_head.pages.charts import save_png
+    from fourier_head.tasks.runs import hardware, to_json
+
+    target = forecasts.series.target
+    label = "" if target is None or target.casefold() in ("value", "target", "y") else target
+    fans = fan.panels(forecasts, settings.charts, label)
+    file = f"forecasts.{settings.format}"
+    if settings.format == "csv":
+        table.to_csv(stage / file, index=False, float_format="%.10g")
+    else:
+        table.to_parquet(stage / file, index=False)
+    (stage / "charts").mkdir()
+    for name, chart in fan.charts(fans):
+        save_png(chart, stage / "charts" / f"{name}.png")
+    count = sum(p.numel() for p in forecaster.model.parameters())
+    about = {
+        "title": f"Forecast of {summary['name']}",
+        "table": file,
+        "model": f"A patch transformer of {count / 1e6:.1f} million parameters with a Fourier head",
+        "seconds": summary["seconds"],
+        "hardware": hardware(forecaster.device.type == "cuda"),
+        "command": settings.command,
+    }
+    (stage / "index.html").write_text(page.build(forecasts, fans, about), encoding="utf-8")
+    files = [RESULTS, file, "charts", "index.html"]
+    (stage / RESULTS).write_text(to_json({**summary, "files": files}, indent=1), encoding="utf-8")
+
+
+# --- folders of files
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the tables of a folder, by name."""
+    found = sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.startswith(".") and kind_of(path) in SUFFIXES
+    )
+    if not found:
+        raise UserError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}.")
+    return found
+
+
+def forecast_file(source: str, output: str, options: dict[str, Any], stamp: Sequence[float]) -> dict[str, Any]:
+    """Forecast one file of a folder, here or on a cluster; a bad file gives its sentence instead of a result.
+
+    ``stamp`` is the size and date of the file: it makes a changed file a new task.
+    """
+    options = {**options, "levels": tuple(options["levels"])}
+    settings = Settings(Path(source), Path(output), **options)
+    try:
+        return {**forecast_one(settings), "folder": settings.folder.name}
+    except UserError as error:
+        return {"name": Path(source).name, "error": str(error)}
+
+
+def forecast_folder(settings: Settings, engine: str = "local", console: Console | None = None) -> list[dict[str, Any]]:
+    """Forecast every file of a folder into a folder of its own, and write a page over all; finished files are kept."""
+    from fourier_head._files import write_atomically
+    from fourier_head.cli.forecasting import page
+    from fourier_head.tasks.engine import ENGINES, Task, run_tasks
+    from fourier_head.tasks.runs import PARTIAL, RunStore, to_json
+
+    assert settings.data is not None
+    if engine not in ENGINES:
+        raise UserError(f"--engine must be one of {', '.join(ENGINES)}, got {engine}.")
+    chosen: Engine = "ray" if engine == "ray" else "local"
+    output, data = settings.folder.resolve(), settings.data.resolve()
+    if output == data or output in data.parents:
+        raise UserError(f"--output must name a folder of its own, got {settings.folder}, which holds the data.")
+    if not (output / PARTIAL).exists():
+        check_replaceable(output, TOOL, "forecast")
+    sources = files_of(settings.data)
+    # A model that is not there is one sentence, not one for every file.
+    _forecaster(settings.model, settings.device)
+    stems = Counter(path.name.split(".")[0] for path in sources)
+    keys = (
+        "horizon",
+        "freq",
+        "id",
+        "time",
+        "target",
+        "levels",
+        "model",
+        "format",
+        "charts",
+        "device",
+        "fill",
+        "aggregate",
+    )
+    options = {key: getattr(settings, key) for key in keys}
+    options["levels"] = list(settings.levels)
+    if Path(settings.model).exists():
+        options["model"] = str(Path(settings.model).resolve())
+    tasks, names = [], []
+    for path in sources:
+        stem = path.name.split(".")[0]
+        names.append(stem if stems[stem] == 1 else path.name)
+        state = path.stat()
+        task = {
+            "source": str(path.resolve()),
+            "output": str(output / names[-1]),
+            "options": options,
+            "stamp": [state.st_size, state.st_mtime],
+        }
+        tasks.append(Task(forecast_file, task, path.name))
+    store = RunStore(output)
+    rows = run_tasks(tasks, store, engine=chosen, console=console, title="files")
+    good = [name for name, row in zip(names, rows, strict=True) if not row.get("error")]
+    store.clear()
+    if not good:
+        if output.is_dir() and not any(output.iterdir()):
+            output.rmdir()
+        return rows
+    write_atomically(output / "index.html", page.index(f"Forecasts of {settings.data.name}", rows, settings.command))
+    listed = {"tool": TOOL, "command": settings.command, "rows": rows, "files": [RESULTS, "index.html", *good]}
+    write_atomically(output / RESULTS, to_json(listed, indent=1))
+    return rows

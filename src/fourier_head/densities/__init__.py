@@ -1,0 +1,1 @@
+"""Predictive distributions of one number, under one contract."""

@@ -1,0 +1,1 @@
+"""Every formula, as pure functions of real tensors."""

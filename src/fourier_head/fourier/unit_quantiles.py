@@ -1,0 +1,52 @@
+"""Quantiles of densities on [-1, 1]: where their distribution functions, tails mixed in, reach given levels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fourier_head.fourier import series, spectrum, tails
+from fourier_head.fourier.inversion import Curve, invert
+
+
+def curve_of(q: Tensor, walls: bool, weight: float) -> Curve:
+    """Return the distribution function and density of spectra (..., rows, K), tails mixed in, at points (..., V)."""
+
+    def curve(z: Tensor) -> tuple[Tensor, Tensor]:
+        cdf, density = spectrum.cdf_and_density(q, z, walls)
+        return tails.mix_curve(cdf, density, z, weight) if weight else (cdf, density)
+
+    return curve
+
+
+@torch.no_grad()
+def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tensor:
+    """Return z in [-1, 1] with F(z) = level (..., V): from a table, a straight line within its cell, and Newton."""
+    cells = 1 << max(6, (16 * q.shape[-1] - 1).bit_length())
+    table = spectrum.cdf_grid(q, cells, walls)
+    if weight:
+        z = torch.linspace(-1, 1, cells + 1, dtype=q.dtype, device=q.device)
+        table = tails.mix_cdf(table, z, weight)
+    table = table.expand(*level.shape[:-1], cells + 1).contiguous()
+    if series.exporting():  # ONNX has no binary search
+        place = (table.unsqueeze(-2) < level.unsqueeze(-1)).sum(-1)
+    else:
+        place = torch.searchsorted(table, level.contiguous())
+    cell = place.clamp(1, cells) - 1
+    lower, upper = table.gather(-1, cell), table.gather(-1, cell + 1)
+    low = -1 + 2 * cell.to(level.dtype) / cells
+    high = low + 2 / cells
+    start = low + (high - low) * ((level - lower) / (upper - lower).clamp_min(1e-30)).clamp(0, 1)
+
+    def part(where: tuple[Tensor, ...]) -> Curve:
+        rows = q.expand(*level.shape[:-1], *q.shape[-2:])[where[:-1]]
+        some = curve_of(rows, walls, weight)
+
+        def curve(z: Tensor) -> tuple[Tensor, Tensor]:
+            cdf, density = some(z.unsqueeze(-1))
+            return cdf.squeeze(-1), density.squeeze(-1)
+
+        return curve
+
+    noise = torch.finfo(level.dtype).eps
+    return invert(curve_of(q, walls, weight), level, low, high, start, noise=noise, part=part)

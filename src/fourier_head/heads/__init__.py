@@ -1,0 +1,5 @@
+"""Layers that turn features into a predictive distribution: the Fourier head, and the rivals it must beat."""
+
+from fourier_head.heads.fourier import DomainLike, FourierHead, Head, as_domain, released_floor
+
+__all__ = ["DomainLike", "FourierHead", "Head", "as_domain", "released_floor"]

@@ -1,0 +1,245 @@
+"""Run the independent tasks of a study here or on a Ray cluster; what is finished is kept and never run twice."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import multiprocessing
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from fourier_head.errors import UserError
+from fourier_head.tasks.runs import RunStore
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Engine = Literal["local", "ray"]
+ENGINES: tuple[Engine, ...] = ("local", "ray")
+
+Report = Callable[[float, str], None]
+"""What a task may call with the fraction done and a few words."""
+
+
+class TimeUp(Exception):
+    """Raised where the time limit of a study is reached; what was finished before stays."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A call `function(**settings)` whose result is JSON; the settings, JSON too, are how a finished task is known.
+
+    Arguments:
+        function: defined at the top of a module, so that a cluster can import it.
+        settings: its keyword arguments.
+        label: what the progress bar says.
+        reports: whether the function takes `report=`, to tell how far it is; on a cluster it is given None.
+        resources: further keyword arguments that do not change the result, such as the device.
+        cpus, gpus: what a Ray worker reserves for it.
+    """
+
+    function: Callable[..., Any]
+    settings: Mapping[str, Any]
+    label: str
+    reports: bool = False
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def call(self, report: Report | None = None, deadline: float | None = None) -> Any:
+        """Run the task in this process, unless it is too late."""
+        if is_over(deadline):
+            raise TimeUp
+        more = {"report": report} if self.reports else {}
+        return self.function(**self.settings, **self.resources, **more)
+
+
+def deadline_after(seconds: float | None) -> float | None:
+    """Return the moment so many seconds from now, as ``run_tasks`` takes it; none without a limit."""
+    return None if seconds is None else time.time() + seconds
+
+
+def is_over(deadline: float | None) -> bool:
+    """Tell whether a moment that ``deadline_after`` gave has passed."""
+    return deadline is not None and time.time() > deadline
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    store: RunStore,
+    *,
+    engine: Engine = "local",
+    console: Console | None = None,
+    title: str = "runs",
+    workers: int | None = 1,
+    deadline: float | None = None,
+) -> list[Any]:
+    """Return the results of all tasks in their order, running those that the store does not hold yet.
+
+    After the ``deadline``, a value of ``time.time``, none is started; those left out have None for a result.
+
+    Each result is stored as soon as it is there, so an interruption, a failure or a crash loses only what was under
+    way; the same call goes on from there. The local engine runs tasks in this process or, with more than one worker
+    (None: one per core), in that many processes.
+    """
+    if engine not in ENGINES:
+        raise UserError(f"--engine must be one of {', '.join(ENGINES)}, got {engine}.")
+    results: dict[int, Any] = {}
+    for i, task in enumerate(tasks):
+        kept = store.get(task.label, task.settings)
+        if kept is not None:
+            results[i] = kept
+    left = [i for i in range(len(tasks)) if i not in results]
+    with _progress(console, title, len(tasks), len(results)) as bar:
+        count = min(len(left), workers or os.cpu_count() or 1)
+        if engine == "ray":
+            finished = _ray([(i, tasks[i]) for i in left], bar, deadline)
+        elif count > 1:
+            finished = _processes([(i, tasks[i]) for i in left], bar, count, deadline)
+        else:
+            finished = _local([(i, tasks[i]) for i in left], bar, deadline)
+        for i, result in finished:
+            results[i] = store.put(tasks[i].label, tasks[i].settings, result)
+            # A store need not keep the result of a task that ran out of time; such a one is not finished.
+            bar.ended(kept=store.get(tasks[i].label, tasks[i].settings) is not None)
+    return [results.get(i) for i in range(len(tasks))]
+
+
+class _Bar:
+    """What shows nothing: the progress of a caller without a console."""
+
+    def start(self, label: str) -> None:
+        """Say that a task begins."""
+
+    def report(self, fraction: float, text: str) -> None:
+        """Say how far the task under way is."""
+
+    def ended(self, kept: bool) -> None:
+        """Say that a task has ended, and whether it is finished and kept."""
+
+
+@contextmanager
+def _progress(console: Console | None, title: str, total: int, finished: int) -> Iterator[_Bar]:
+    if console is None:
+        yield _Bar()
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    class Rich(_Bar):
+        count = finished
+
+        def start(self, label: str) -> None:
+            bars.reset(single, description=label, words="", visible=True)
+
+        def report(self, fraction: float, text: str) -> None:
+            bars.update(single, completed=fraction, words=text)
+
+        def ended(self, kept: bool) -> None:
+            self.count += kept
+            bars.update(every, completed=self.count, words=f"{self.count} of {total}")
+            bars.update(single, visible=False)
+
+    if finished > 0:
+        console.print(f"{finished} of {total} {title} were finished before and are not run again.", markup=False)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[words]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=console.is_terminal) as bars:
+        every = bars.add_task(title, total=total, completed=finished, words=f"{finished} of {total}")
+        single = bars.add_task("", total=1.0, words="", visible=False)
+        yield Rich()
+
+
+def _local(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> Iterator[tuple[int, Any]]:
+    """Yield results one after the other, made in this process."""
+    for i, task in tasks:
+        bar.start(task.label)
+        try:
+            result = task.call(bar.report, deadline)
+        except TimeUp:
+            bar.ended(kept=False)
+            return
+        yield i, result
+
+
+def _processes(
+    tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None
+) -> Iterator[tuple[int, Any]]:
+    """Yield results as processes of this machine finish them."""
+    with _one_thread_each(), ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
+        bar.start(f"{count} processes")
+        waiting = {pool.submit(task.call, deadline=deadline): i for i, task in tasks}
+        try:
+            for one in as_completed(waiting):
+                with suppress(TimeUp):
+                    yield waiting[one], one.result()
+        finally:
+            # Reached with work left only when interrupted or failed.
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let new processes compute on one thread, unless the caller chose a number; libraries read this when they load.
+
+    As many processes as cores, each with as many threads, would mostly wait for each other.
+    """
+    added = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _ray(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> Iterator[tuple[int, Any]]:
+    """Yield results as a Ray cluster finishes them; without RAY_ADDRESS, Ray runs on this machine alone."""
+    if not tasks:
+        return
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ModuleNotFoundError:
+        raise UserError('--engine ray needs ray: install it with pip install "fourier-head[ray]".') from None
+    started = not ray.is_initialized()
+    if started:
+        address = os.environ.get("RAY_ADDRESS")
+        _knock(address)
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+        except (ConnectionError, RuntimeError, ValueError) as error:  # by kind of address and version of Ray
+            raise UserError(f"RAY_ADDRESS names no Ray cluster that answers: {str(error).splitlines()[0]}") from None
+    waiting: dict[Any, int] = {}
+    try:
+        remote = ray.remote(Task.call)
+        for i, task in tasks:
+            waiting[
+                remote.options(num_cpus=task.cpus, num_gpus=task.gpus, name=task.label).remote(task, None, deadline)
+            ] = i
+        while waiting:
+            ready, _ = ray.wait(list(waiting), num_returns=1)
+            for reference in ready:
+                # A failure raises here; what other workers finished in the meantime is lost, what came before is kept.
+                with suppress(TimeUp):
+                    yield waiting.pop(reference), ray.get(reference)
+    finally:
+        for reference in waiting:
+            ray.cancel(reference, force=True)
+        if started:
+            ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raise at once where nobody listens at host:port; Ray itself would go on trying for many minutes."""
+    place = re.fullmatch(r"(?:\w+://)?\[?([^\]/]+?)\]?:(\d+)/?", address or "")
+    if place is None:  # none, or a word such as auto
+        return
+    try:
+        socket.create_connection((place[1], int(place[2])), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"RAY_ADDRESS must name a Ray cluster, but {address} does not answer: {error}.") from None

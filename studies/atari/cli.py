@@ -1,0 +1,141 @@
+"""The commands `python -m studies.atari ...`: record play, repeat a recording from its recipe, let agents play."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fourier_head.command_errors import clear_errors
+
+app = typer.Typer(help="Recordings of Atari play to learn from.", no_args_is_help=True)
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Folder of the recording.", show_default="scratch/atari/GAME")
+]
+
+
+@app.command()
+def collect(
+    game: Annotated[str, typer.Argument(help="seaquest, bank_heist, double_dunk or gravitar.")],
+    output: Output = None,
+    transitions: Annotated[int, typer.Option(min=1, help="To record, evenly over the agent's training.")] = 500_000,
+    steps: Annotated[int, typer.Option(min=1, help="Of all environments together.")] = 5_000_000,
+    environments: Annotated[int, typer.Option(min=1, max=128, help="Played at once.")] = 128,
+    seed: Annotated[int, typer.Option(help="Of everything.")] = 0,
+    shard: Annotated[int, typer.Option(min=1, help="Transitions of a shard, the most an interruption loses.")] = 20_000,
+    limit: Annotated[float | None, typer.Option(help="Seconds after which to stop; the same command goes on.")] = None,
+    sticky: Annotated[float, typer.Option(min=0, max=1, help="Chance that an action is repeated.")] = 0.0,
+    epochs: Annotated[int, typer.Option(min=1, help="Times the agent learns from what it just played.")] = 2,
+    trace: Annotated[float, typer.Option(min=0, max=1, help="Lambda of the returns that the agent learns.")] = 0.65,
+    device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
+) -> None:
+    """Train an agent (PQN) on many environments and record some of them: shards, quality.json, recipe.npz."""
+    with clear_errors():
+        from fourier_head._devices import chosen_device
+        from studies.atari.agent import AgentSettings
+        from studies.atari.collection import Collection, CollectSettings
+        from studies.atari.games import find_game
+
+        name = find_game(game).name
+        folder = output or Path("scratch/atari") / name
+        agent, place = AgentSettings(epochs=epochs, trace=trace), chosen_device(device)
+        settings = CollectSettings(
+            name, folder, transitions, steps, environments, seed, shard, limit, sticky, device=place, agent=agent
+        )
+        collection = Collection(settings)
+        try:
+            done = collection.run(lambda fraction, words: typer.echo(f"{name} {fraction:.0%}: {words}"))
+        except KeyboardInterrupt:
+            typer.echo(f"fourier-head: interrupted; {collection.shards} shards are kept in {folder}.", err=True)
+            raise typer.Exit(130) from None
+        draw_quality(folder)
+        rate = collection.step / max(collection.seconds, 1e-9)
+        typer.echo(f"{collection.recorded} transitions in {folder}, {rate:.0f} steps a second.")
+        if not done:
+            typer.echo("The limit came first; the same command goes on.")
+
+
+@app.command()
+def rebuild(
+    recipe: Annotated[Path, typer.Argument(help="recipe.npz of a recording.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the recording to write.")],
+) -> None:
+    """Play a recipe again: the emulator is deterministic, so actions alone give back every frame."""
+    with clear_errors():
+        from studies.atari import recording
+
+        count = recording.rebuild(recipe, output, lambda fraction, words: typer.echo(f"{fraction:.0%}: {words}"))
+        typer.echo(f"{count} transitions in {output}.")
+
+
+@app.command()
+def play(
+    folder: Annotated[Path, typer.Argument(help="Of a trained arm, such as scratch/atari/arms/seaquest-...")],
+    episodes: Annotated[int, typer.Option(min=1, max=128, help="Played at once.")] = 16,
+    target: Annotated[
+        float | None, typer.Option(help="Return to ask for.", show_default="what it was trained to be asked")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of emulators and actions.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="After which an episode is cut.")] = 4500,
+    greedy: Annotated[bool, typer.Option(help="Take the likeliest action instead of a sample.")] = False,
+    most: Annotated[float, typer.Option(min=0.1, max=1.0, help="Hold every action's probability down to this.")] = 1.0,
+    clip: Annotated[Path | None, typer.Option(help="Write the best episode's end as a GIF.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
+) -> None:
+    """Let a trained Decision Transformer play: scores, and a clip if you want one."""
+    with clear_errors():
+        from fourier_head._devices import chosen_device
+        from studies.atari import rollouts
+        from studies.atari.games import find_game
+        from studies.atari.trained import load_agent
+
+        place = chosen_device(device)
+        agent = load_agent(folder, place)
+        goal = agent.target if target is None else target
+        played = rollouts.play(
+            agent.model,
+            agent.about,
+            target=goal,
+            episodes=episodes,
+            seed=seed,
+            max_steps=steps,
+            bfloat16=place.startswith("cuda"),
+            greedy=greedy,
+            most=most,
+        )
+        game, mean = find_game(agent.about.game), float(played.returns.mean())
+        error = float(played.returns.std()) / len(played.returns) ** 0.5
+        cut = f", {played.cut} of them cut" if played.cut else ""
+        typer.echo(
+            f"{game.title}, {episodes} episodes{cut}, asked for {goal:g}: mean score {mean:.1f} ± {error:.1f}, "
+            f"normalised {game.normalise(mean):.2f}, {played.lengths.mean():.0f} steps each."
+        )
+        if clip is not None:
+            from studies.atari.clip import write_clip
+
+            write_clip(clip, agent.about, *played.best())
+            typer.echo(f"Wrote {clip}.")
+
+
+def draw_quality(folder: Path) -> None:
+    """Draw the quality report of a recording beside it, where matplotlib is installed."""
+    import json
+
+    from studies.atari.quality import QUALITY
+
+    quality: dict[str, Any] = json.loads((folder / QUALITY).read_text(encoding="utf-8"))
+    if not quality["over_time"]:
+        return
+    try:
+        from fourier_head._files import write_atomically
+        from fourier_head.pages.charts import save_png
+        from studies.atari.charts import quality_chart
+
+        chart = quality_chart(quality)
+        write_atomically(folder / "quality.png", lambda path: save_png(chart, path))
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "matplotlib":
+            raise
+        typer.echo("quality.json has the numbers; its chart needs matplotlib.")

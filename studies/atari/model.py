@@ -1,0 +1,174 @@
+"""The Decision Transformer: returns to go, frames and actions in, a distribution of the next action out.
+
+References:
+    Chen et al., Decision Transformer: Reinforcement Learning via Sequence Modeling, NeurIPS 2021.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fourier_head.heads import FourierHead, Head, released_floor
+from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
+from studies.atari.games import ACTIONS
+from studies.atari.trajectories import IGNORED, stacks
+from studies.atari.vision import FrameEncoder
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Size of the model; the defaults are the paper's, about 2 million parameters with a game's usual timesteps."""
+
+    layers: int = 6
+    heads: int = 8
+    width: int = 128
+    context: int = 30
+    dropout: float = 0.1
+    timesteps: int = 2719
+    return_mean: float = 0.0
+    return_std: float = 1.0
+
+
+def action_head(kind: str, width: int, frequencies: int | None = None, gamma: float = 0.0) -> Head:
+    """Return a head over the circular actions: linear, fourier, gmm or hl_gauss.
+
+    The Fourier head is the paper's: periodic, the released floor, the printed regulariser.
+    """
+    if kind == "linear":
+        return LinearHead(width, len(ACTIONS))
+    if kind == "fourier":
+        if frequencies is None:
+            raise ValueError("frequencies must be given for a Fourier head, got None")
+        return FourierHead(
+            width,
+            len(ACTIONS),
+            frequencies,
+            floor=released_floor(len(ACTIONS)),
+            boundary="periodic",
+            gamma=gamma,
+            regularizer="paper",
+            impl="reference",
+        )
+    if kind == "gmm":
+        return MixtureHead(width, len(ACTIONS), kind="full")
+    if kind == "hl_gauss":
+        return HLGaussHead(width, len(ACTIONS))
+    raise ValueError(f"kind must be linear, fourier, gmm or hl_gauss, got {kind!r}")
+
+
+class Block(nn.Module):
+    """A layer of GPT: causal attention and a perceptron, each behind a layer norm and beside a shortcut."""
+
+    def __init__(self, settings: ModelSettings):
+        super().__init__()
+        width = settings.width
+        self.heads, self.dropout = settings.heads, settings.dropout
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attend, self.merge = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.attend(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).movedim(-3, 0).transpose(-2, -3)
+        drop = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=drop)
+        x = x + F.dropout(self.merge(mixed.transpose(-2, -3).flatten(-2)), self.dropout, self.training)
+        return x + F.dropout(self.narrow(F.gelu(self.widen(self.norm_2(x)))), self.dropout, self.training)
+
+
+class DecisionTransformer(nn.Module):
+    """GPT over (return to go, frames, action) of each step; ``forward`` is the loss of the actions.
+
+    Tokens of a step carry the embedding of their place in the context, and all tokens that of the timestep at which
+    the context begins. The action of a step is read from its frames' token, which sees the return to go and all
+    steps before.
+
+    Args:
+        settings: sizes.
+        head: any head over the actions.
+        compile: whether to compile all but the head; one compiled graph serves models of one size in one process.
+    """
+
+    return_mean: Tensor
+    return_std: Tensor
+
+    def __init__(self, settings: ModelSettings, head: Head, compile: bool = False):
+        super().__init__()
+        width = settings.width
+        if head.out_features != len(ACTIONS) or head.in_features != width:
+            raise ValueError(
+                f"head must map {width} features to {len(ACTIONS)} actions, "
+                f"got {head.in_features} to {head.out_features}"
+            )
+        self.settings, self.compile_trunk = settings, compile
+        self.encoder = FrameEncoder(width)
+        self.of_return = nn.Linear(1, width)
+        self.of_action = nn.Embedding(len(ACTIONS), width)
+        self.of_place = nn.Parameter(torch.zeros(3 * settings.context, width))
+        self.of_timestep = nn.Parameter(torch.zeros(settings.timesteps, width))
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layers))
+        self.norm = nn.LayerNorm(width)
+        self.register_buffer("return_mean", torch.tensor(settings.return_mean))
+        self.register_buffer("return_std", torch.tensor(settings.return_std))
+        for module in self.blocks.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+        nn.init.normal_(self.of_action.weight, std=0.02)
+        self.head = head
+
+    def encode(self, frames: Tensor) -> Tensor:
+        """Return the tokens (n, width) of stacks (n, 4, 84, 84)."""
+        return torch.tanh(self.encoder(frames))
+
+    def late(self, timestep: Tensor) -> Tensor:
+        """Return the embedding (B, width) of the timesteps at which contexts begin."""
+        return self.of_timestep[timestep.clamp_max(self.settings.timesteps - 1)]
+
+    def features(self, seen: Tensor, actions: Tensor, returns: Tensor, late: Tensor) -> Tensor:
+        """Return what predicts the action of each step, (B, T, width).
+
+        Arguments:
+            seen: tokens of the frames, (B, T, width).
+            actions: (B, T); the action of a step is seen by later steps only.
+            returns: (B, T), to go, in the game's score.
+            late: what ``late`` returns of the first steps.
+        """
+        scaled = ((returns - self.return_mean) / self.return_std).unsqueeze(-1)
+        hoped = torch.tanh(self.of_return(scaled.to(self.of_return.weight.dtype)))
+        done = torch.tanh(self.of_action(actions))
+        tokens = torch.stack([hoped.to(seen.dtype), seen, done.to(seen.dtype)], 2).flatten(1, 2)
+        x = tokens + self.of_place[: tokens.shape[1]] + late[:, None]
+        x = F.dropout(x, self.settings.dropout, self.training)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)[:, 1::3]
+
+    def read(self, frames: Tensor, actions: Tensor, returns: Tensor, timestep: Tensor) -> Tensor:
+        """Return the features of contexts whose frames come as in a ``Window``."""
+        return self._read(frames, actions, returns, self.late(timestep))
+
+    def _read(self, frames: Tensor, actions: Tensor, returns: Tensor, late: Tensor) -> Tensor:
+        whole = stacks(frames)
+        seen = self.encode(whole.flatten(0, 1)).unflatten(0, whole.shape[:2])
+        return self.features(seen, actions, returns, late)
+
+    def forward(self, frames: Tensor, actions: Tensor, returns: Tensor, timestep: Tensor, target: Tensor) -> Tensor:
+        read = _compiled_read if self.compile_trunk else DecisionTransformer._read
+        x = read(self, frames, actions, returns, self.late(timestep))
+        # The head works in float32 outside autocast: its sums are short, and its logarithms deserve the digits.
+        with torch.autocast(x.device.type, enabled=False):
+            return self.head.loss(x.float(), target, ignore_index=IGNORED)
+
+    def pmf(self, features: Tensor) -> Tensor:
+        """Return the probabilities of all actions."""
+        with torch.autocast(features.device.type, enabled=False):
+            return self.head(features.float()).exp()
+
+
+# Compiled once for the class: arms of a study differ in their heads and games in their timesteps, both of which stay
+# outside, and compiling again would cost more than training.
+_compiled_read = torch.compile(DecisionTransformer._read, dynamic=False)

@@ -1,0 +1,253 @@
+"""From single runs to rows: means over seeds at the best epoch of each, as in the paper, and at the last."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from studies.atari.games import ACTIONS, find_game
+from studies.common.report.summary import Row
+from studies.common.results import aggregate, row
+
+ARM = ("dataset", "head", "frequencies", "gamma", "protocol", "layers", "width", "share")
+METRICS = ("normalised_return", "return", "smoothness", "heldout_loss")
+SPEEDS = ("contexts_per_second", "rollout_steps_per_second", "arm_seconds")
+BEST, FINAL = "best epoch", "final epoch"
+WHOLE = "one context per transition"
+
+
+def flatten(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a run as two flat objects: at the epoch of its highest return, and at its last."""
+    game = find_game(run["game"])
+    shared = {key: run[key] for key in ("head", "frequencies", "gamma", "layers", "width", "share", "seed")}
+    shared["dataset"] = game.title
+    if run["head"] != "fourier":
+        shared["gamma"] = None
+    best = max(run["evaluations"], key=lambda epoch: epoch["return"])
+    out = []
+    for protocol, epoch in ((BEST, best), (FINAL, run["evaluations"][-1])):
+        measured = {"return": epoch["return"], "normalised_return": game.normalise(epoch["return"])}
+        measured |= {"smoothness": epoch["smoothness"], "heldout_loss": epoch["heldout_loss"]}
+        measured |= {"contexts_per_second": run["contexts_per_second"], "arm_seconds": run["seconds"]}
+        measured["rollout_steps_per_second"] = epoch["rollout_steps_per_second"]
+        out.append(shared | measured | {"protocol": protocol, "epoch": epoch["epoch"]})
+    return out
+
+
+def is_main(run: Mapping[str, Any], full: tuple[int, int]) -> bool:
+    """Tell whether a run has the full model and all the data; the others are ablations."""
+    return (run["layers"], run["width"]) == full and run["share"] == 1
+
+
+def full_size(runs: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return layers and width of the largest model, which the main arms have."""
+    return max((run["layers"], run["width"]) for run in runs)
+
+
+def all_rows(runs: Sequence[Mapping[str, Any]], qualities: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """Return the rows of all runs, the paper's numbers at the arms they belong to, and of the recordings."""
+    flat = [one for run in runs for one in flatten(run)]
+    rows = aggregate(flat, METRICS, ARM)
+    full = full_size(runs)
+    main = [one for one in rows if is_main(one, full)]
+    for dataset in dict.fromkeys(one["dataset"] for one in rows):
+        published = find_game(dataset).paper
+        linear = _find(main, dataset, BEST, "linear")
+        if linear is not None:
+            linear |= {"paper": published.linear[0], "paper_std": published.linear[1]}
+        best = best_fourier(main, dataset)
+        if best is not None:  # the paper prints its Fourier head without saying which N
+            best |= {"paper": published.fourier[0], "paper_std": published.fourier[1]}
+    final = [one for one in flat if one["protocol"] == FINAL and is_main(one, full)]
+    rows += aggregate(final, SPEEDS, ("dataset", "protocol"))
+    for name, quality in qualities.items():
+        title = find_game(name).title
+        more = {"dataset": title, "protocol": "collection"}
+        rows.append(row("collect_steps_per_second", quality.get("steps_per_second"), **more))
+        returns = quality.get("returns")
+        if returns:
+            rows.append(row("recorded_return", returns["mean"], **more))
+            rows.append(row("recorded_return_q95", returns["q95"], **more))
+    return rows
+
+
+def split(runs: Sequence[dict[str, Any]], shorter: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the study's own runs, and those of the paper's length, where the study's own are shorter."""
+    whole = [run for run in runs if shorter and run["samples"] is None]
+    return [run for run in runs if run not in whole], whole
+
+
+def whole_rows(runs: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return the rows of runs of the paper's length, how long one takes among them."""
+    flat = [one | {"protocol": f"{one['protocol']}, {WHOLE}"} for run in runs for one in flatten(run)]
+    last = [one for one in flat if one["protocol"].startswith(FINAL)]
+    return aggregate(flat, METRICS, ARM) + aggregate(last, SPEEDS, ARM)
+
+
+def best_fourier(rows: Sequence[Row], dataset: str, protocol: str = BEST) -> Row | None:
+    """Return the row of normalised returns of the Fourier arm that got the highest mean."""
+    found = [
+        one
+        for one in rows
+        if (one["dataset"], one["protocol"], one["metric"], one["head"])
+        == (dataset, protocol, "normalised_return", "fourier")
+    ]
+    found = [one for one in found if one["gamma"]] or found  # the paper's arms are regularised
+    return max(found, key=lambda one: one["ours"]) if found else None
+
+
+def _find(rows: Sequence[Row], dataset: str, protocol: str, head: str) -> Row | None:
+    wanted = (dataset, protocol, "normalised_return", head)
+    return next((r for r in rows if (r["dataset"], r["protocol"], r["metric"], r["head"]) == wanted), None)
+
+
+def _last(rows: Sequence[Row], best: Row) -> Row:
+    """Return the row of the last epoch beside that of the best."""
+    same = ("metric", *(name for name in ARM if name != "protocol"))
+    return next(r for r in rows if r["protocol"] == FINAL and all(r.get(name) == best.get(name) for name in same))
+
+
+def notes(
+    rows: Sequence[Row],
+    runs: Sequence[Mapping[str, Any]],
+    left: int,
+    whole: Sequence[Mapping[str, Any]] = (),
+    qualities: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[str]:
+    """Return in sentences what came out and how the data differ from the paper's."""
+    full = full_size(runs)
+    main = [one for one in rows if one.get("layers") is not None and is_main(one, full)]
+    sizes = ", ".join(sorted({f"{run['transitions']}" for run in runs if is_main(run, full)}))
+    sticky = any(quality.get("settings", {}).get("sticky") for quality in (qualities or {}).values())
+    told = [
+        "The public DQN replay set behind the paper's data is closed. The data here were made with the emulator of "
+        "ale-py by a PQN agent (parallel Q-learning) that started from nothing, a few of its environments recorded "
+        f"from first to last step ({sizes} training transitions). Another agent"
+        f"{' and' if sticky else ','} a shorter training{'' if sticky else ' and no sticky actions'} make other data: "
+        "compare arms with each other, not their level with the paper's.",
+        "Returns to go are in the game's own score, standardised, not clipped rewards; the return to condition on is "
+        f"{target_words(runs)}. Actions are in the circular order for every arm, in training and in play alike.",
+        recordings_note(qualities or {}),
+        training_note([run for run in runs if is_main(run, full)]),
+    ]
+    won, compared, close = [], [], []
+    for dataset in dict.fromkeys(one["dataset"] for one in main):
+        linear, fourier = _find(main, dataset, BEST, "linear"), best_fourier(main, dataset)
+        if linear is None or fourier is None:
+            continue
+        compared.append(dataset)
+        if fourier["ours"] > linear["ours"]:
+            won.append(dataset)
+        if abs(fourier["ours"] - linear["ours"]) < max(one["std"] or 0.0 for one in (fourier, linear)):
+            close.append(dataset)
+        last = [_last(rows, one)["ours"] for one in (fourier, linear)]
+        told.append(
+            f"{dataset}: Fourier-{fourier['frequencies']} (gamma {fourier['gamma']:g}, {_seeds(fourier)}) "
+            f"{_number(fourier)}, linear ({_seeds(linear)}) {_number(linear)} normalised return at the best "
+            f"epoch, {last[0]:.2f} and {last[1]:.2f} at the last; N was chosen by the best epoch's, as in the paper's "
+            "table."
+        )
+    if compared:
+        less = f"; less than a deviation over seeds lies between them on {', '.join(close)}" if close else ""
+        told.append(
+            f"Fourier at the best of its N, chosen on these episodes, is above linear on {len(won)} of {len(compared)} "
+            f"games{_names(won)}{less}."
+        )
+    told += [smoothness_note(main), certainty_note(main)]
+    told += [whole_note(run) for run in whole]
+    if left:
+        told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
+    return [one for one in told if one]
+
+
+def target_words(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Say which return the arms were told to reach, and what that is on each game."""
+    kinds = {"data": "that which one in twenty recorded episodes reaches", "paper": "that of the released code"}
+    asked = kinds.get(runs[0]["target"], "a chosen number")
+    numbers = {find_game(run["game"]).title: run["target_return"] for run in runs}
+    return f"{asked} ({', '.join(f'{title} {number:g}' for title, number in numbers.items())})"
+
+
+def recordings_note(qualities: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say how well the recorded agents played, and how fast they were recorded."""
+    said = []
+    for name, quality in qualities.items():
+        returns, rate = quality.get("returns"), quality.get("steps_per_second")
+        if returns and rate:
+            said.append(
+                f"{find_game(name).title} {quality['steps'] / 1e6:.1f} million steps at {rate:.0f} a second, "
+                f"mean return {returns['mean']:.1f}, one in twenty above {returns['q95']:.1f}"
+            )
+    return f"Recorded agents: {'; '.join(said)}." if said else ""
+
+
+def whole_note(run: Mapping[str, Any]) -> str:
+    """Say what one arm of the paper's length took and reached."""
+    best = flatten(run)[0]
+    name = f"Fourier-{run['frequencies']}" if run["head"] == "fourier" else run["head"].capitalize()
+    return (
+        f"{name} on {best['dataset']} (seed {run['seed']}) at the paper's length, {run['epochs']} epochs of one "
+        f"context for each of {run['transitions']} transitions: {run['seconds']:.0f} seconds with its rollouts, "
+        f"{run['contexts_per_second']:.0f} contexts and {best['rollout_steps_per_second']:.0f} steps of rollouts a "
+        f"second, normalised return {best['normalised_return']:.2f} at the best epoch."
+    )
+
+
+def training_note(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Say how long arms were trained and how often they played: epochs, contexts of an epoch, batch, episodes."""
+    said = []
+    for epochs, samples, batch in dict.fromkeys((run["epochs"], run["samples"], run["batch"]) for run in runs):
+        count = "one context per transition" if samples is None else f"{samples} contexts"
+        said.append(f"{epochs} epochs of {count} in batches of {batch}")
+    if not said:
+        return ""
+    played = ", ".join(str(number) for number in sorted({run["episodes"] for run in runs}))
+    shared = max(run.get("arms_at_once", 1) for run in runs)
+    crowd = f" Up to {shared} arms shared the machine; their rates are those of one among them." if shared > 1 else ""
+    short = sum(epoch["cut"] for run in runs for epoch in run["evaluations"])
+    most = max(run["max_steps"] for run in runs)
+    cut = f" {short} episodes were cut at {most} steps and count with their score so far." if short else ""
+    return (
+        f"Arms of full size were trained for {'; others for '.join(said)}. "
+        f"After each epoch they played {played} episodes.{cut}{crowd}"
+    )
+
+
+def smoothness_note(rows: Sequence[Row]) -> str:
+    """Say whether smoothness grows with N and stays below linear's."""
+    said = []
+    for dataset in dict.fromkeys(one["dataset"] for one in rows):
+        own = [r for r in rows if (r["dataset"], r["protocol"], r["metric"]) == (dataset, FINAL, "smoothness")]
+        curve = sorted((r["frequencies"], r["ours"]) for r in own if r["head"] == "fourier" and r["gamma"])
+        linear = next((r["ours"] for r in own if r["head"] == "linear"), None)
+        if not curve or linear is None:
+            continue
+        grows = all(a[1] <= b[1] for a, b in itertools.pairwise(curve))
+        values = ", ".join(f"{n}: {value:.4f}" for n, value in curve)
+        below = all(value < linear for _, value in curve)
+        how = "has one N only" if len(curve) < 2 else "grows with every N" if grows else "does not grow with every N"
+        where = "stays below" if below else "does not always stay below"
+        said.append(f"{dataset} {how} ({values}) and {where} linear's {linear:.4f}")
+    return f"Smoothness (less is smoother) at the last epoch: {'; '.join(said)}." if said else ""
+
+
+def certainty_note(rows: Sequence[Row]) -> str:
+    """Say how certain heads of few frequencies can be, which decides how well they imitate a greedy agent."""
+    few = sorted({r["frequencies"] for r in rows if r["head"] == "fourier" and r["frequencies"] + 1 < len(ACTIONS)})
+    if not few:
+        return ""
+    bounds = ", ".join(f"{n}: {(n + 1) / len(ACTIONS):.0%}" for n in few)
+    return f"A head of N < {len(ACTIONS) - 1} frequencies gives no action more than (N+1)/{len(ACTIONS)} ({bounds})."
+
+
+def _number(one: Row) -> str:
+    return f"{one['ours']:.2f}" + (f" ± {one['std']:.2f}" if one["std"] is not None else "")
+
+
+def _seeds(one: Row) -> str:
+    return f"{one['seeds']} seed{'' if one['seeds'] == 1 else 's'}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)})" if names else ""

@@ -1,0 +1,139 @@
+"""The study: a recording for each game, arms trained on it and played, and what came of it beside the paper."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from fourier_head._devices import chosen_device
+from fourier_head.errors import UserError
+from fourier_head.tasks.engine import Task, run_tasks
+from studies.atari.collection import Collection
+from studies.atari.plan import Settings, arms, rank
+from studies.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
+from studies.atari.rows import is_main
+from studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, run_arm
+from studies.atari.summary import write_summary
+from studies.atari.training import ArmSettings
+from studies.common.report.summary import Summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary | None:
+    """Run the study as far as its time limit allows and write its folder.
+
+    Where time is up, or nothing can draw, as on many a machine with a GPU, finished runs are kept and None is returned;
+    the command with ``--summarise`` writes the folder then or elsewhere.
+    """
+    begin = time.monotonic()
+    if not settings.summarise:  # which may write here what ran on a GPU elsewhere
+        settings = replace(settings, device=chosen_device(settings.device))
+    deadline = None if settings.time_limit is None else begin + settings.time_limit
+    store, left = KeptRuns(settings.data), 0
+    if not settings.summarise:
+        lines = console is not None and (settings.workers > 1 or not console.is_terminal)
+        ready = [game for game in settings.chosen_games if prepare(settings, game, deadline, console)]
+        left = sum(len(arms(settings, game)) for game in settings.chosen_games if game not in ready)
+        # All games at once: processes start, and models are compiled, a single time.
+        tasks = plan_tasks(settings, ready, deadline, lines)
+        results = run_tasks(tasks, store, console=console, title="arms", workers=settings.workers)
+        left += sum(result == UNFINISHED for result in results)
+    runs = matching(settings, store.every())
+    if not runs:
+        raise UserError(f"{settings.data} holds no finished runs yet; the same command goes on where it stopped.")
+    if settings.summarise:
+        planned = [(game, arm) for game in settings.chosen_games for arm in arms(settings, game)]
+        left = sum(not any(_made(run, game, arm) for run in runs) for game, arm in planned)
+    if left and console is not None:
+        console.print(f"{left} runs are left; the same command goes on with them.", markup=False)
+    if left and deadline is not None and time.monotonic() > deadline:
+        return None  # time is up for drawing, too
+    missing = [name for name in ("matplotlib", "PIL") if find_spec(name) is None]
+    if missing and not settings.summarise:
+        if console is not None:
+            where = f"{len(runs)} runs are kept in {store.folder}"
+            console.print(f"{where}; write their results with --summarise where {missing[0]} is installed.")
+        return None
+    return write_summary(settings, runs, time.monotonic() - begin, left)
+
+
+def matching(settings: Settings, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs that these settings could have made: others, with other epochs say, must not be averaged in.
+
+    Where epochs are shorter than the paper's, runs of its length are kept, too; they get rows of their own.
+    """
+    varied = ("head", "frequencies", "gamma", "seed", "samples", "layers", "heads", "width", "share")
+    common = {key: value for key, value in asdict(settings.base).items() if key not in varied}
+    kept = [run for run in runs if all(run.get(key) == value for key, value in common.items())]
+    full = settings.base.layers, settings.base.width
+
+    def fits(run: dict[str, Any]) -> bool:
+        return run["samples"] == settings.base.samples or (run["samples"] is None and is_main(run, full))
+
+    return [run for run in kept if run["game"] in settings.chosen_games and fits(run)]
+
+
+def _made(run: Mapping[str, Any], game: str, arm: ArmSettings) -> bool:
+    """Tell whether a run is that of an arm of a game."""
+    return run["game"] == game and all(run.get(key) == value for key, value in asdict(arm).items())
+
+
+def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lines: bool = False) -> list[Task]:
+    """Return the arms of games as tasks in the order of the plan; with ``lines`` they print how far they are."""
+    cuda = settings.device.startswith("cuda")
+    resources = {
+        "data": str(settings.data),
+        "device": settings.device,
+        "compile": cuda if settings.compile is None else settings.compile,
+        "deadline": deadline,
+        "lines": lines,
+        "workers": settings.workers,
+    }
+    marks = {game: fingerprint(load_recording(settings.data / game)) for game in games}
+    planned = [(game, arm) for game in games for arm in arms(settings, game)]
+    return [
+        Task(
+            run_arm,
+            {"game": game, "recording": marks[game], **asdict(arm)},
+            f"{game}: {arm.label}",
+            reports=True,
+            resources=resources,
+            gpus=1.0 if cuda else 0.0,
+        )
+        for game, arm in sorted(planned, key=lambda one: rank(one[1], settings))
+    ]
+
+
+def prepare(settings: Settings, game: str, deadline: float | None, console: Console | None) -> bool:
+    """Make sure that a game's recording is there: as it is, played again from a recipe, or collected.
+
+    A recipe comes last when collecting, so that where one is all was collected; it alone is enough to travel. Return
+    whether the recording is there; a collection that the deadline stops is continued by the next call.
+    """
+    folder = settings.data / game
+    if (folder / RECIPE).exists():
+        if len(shard_paths(folder)) < recipe_shards(folder / RECIPE):
+            rebuild(folder / RECIPE, folder, _teller(console, f"{game}: playing the recipe"))
+        return True
+    limit = None if deadline is None else deadline - time.monotonic()
+    if limit is not None and limit < 5:
+        return False
+    return Collection(settings.collection(game, limit)).run(_teller(console, f"{game}: collecting"))
+
+
+def _teller(console: Console | None, what: str) -> Any:
+    """Return a reporter that prints a line now and then: these stages come before any bar."""
+    last = [0.0]
+
+    def tell(fraction: float, words: str) -> None:
+        now = time.monotonic()
+        if console is not None and (now - last[0] > 10 or fraction >= 1):
+            last[0] = now
+            console.print(f"{what}, {fraction:.0%}: {words}", markup=False)
+
+    return tell

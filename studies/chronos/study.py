@@ -1,0 +1,301 @@
+"""Section 6 and appendix D.2 of the paper: forecasters after Chronos with linear and Fourier heads.
+
+All arms of a seed start from the same encoder and decoder, see the same windows in the same order, and train for the
+same number of seconds, compiling left out, or of steps. Each is then scored by sampling on every evaluation set. What
+is trained is kept in a folder of checkpoints: the same command, or one with more arms, goes on from there; where that
+is gone, runs that stand in the folder of results are not made again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fourier_head._devices import chosen_device
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora.mix import RECIPES
+from fourier_head.forecasting.evaluation import ScoreRow, evaluate_seasonal_naive
+from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.published import read_published_scores
+from fourier_head.tasks.runs import RunStore
+from fourier_head.training.processes import agreed
+from studies.chronos.arms import Arm, parse_arms
+from studies.chronos.charts import charts
+from studies.chronos.data import artificial_sets, read_corpus, read_sets
+from studies.chronos.paired import FILE, Errors, paired_charts, paired_notes, paired_rows
+from studies.chronos.runs import SAMPLING, Protocol, errors_path, run_arm
+from studies.chronos.t5 import SIZES
+from studies.chronos.tables import notes, rows
+from studies.common.forecast_scores import comparable
+from studies.common.report.summary import Summary
+from studies.common.results import command_line, write_results
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SCORING, COMPILING = 45.0, 60.0
+"""Seconds of this run's limit kept for scoring an arm and, on a GPU, for compiling the first."""
+ARMS, QUICK_ARMS = "paper", "linear,fourier-16"
+"""What is trained unless arms are named."""
+LEAST = 20.0
+"""Seconds of training below which starting an arm is not worth it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line sets."""
+
+    output: Path = Path("results/forecasting")
+    arms: str | None = None
+    corpus: Path | None = None
+    evaluation: Path | None = None
+    published: Path | None = None
+    checkpoints: Path = Path("scratch/forecasting")
+    seconds: float = 480.0
+    steps: int | None = None
+    limit: float | None = None
+    size: str = "mini"
+    context: int = 512
+    batch: int = 512
+    learning_rate: float = 1e-3
+    recipe: str = "standard"
+    average: float = 0.0
+    embedding: str = "smooth"
+    positions: str = "near"
+    init: float = 0.15
+    sampling: str = "trimmed"
+    seeds: int = 1
+    max_series: int | None = None
+    device: str = "auto"
+    summarise: bool = False
+    quick: bool = False
+    horizon: int | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this study; where files are is the reader's affair."""
+        chosen = dict(vars(self)) | {"device": None, "limit": None, "summarise": None}
+        for name in ("corpus", "evaluation", "published"):
+            chosen[name] = name.upper() if chosen[name] is not None else None
+        return command_line("forecasting", chosen, vars(Settings()))
+
+    @property
+    def place(self) -> str:
+        """The device."""
+        # Several graphics cards are shared out among processes, not named one by one.
+        if self.device not in ("cpu", "cuda", "auto"):
+            raise UserError(f"--device must be cpu, cuda or auto, got {self.device}.")
+        return chosen_device(self.device)
+
+    @property
+    def protocol(self) -> Protocol:
+        """What all arms have in common."""
+        choices = {
+            "size": SIZES, "embedding": ("smooth", "noise"), "positions": ("near", "noise"), "recipe": RECIPES,
+            "sampling": SAMPLING,
+        }  # fmt: skip
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                words = " or ".join(allowed) if len(allowed) == 2 else f"one of {', '.join(allowed)}"
+                raise UserError(f"--{name} must be {words}, got {getattr(self, name)}.")
+        for name, number in (("init", self.init), ("learning-rate", self.learning_rate)):
+            if not 0 < number < math.inf:
+                raise UserError(f"--{name} must be positive, got {number:g}.")
+        if not 0 <= self.average < 1:
+            raise UserError(f"--average must be a share of the steps below 1, got {self.average:g}.")
+        protocol = Protocol(
+            size=self.size,
+            context=self.context,
+            lengths=tuple(sorted({min(128, self.context), self.context})),
+            seconds=self.seconds,
+            steps=self.steps,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            recipe=self.recipe,
+            average=self.average,
+            smooth=self.embedding == "smooth",
+            near=self.positions == "near",
+            init=self.init,
+            sampling=self.sampling,
+        )
+        if not self.quick:
+            return protocol
+        return replace(
+            protocol,
+            size="test",
+            context=48,
+            horizon=8,
+            ids=258,
+            lengths=(24, 48),
+            seconds=min(self.seconds, 4.0),
+            batch=32,
+            learning_rate=5e-3,
+            probes=4,
+        )
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary | None:
+    """Train and score all arms that fit into the limit, and write the folder from those that are finished.
+
+    Returns None where nothing is finished yet, and in the processes of a distributed run beside the first.
+    """
+    begin = time.monotonic()
+    main = int(os.environ.get("RANK", 0)) == 0
+    usual = QUICK_ARMS if settings.quick else ARMS
+    arms = parse_arms(usual if settings.arms is None else settings.arms)
+    protocol = settings.protocol
+    # A summary may be written here of what was trained on a GPU elsewhere.
+    device = "cpu" if settings.summarise else settings.place
+    store = read_corpus(settings.corpus)
+    sets = (
+        artificial_sets()
+        if settings.quick and settings.evaluation is None
+        else read_sets(settings.evaluation, settings.max_series, settings.horizon)
+    )
+    sets, naive = _scorable(sets, console)
+    published = comparable(read_published_scores(settings.published), naive) if settings.published else []
+    corpus = "artificial" if store is None else f"{len(store)} series, {store.values.numel()} values"
+    keep, before = RunStore(settings.checkpoints), _finished_before(settings.output)
+    results: list[dict[str, Any]] = []
+    errors: dict[tuple[str, int], Path] = {}
+    missing, fresh = 0, True
+    # Seeds outermost: whenever time is up, all arms have had about equally many.
+    for seed in range(settings.seeds):
+        for arm in arms:
+            name = f"{arm.label}, seed {seed}"
+            trained = protocol.training(arm, seed, corpus)
+            key = trained | protocol.scoring | {"sets": [_key_of(one) for one in sets]}
+            mark = keep.path(name, key).stem
+            result = keep.get(name, key) or before.get(mark)
+            left = math.inf if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
+            if device == "cuda":
+                left -= COMPILING / (1 if fresh else 4)
+            wanted = result is None and not settings.summarise
+            left = agreed(left if wanted else -math.inf, device)
+            folder = settings.checkpoints / keep.path(name, trained).stem
+            if left > LEAST:
+                teller = _Teller(console if main else None, name, protocol.seconds)
+                result = run_arm(
+                    arm, protocol, store, sets, seed, folder,
+                    device=device, limit=left if left < math.inf else None, report=teller.trained,
+                    scored=teller.scored,
+                )  # fmt: skip
+                fresh = False
+                if result is not None:
+                    result = keep.put(name, key, result)
+            if result is None:
+                missing += 1
+            else:
+                results.append(result | {"key": mark})
+                errors[arm.label, seed] = errors_path(folder, protocol)
+    if not main:
+        return None
+    return _write(settings, arms, results, naive, published, missing, begin, console, errors)
+
+
+def _finished_before(output: Path) -> dict[str, dict[str, Any]]:
+    """Return the runs of an earlier summary by what they are known by."""
+    try:
+        runs = json.loads((output / "runs.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {run["key"]: run for run in runs if "key" in run}
+
+
+def _key_of(one: EvaluationSet) -> list[Any]:
+    """Return how a set is known among kept runs; the horizon of one's own set is a matter of choice."""
+    return [one.name, len(one), *([one.horizon] if one.status == "own" else [])]
+
+
+def _scorable(sets: Sequence[EvaluationSet], console: Console | None) -> tuple[list[EvaluationSet], list[ScoreRow]]:
+    """Return the sets on which seasonal naive has scores, and these: few series of a set may be all missing or zero."""
+    naive = evaluate_seasonal_naive(sets)
+    good = [0 < row["mase"] < math.inf and 0 < row["wql"] < math.inf for row in naive]
+    for one in itertools.compress(sets, [not kept for kept in good]):
+        if console is not None:
+            console.print(f"{one.name} is left out: seasonal naive has no score there.", markup=False)
+    if not any(good):
+        raise UserError("--evaluation has no set on which seasonal naive has a score.")
+    return list(itertools.compress(sets, good)), list(itertools.compress(naive, good))
+
+
+def _write(
+    settings: Settings,
+    arms: Sequence[Arm],
+    results: list[dict[str, Any]],
+    naive: Sequence[ScoreRow],
+    published: Sequence[ScoreRow],
+    missing: int,
+    begin: float,
+    console: Console | None,
+    errors: Mapping[tuple[str, int], Path],
+) -> Summary | None:
+    if missing and console is not None:
+        console.print(f"{missing} runs are not finished; {_how_to_go_on(settings)}.", markup=False)
+    if not results:
+        return None
+    table = rows(results, arms, naive, published)
+    figures = charts(results, arms, naive, published)
+    few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
+    averaged = "; they are of averaged weights" if settings.average else ""
+    drawn = f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}{averaged}"
+    said = notes(results, naive, missing, drawn)
+    by_series = Errors.read(errors, settings.output / FILE)
+    if settings.seeds > 1 and by_series is not None:
+        by_series.save(settings.output / FILE)
+        paired = paired_rows(by_series, naive, {arm.label: arm.about for arm in arms})
+        table, said = table + paired, said + paired_notes(paired)
+        figures += paired_charts(paired)
+    # Of all arms that stand here, made now or before.
+    spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)
+    return write_results(
+        settings.output,
+        table,
+        command=settings.command,
+        seconds=max(spent, time.monotonic() - begin),
+        # Of pictures one of each arm is drawn.
+        runs=[{key: one[key] for key in one if key != "picture" or one["seed"] == 0} for one in results],
+        keep_runs=True,  # they are in the folder of checkpoints, which may be this one, for other arms to join
+        charts=figures,
+        # Where and with what the arms were trained, which need not be here and now.
+        hardware="; and ".join(sorted({one["hardware"] for one in results})),
+        versions=results[0]["versions"],
+        notes=said,
+        quick="a tiny network with few bins and a short training" if settings.quick else None,
+    )
+
+
+def _how_to_go_on(settings: Settings) -> str:
+    if settings.summarise:
+        return "the same command without --summarise goes on from there"
+    least = SCORING + LEAST + (COMPILING if settings.place == "cuda" else 0.0)
+    if settings.limit is not None and settings.limit <= least:
+        return f"--limit must be above {least:.0f} to leave time for training, got {settings.limit:g}"
+    return "the same command goes on from there"
+
+
+class _Teller:
+    """Print one line now and then: a training run and its scores."""
+
+    def __init__(self, console: Console | None, name: str, seconds: float):
+        self.console, self.name, self.every = console, name, max(seconds / 20, 1.0)
+        self.next = 0.0
+
+    def trained(self, line: dict[str, float]) -> None:
+        if self.console is None or line["seconds"] < self.next:
+            return
+        self.next = line["seconds"] + self.every
+        text = f"{self.name}: {100 * line['progress']:.0f} %, step {line['step']:.0f}, loss {line['loss']:.4f}"
+        self.console.print(f"{text}, {line['samples_per_second']:.0f} samples/s", markup=False)
+
+    def scored(self, row: dict[str, Any]) -> None:
+        if self.console is not None:
+            text = f"{self.name}: {row['dataset']} MASE {row['mase']:.4f}, WQL {row['wql']:.4f}"
+            self.console.print(f"{text}, {row['seconds']:.1f} s", markup=False)

@@ -1,0 +1,1 @@
+"""What all studies share: command line, results, forecast scores, the report."""

@@ -1,0 +1,1 @@
+"""The report of all studies: what it reads, how it names and shows it."""

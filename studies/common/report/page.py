@@ -1,0 +1,209 @@
+"""The report: every study's numbers, figures and circumstances on one page of HTML that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from fourier_head._files import write_atomically
+from fourier_head.errors import UserError
+from fourier_head.pages.charts import Chart
+from fourier_head.pages.frame import frame
+from fourier_head.version import __version__
+from studies.common.report.derive import charts_from_rows
+from studies.common.report.prose import STUDIES, about
+from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
+from studies.common.report.tables import HIGHER_IS_BETTER, LOWER_IS_BETTER, describe, html, metric_label, number_text
+
+
+def write_report(results: Path = Path("results"), output: Path | None = None) -> Path:
+    """Gather every `results/<study>/summary.json` into one page; return where it was written."""
+    studies = read_all(results, list(STUDIES))
+    if not studies:
+        raise UserError(f"{results} holds no results: run a study first, such as python -m studies smoothness.")
+    charts = {study.name: read_charts(results / study.name, study) for study in studies}
+    path = results / "report.html" if output is None else output
+    if path.is_dir():
+        raise UserError(f"--output must name a file to write, but {path} is a folder.")
+    write_atomically(path, build(studies, charts))
+    return path
+
+
+def read_charts(folder: Path, study: Summary) -> list[Chart]:
+    """Return the charts a study wrote, or those that its rows give."""
+    path = folder / CHARTS
+    if not path.exists():
+        return charts_from_rows(study.rows)
+    try:
+        return [Chart.from_dict(one) for one in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path} does not hold charts as studies write them: {error}.") from None
+
+
+def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
+    """Return the page as text."""
+    counted = [study for study in studies if not study.quick]
+    repeated = [study for study in counted if about(study.name).repeats]
+    lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
+    every = {f"{name}/{chart.name}": chart.as_dict() for name, several in charts.items() for chart in several}
+    links = "".join(f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a>' for study in studies)
+    sections = "".join(_section(study, charts[study.name]) for study in studies)
+    main = f"""<section id="overview">
+<h1>The Fourier head, measured again</h1>
+<p class="lead">{escape(" ".join(words for words in lead if words))}</p>
+{_overview(repeated)}
+</section>
+{sections}
+<footer>Made by <code>python -m studies report</code>, fourier-head {__version__}, from the files
+<code>results/&lt;study&gt;/summary.json</code>. Hover or touch a figure for its values; names in a legend switch curves
+off and on.
+<noscript>Figures need JavaScript; every number is in the tables.</noscript></footer>"""
+    links = f'<a href="#overview">Overview</a>{links}'
+    return frame("Fourier head: the paper and our numbers", "Studies", links, main, every)
+
+
+def _quick_looks(studies: Sequence[Summary]) -> str:
+    """Return which studies measured less than they should, nothing where all are whole."""
+    names = [about(study.name).short for study in studies if study.quick]
+    if not names:
+        return ""
+    one = len(names) == 1
+    listed = names[0] if one else f"{', '.join(names[:-1])} and {names[-1]}"
+    what = "is a quick look that measures" if one else "are quick looks that measure"
+    return f"{listed} {what} less than the study: none of {'its' if one else 'their'} numbers is counted here."
+
+
+def _lead(studies: Sequence[Summary], more: int) -> str:
+    """Return the first paragraph, on studies of the paper; there are so many more."""
+    compared = [row for study in studies for row in study.compared]
+    words = f"{len(studies)} studies of the paper, each repeated by one command"
+    if len(studies) == 1:
+        words = "One study of the paper, repeated by one command"
+    if more:
+        words += f"; {more} more var{'ies' if more == 1 else 'y'} one of them or go{'es' if more == 1 else ''} beyond"
+    if not compared:
+        return f"{words}."
+    close = sum(_close(row) for row in compared)
+    better = sum(_better(row) for row in compared)
+    return (
+        f"{words}. {len(compared)} numbers have a value in the paper beside them; {close} of these come out within "
+        f"10 % of it or within two of its standard deviations{f', {better} better than that' if better else ''}."
+    )
+
+
+def _close(row: Row) -> bool:
+    ours, paper = float(row["ours"]), float(row["paper"])
+    spread = number(row.get("paper_std")) or 0.0
+    return abs(ours - paper) <= max(0.1 * abs(paper), 2 * spread)
+
+
+def _better(row: Row) -> bool:
+    """Say whether ours beats the paper's by more than what counts as close: a lower error, or a higher gain."""
+    if row["metric"] in HIGHER_IS_BETTER:
+        return row["ours"] > row["paper"] and not _close(row)
+    return row["metric"] in LOWER_IS_BETTER and row["ours"] < row["paper"] and not _close(row)
+
+
+def _overview(studies: Sequence[Summary]) -> str:
+    """Return a line for each study and metric with a dot for each number: ours divided by the paper's."""
+    lines = ""
+    left_out = 0
+    for study in studies:
+        groups: dict[str, list[Row]] = {}
+        for row in study.compared:
+            groups.setdefault(row["metric"], []).append(row)
+        for metric, rows in groups.items():
+            usable = [row for row in rows if row["ours"] * row["paper"] > 0]
+            left_out += len(rows) - len(usable)
+            dots = "".join(_dot(row) for row in usable)
+            close = sum(_close(row) or _better(row) for row in rows)
+            name = (
+                f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a> {escape(metric_label(metric))}'
+            )
+            lines += f'<div class="ratio"><span>{name}</span><span class="track">{dots}</span>'
+            lines += f'<span class="count">{close} of {len(rows)}</span></div>'
+    if not lines:
+        return ""
+    missing = f" {left_out} of them are zero or differ in sign and have no dot." if left_out else ""
+    return f"""<h2>Ours against the paper</h2>
+<div class="ratios"><div class="ratio scale"><span></span><span class="track"><i style="left:0">½</i>
+<i style="left:50%">equal</i><i style="left:100%">2 ×</i></span><span class="count">close or better</span></div>
+{lines}</div>
+<p class="small muted">A dot is one number of the paper: ours divided by it, on a scale of factors. Triangles lie
+outside the scale. <span class="key close">Close</span>: within 10 % or two standard deviations of the paper.
+<span class="key better">Better</span>: a lower error or a higher gain than that. <span class="key far">Apart</span>:
+neither.{missing}</p>"""
+
+
+def _dot(row: Row) -> str:
+    place = math.log2(row["ours"] / row["paper"])
+    kind = "" if abs(place) <= 1 else " over" if place > 0 else " under"
+    text = f"{describe(row)}: {number_text(row['ours'], row.get('std'))}, paper {number_text(row['paper'])}"
+    left = 50 * (1 + min(max(place, -1.0), 1.0))
+    colour = "" if _close(row) else " better" if _better(row) else " far"
+    return f'<b class="dot{kind}{colour}" style="left:{left:.2f}%" tabindex="0" data-tip="{escape(text)}"></b>'
+
+
+def _section(study: Summary, charts: Sequence[Chart]) -> str:
+    words = about(study.name)
+    figures = "".join(_figure(study.name, chart) for chart in charts)
+    notes = study.extra.get("notes")
+    listed = "".join(f"<li>{escape(str(note))}</li>" for note in notes) if isinstance(notes, list) else ""
+    compared = study.compared
+    tables = ""
+    if compared:
+        tables = (
+            f"<h3>Paper and ours</h3>{html(compared)}"
+            '<p class="small muted">Ours with the deviation over seeds or trials; below it, in grey, the number of the '
+            "paper and the difference.</p>"
+        )
+    rest = [row for row in study.rows if row not in compared]
+    further = html(rest)
+    if any(number(row.get("published")) is not None for row in rest):
+        further += '<p class="small muted">In grey, below ours: numbers that others than the paper published.</p>'
+    if rest and not compared:
+        tables += f"<h3>Numbers</h3>{further}"
+    elif rest:
+        tables += f"<details><summary>{len(rest)} further numbers</summary>{further}</details>"
+    return f"""<section id="{escape(study.name)}">
+<h2>{escape(words.title)}{" (a quick look)" if study.quick else ""}</h2>
+{f"<p>{escape(words.text)}</p>" if words.text else ""}
+{f'<ul class="notes">{listed}</ul>' if listed else ""}
+{figures}
+{tables}
+<pre><code>{escape(study.command)}</code></pre>
+<p class="small muted">{escape(_circumstances(study))}</p>
+</section>
+"""
+
+
+def _figure(study: str, chart: Chart) -> str:
+    caption = f"<figcaption>{escape(chart.caption)}</figcaption>" if chart.caption else ""
+    return (
+        f'<figure data-chart="{escape(f"{study}/{chart.name}")}"><h3>{escape(chart.title)}</h3>'
+        f'<div class="legend"></div><div class="panels"></div>{caption}</figure>'
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 2:
+        return f"{seconds:.0f} seconds"
+    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+
+
+def _circumstances(study: Summary) -> str:
+    lasted = _duration(study.seconds)
+    of_cores = number(study.extra.get("core_seconds"))
+    if of_cores is not None:  # what was finished before an interruption counts here only
+        lasted = f"{_duration(of_cores)} of one core"
+    elif whose := study.extra.get("seconds_of"):
+        lasted += f", {whose} added up,"
+    software = ", ".join(f"{name} {version}" for name, version in study.versions.items())
+    commit = (
+        f" Commit {study.commit[:12]}{'-dirty' if study.commit.endswith('-dirty') else ''}." if study.commit else ""
+    )
+    return f"{study.date[:10]}, {lasted} on {study.hardware}. {software}.{commit}"

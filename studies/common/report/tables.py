@@ -1,0 +1,241 @@
+"""Rows of a summary as tables: one line per arm, one column per metric, the number of others below ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from fourier_head.pages.style import look
+from studies.common.report.summary import COLUMNS, Row, number
+
+METRICS = {
+    "kl": "KL divergence",
+    "mse": "MSE",
+    "smoothness": "Smoothness",
+    "perplexity": "Perplexity",
+    "nll": "NLL",
+    "crps": "CRPS",
+    "tvd": "TVD",
+    "tvd_gain_over_base": "TVD gain over base",
+    "l2": "L2",
+    "l1": "L1",
+    "l2_first_fall": "L2 first falls at",
+    "l1_first_fall": "L1 first falls at",
+    "spectral_entropy": "Spectral entropy",
+    "exponent": "Exponent",
+    "minimum": "Lowest value",
+    "minimum_fejer": "Lowest Fejér mean",
+    "negative_mass": "Negative mass",
+    "sum_of_midpoints": "Sum of midpoints",
+    "relative_mase": "Relative MASE",
+    "relative_wql": "Relative WQL",
+    "mase": "MASE",
+    "wql": "WQL",
+    "macro_f1": "Macro F1",
+    "macro_f1_to_linear": "Macro F1 over linear's",
+    "bpm_error": "BPM error",
+}
+LOWER_IS_BETTER = {"kl", "mse", "nll", "perplexity", "crps", "mase", "wql", "relative_mase", "relative_wql"}
+HIGHER_IS_BETTER = {"tvd_gain_over_base", "macro_f1", "macro_f1_to_linear", "accuracy", "normalised_return"}
+DATASETS = {"gaussian": "Gaussian", "gmm2": "GMM-2", "gmm-2": "GMM-2", "beta": "Beta"}
+MOST_COLUMNS = 6  # data sets that fit side by side; more of them become lines
+LONG = 30  # lines from which on tables are folded, all but the first
+# Told about a measured number rather than naming what was measured.
+ABOUT = {"ours", "std", "seeds", "paper", "metric", "paper_std", "step", "paper_step", "residual", "expected"}
+ABOUT |= {"published", "t", "from", "to", "fitted", "C1", "C2", "points", "paper_fit", "falls", "seconds"}
+WORDS = {"gamma": "γ", "bins": "m", "periods": "wavelengths", "sine_waves": "sine waves"}
+
+
+def metric_label(name: str) -> str:
+    """Return a metric's name in print.
+
+    >>> metric_label("kl"), metric_label("mean_reward")
+    ('KL divergence', 'Mean reward')
+    """
+    return METRICS.get(name, name.replace("_", " ").capitalize())
+
+
+def number_text(value: Any, spread: Any = None) -> str:
+    """Return a number with three or four significant digits, its deviation to the same decimals, a dash for none.
+
+    >>> number_text(0.11634, 0.0093), number_text(-2.0), number_text(None), number_text(0.0003, 0.0001)
+    ('0.1163 ± 0.0093', '−2', '–', '0.000300 ± 0.000100')
+    """
+    known = number(value)
+    if known is None:
+        return "–"
+    places = 0
+    if known == int(known) and abs(known) < 1e6:
+        text = f"{known:.0f}"
+    elif 1e-5 <= abs(known) < 1e6:
+        size = math.floor(math.log10(abs(known)))
+        places = max(3 - size, 0) if size >= -1 else 2 - size
+        text = f"{known:.{places}f}"
+    else:
+        text = short(known)
+    deviation = number(spread)
+    if deviation is not None:
+        text += f" ± {deviation:.{places}f}" if places and deviation >= 10**-places else f" ± {short(deviation, 2)}"
+    return text.replace("-", "−")
+
+
+def short(value: Any, digits: int = 4) -> str:
+    """Return a number as it was written, without zeros that say nothing; small and large ones as powers of ten.
+
+    >>> short(0.1163), short(3.0), short(1e-6), short(2.5e-7)
+    ('0.1163', '3', '10⁻⁶', '2.5 × 10⁻⁷')
+    """
+    text = f"{value:.{digits}g}"
+    if "e" not in text:
+        return text.replace("-", "−")
+    lead, _, power = text.partition("e")
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return ("" if lead == "1" else f"{lead} × ".replace("-", "−")) + f"10{raised}"
+
+
+def arm_label(row: Row) -> str:
+    """Return what was measured: the head and its settings, then further keys of the study.
+
+    >>> arm_label({"head": "fourier", "frequencies": 12, "packets": 2, "gamma": 1e-6})
+    'Fourier, N = 12, 2 packets, γ = 10⁻⁶'
+    """
+    words = [look(str(row["head"])).label] if row.get("head") else []
+    if row.get("frequencies") is not None:
+        words.append(f"N = {row['frequencies']}")
+    if row.get("packets"):
+        words.append(f"{row['packets']} packet{'s' if row['packets'] != 1 else ''}")
+    for key, value in row.items():
+        if key in COLUMNS or key in ABOUT or value is None or isinstance(value, (dict, list)):
+            continue
+        text = short(value) if number(value) is not None else str(value)
+        words.append(f"{WORDS.get(key, key.replace('_', ' '))} = {text}")
+    return ", ".join(words)
+
+
+def dataset_label(name: Any) -> str:
+    """Return the name of a data set in print.
+
+    >>> dataset_label("gmm2"), dataset_label("1/k^3"), dataset_label("brown noise")
+    ('GMM-2', '1/k^3', 'Brown noise')
+    """
+    return DATASETS.get(str(name), str(name)[:1].upper() + str(name)[1:]) if name is not None else ""
+
+
+def describe(row: Row) -> str:
+    """Return all that tells one row from another, metric left out."""
+    words = (dataset_label(row.get("dataset")), row.get("protocol"), arm_label(row))
+    return ", ".join(str(word) for word in words if word)
+
+
+@dataclass
+class Table:
+    """A table of one metric (or, with many data sets, of one protocol): its lines by label, each with its cells."""
+
+    title: str
+    columns: list[str]
+    lines: dict[str, dict[str, Row]]
+
+
+def tables(rows: Iterable[Row]) -> list[Table]:
+    """Return the rows as tables: a few data sets become columns; many become lines, and the metrics columns."""
+    rows = list(rows)
+    out: list[Table] = []
+    for metric in dict.fromkeys(row["metric"] for row in rows):
+        chosen = [row for row in rows if row["metric"] == metric]
+        if len({row["dataset"] for row in chosen}) > MOST_COLUMNS:
+            continue
+        named = len({(row["protocol"], arm_label(row)) for row in chosen}) <= 12
+        for protocol in [None] if named else list(dict.fromkeys(row["protocol"] for row in chosen)):
+            some = [row for row in chosen if named or row["protocol"] == protocol]
+            title = metric_label(metric) + (f", {protocol}" if protocol else "")
+            out.append(_table(title, some, lambda row: dataset_label(row["dataset"]), named))
+    wide = [row for row in rows if metric_label(row["metric"]) not in {t.title.split(", ")[0] for t in out}]
+    for protocol in dict.fromkeys(row["protocol"] for row in wide):
+        some = [row for row in wide if row["protocol"] == protocol]
+        title = str(protocol or "By data set")
+        out.append(_table(title[:1].upper() + title[1:], some, lambda row: metric_label(row["metric"]), False, True))
+    return out
+
+
+def _table(
+    title: str, rows: Sequence[Row], column: Callable[[Row], str], protocols: bool, datasets: bool = False
+) -> Table:
+    lines: dict[str, dict[str, Row]] = {}
+    arms = list(dict.fromkeys(arm_label(row | {"frequencies": None}) for row in rows))
+
+    def order(row: Row) -> tuple[int, float]:
+        return arms.index(arm_label(row | {"frequencies": None})), number(row["frequencies"]) or 0.0
+
+    # Frequencies in their order; everything else as the study wrote it.
+    for row in rows if datasets or protocols else sorted(rows, key=order):
+        words = [row["protocol"] if protocols else None, dataset_label(row["dataset"]) if datasets else None]
+        label = ", ".join(str(word) for word in (*words, arm_label(row)) if word)
+        lines.setdefault(label, {})[column(row)] = row
+    return Table(title, list(dict.fromkeys(column(row) for row in rows)), lines)
+
+
+def html(rows: Iterable[Row]) -> str:
+    """Return the rows as HTML tables; a cell has our number and, below it, the paper's or another published one."""
+    parts = tables(rows)
+    folded = sum(len(part.lines) for part in parts) > LONG and len(parts) > 1
+    out = ""
+    for i, part in enumerate(parts):
+        body = _html_table(part)
+        if folded:
+            summary = f"<summary>{escape(part.title)} <span>{len(part.lines)} lines</span></summary>"
+            out += f'<details class="table"{" open" if i == 0 else ""}>{summary}{body}</details>'
+        else:
+            out += f"<h4>{escape(part.title)}</h4>{body}"
+    return out
+
+
+def _html_table(part: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in part.columns)
+    body = ""
+    for label, cells in part.lines.items():
+        first = next(iter(cells.values()))
+        colour = "fourier-packets" if first["head"] == "fourier" and first["packets"] else first["head"]
+        chip = f'<span class="chip" style="--chip:var(--{escape(colour)})"></span>' if colour else ""
+        numbers = "".join(_cell(cells.get(name)) for name in part.columns)
+        name = escape(label).replace(" = ", "&nbsp;=&nbsp;")
+        body += f'<tr><th scope="row">{chip}{name}</th>{numbers}</tr>'
+    head = f'<thead><tr><th scope="col"></th>{head}</tr></thead>'
+    slim = ' class="slim"' if len(part.columns) <= 2 else ""
+    return f'<div class="scroll"><table{slim}>{head}<tbody>{body}</tbody></table></div>'
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return '<td class="none">·</td>'
+    ours = escape(number_text(row["ours"], row.get("std")))
+    theirs = next((known for key in ("paper", "published") if (known := number(row.get(key))) is not None), None)
+    if theirs is None:
+        return f"<td>{ours}</td>"
+    text = printed(theirs, number(row.get("paper_std")))
+    return f'<td>{ours}<span class="theirs">{escape(text)}{_difference(number(row["ours"]), theirs)}</span></td>'
+
+
+def printed(value: float, spread: float | None) -> str:
+    """Return a number of the paper as it stands there, with as many decimals as its deviation.
+
+    >>> printed(0.17, 0.052), printed(0.407, None), printed(0.257, 0.03)
+    ('0.170 ± 0.052', '0.407', '0.257 ± 0.030')
+    """
+    parts = [short(value, 4 if abs(value) >= 0.1 else 3)]
+    if spread is not None:
+        parts.append(short(spread, 2))
+        if all("10" not in part or "." in part for part in parts):  # neither is written as a power of ten
+            places = max(len(part.partition(".")[2]) for part in parts)
+            parts = [f"{number:.{places}f}".replace("-", "−") for number in (value, spread)]
+    return " ± ".join(parts)
+
+
+def _difference(ours: float | None, theirs: float) -> str:
+    """Return by how many per cent our number differs from theirs."""
+    if ours is None or not theirs:
+        return ""
+    share = round(100 * (ours / theirs - 1))
+    return f" <i>{share:+d} %</i>".replace("-", "−").replace("+0", "0") if abs(share) < 1000 else ""

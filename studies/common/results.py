@@ -1,0 +1,188 @@
+"""The one way a study writes its folder: `summary.json`, `rows.csv`, `runs.json`, figures; and keeps finished runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import platform
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fourier_head._files import write_atomically
+from fourier_head.pages.charts import Chart, save_png
+from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json
+from fourier_head.version import __version__
+from studies.common.folders import study_folder
+from studies.common.report.summary import CHARTS, COLUMNS, SUMMARY, Row, Summary, read_summary
+
+__all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "command_line", "read_summary", "row", "write_results"]
+
+
+def row(metric: str, ours: float | None, **more: Any) -> Row:
+    """Return one flat row: every standard key, null where it does not apply, and the study's own keys after them.
+
+    >>> row("kl", 0.12, dataset="gaussian", head="linear", gamma=0.0)["gamma"]
+    0.0
+    """
+    return dict.fromkeys(COLUMNS) | {"metric": metric, "ours": ours} | more
+
+
+def aggregate(runs: Iterable[Mapping[str, Any]], metrics: Sequence[str], by: Sequence[str]) -> list[Row]:
+    """Return one row per metric and group of runs: mean, deviation between seeds (n - 1) and their number.
+
+    Arguments:
+        runs: single runs, flat; a metric a run lacks, or that is not finite, is left out of its mean.
+        metrics: keys to average.
+        by: keys that name a group and go into its rows.
+
+    >>> aggregate([{"head": "linear", "kl": 1.0}, {"head": "linear", "kl": 3.0}], ["kl"], ["head"])[0]["ours"]
+    2.0
+    """
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(tuple(run.get(key) for key in by), []).append(run)
+    rows = []
+    for names, members in groups.items():
+        for metric in metrics:
+            values = [float(run[metric]) for run in members if run.get(metric) is not None]
+            values = [value for value in values if math.isfinite(value)]
+            if values:
+                std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+                group = dict(zip(by, names, strict=True))
+                rows.append(row(metric, float(np.mean(values)), std=std, seeds=len(values), **group))
+    return rows
+
+
+def command_line(command: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Return the command that anyone can type: options at their defaults are left out, and where files are.
+
+    The folder to write, `output`, is named where it is not the study's own: results that vary a study must not replace
+    it. One outside of the working directory goes by its last part, as nobody else has what lies above.
+
+    >>> command_line("smoothness", {"quick": True, "seed": 3, "trials": 10}, {"seed": 0, "trials": 10})
+    'python -m studies smoothness --quick --seed 3'
+    """
+    words = ["python -m studies", command]
+    for name, value in options.items():
+        if value is None or value is False or isinstance(value, Path) or value == defaults.get(name):
+            continue
+        flag = "--" + name.replace("_", "-")
+        words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
+    output, own = options.get("output"), study_folder(command, bool(options.get("quick")))
+    if output is not None and output.resolve() != own.resolve():
+        words.append(f"-o {shlex.quote(_name_from_here(output))}")
+    return " ".join(words)
+
+
+def _name_from_here(folder: Path) -> str:
+    """Return a folder as seen from the working directory, or its last part where it lies elsewhere."""
+    place, here = folder.resolve(), Path.cwd().resolve()
+    return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what the numbers depend on."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "fourier-head": __version__,
+    }
+
+
+def commit() -> str | None:
+    """Return the commit of this checkout, marked `-dirty` where its sources differ; None outside of one."""
+    root = Path(__file__).resolve().parents[2]
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "studies/__main__.py")  # copied into someone else's repository
+        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--", "src", "studies") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _figures(output: Path) -> set[str]:
+    """Return the names of the figures that an earlier study drew into its folder."""
+    try:
+        names = {str(chart["name"]) for chart in json.loads((output / CHARTS).read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError, KeyError):
+        return set()  # nothing there, or nothing that this library wrote
+    return {name for name in names if Path(name).name == name}
+
+
+def write_results(
+    output: Path,
+    rows: Sequence[Row],
+    *,
+    command: str,
+    seconds: float,
+    runs: Sequence[Mapping[str, Any]] = (),
+    charts: Sequence[Chart] = (),
+    gpu: bool = False,
+    keep_runs: bool = False,
+    quick: str | None = None,
+    **extra: Any,
+) -> Summary:
+    """Write the folder of a study, `summary.json` last, and drop the finished runs kept for a restart.
+
+    Arguments:
+        output: the folder; its name is the study's name.
+        rows: what `row` returns.
+        command: what `command_line` returns.
+        seconds: how long the study took; where that is of runs, made now or before, say whose in `seconds_of`.
+        runs: single runs, one object each, written to `runs.json` where there are any.
+        charts: figures; each becomes a PNG and, interactive, part of the report.
+        gpu: whether a graphics card did the work.
+        keep_runs: whether runs are missing yet: those finished stay, and the same command goes on from them.
+        quick: for a quick look, what was less than the study asks for; the report does not count its numbers.
+        extra: more keys for `summary.json`, such as `notes`, a list of sentences the report prints.
+    """
+    keys = list(COLUMNS) + list(dict.fromkeys(key for one in rows for key in one if key not in COLUMNS))
+    table = io.StringIO()
+    writer = csv.DictWriter(table, keys, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(plain_values(rows))
+    write_atomically(output / "rows.csv", table.getvalue())
+    if runs:
+        lines = ",\n".join(to_json(run).strip() for run in runs)  # one line a run: readable, and small differences
+        write_atomically(output / "runs.json", f"[\n{lines}\n]\n")
+    drawn_before = _figures(output)
+    for chart in charts:
+        write_atomically(output / f"{chart.name}.png", lambda path, chart=chart: save_png(chart, path))  # type: ignore[misc]
+    if charts:
+        lines = ",\n".join(to_json(chart.as_dict()).strip() for chart in charts)
+        write_atomically(output / CHARTS, f"[\n{lines}\n]\n")
+    else:
+        (output / CHARTS).unlink(missing_ok=True)
+    for name in drawn_before - {chart.name for chart in charts}:
+        (output / f"{name}.png").unlink(missing_ok=True)
+    header: dict[str, Any] = {
+        "command": command,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "hardware": hardware(gpu),
+        "versions": versions(),
+        "seconds": round(seconds, 2),
+    }
+    if quick is not None:
+        header["quick"] = True
+        extra["notes"] = [f"A quick look: {quick}.", *extra.get("notes", ())]
+    body = ",\n".join("  " + to_json(one).strip() for one in rows)
+    top = to_json(header | extra, indent=1).removesuffix("\n}\n")
+    write_atomically(output / SUMMARY, f'{top},\n "rows": [\n{body}\n ]\n}}\n')
+    if not keep_runs:
+        RunStore(output).clear()
+    return read_summary(output)

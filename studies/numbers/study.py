@@ -1,0 +1,286 @@
+"""Section 4.2 and appendix C.4: does a language model that is asked for Gaussian numbers give Gaussian numbers?
+
+One prompt per distribution, the answer sampled many times. Arms: the model as it is, fine-tuned with LoRA on answers
+written as text, and fine-tuned with LoRA and a Fourier head in place of its own. All arms sample with the same
+settings. Beyond the paper, the same questions about distributions that no arm was trained on.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fourier_head._devices import chosen_device
+from fourier_head.errors import UserError
+from fourier_head.integrations.language_models import load_model
+from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
+from fourier_head.tasks.runs import RunStore
+from studies.common.report.summary import Summary
+from studies.common.results import command_line, write_results
+from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
+from studies.numbers.charts import charts
+from studies.numbers.data import (
+    PROMPT,
+    TRAINED,
+    UNSEEN,
+    check_prompt,
+    score,
+    test_prompts,
+    training_pairs,
+)
+from studies.numbers.tables import FOURIER_KEYS, notes, rows
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+TINY = "tiny Llama"
+PAIRS = 256
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+Run = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line sets."""
+
+    output: Path = Path("results/numbers")
+    model: str | None = None
+    gguf: str | None = None
+    frequencies: str = "1-12"
+    seeds: int = 10
+    in_context: str = "2"
+    epochs: int = 16
+    learning_rate: float = 3e-4
+    head_learning_rate: float | None = None
+    lora_rank: int = 8
+    lora_layers: str | None = None
+    packets: str = "0"
+    init_scale: str = "1000"
+    gamma: str = "0"
+    head_first: str = "0"
+    top_p: float = 1.0
+    prompt: str = PROMPT
+    dtype: str = "float32"
+    device: str = "auto"
+    quick: bool = False
+    time_limit: float | None = None
+    workers: int = 1
+    engine: Engine = "local"
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this study; files go by their names."""
+        chosen = dict(vars(self)) | {"device": None, "time_limit": None, "workers": None, "engine": None}
+        for name in ("model", "gguf"):
+            if chosen[name] is not None and Path(chosen[name]).exists():
+                chosen[name] = Path(chosen[name]).name
+        return command_line("numbers", chosen, vars(Settings()))
+
+
+def parse_counts(text: str, option: str, least: int) -> list[int]:
+    """Return the numbers of a list with ranges.
+
+    >>> parse_counts("0,2,4-6", "--in-context", 0)
+    [0, 2, 4, 5, 6]
+    """
+    out: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            out += range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            raise UserError(f"{option} must be numbers and ranges such as 2,4,8 or 1-12, got {text!r}.") from None
+    if not out or min(out) < least:
+        raise UserError(f"{option} must be numbers from {least} on, got {text!r}.")
+    return sorted(set(out))
+
+
+def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
+    """Return the positive numbers of a list, one arm of Fourier heads each; with ``zero``, 0 is one too.
+
+    >>> parse_numbers("1000,1", "--init-scale", zero=False)
+    [1000.0, 1.0]
+    """
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [-1.0]
+    if not all(0 < number < float("inf") or (zero and number == 0) for number in numbers):
+        kind = "numbers from 0 on, such as 0,1e-4" if zero else "positive numbers such as 1000 or 1000,1"
+        raise UserError(f"{option} must be {kind}, got {text!r}.")
+    return list(dict.fromkeys(numbers))
+
+
+def parse_layers(text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a list; a blank left at one would leave its layer out, as PEFT is content with the others.
+
+    >>> parse_layers("q_proj, v_proj")
+    ('q_proj', 'v_proj')
+    """
+    return None if text is None else tuple(map(str.strip, text.split(",")))
+
+
+def source_of(settings: Settings) -> tuple[str | None, str]:
+    """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
+    if settings.model is not None and settings.gguf is not None:
+        raise UserError("--model and --gguf both name a model: give one of them.")
+    if settings.dtype not in DTYPES:
+        raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
+    device = chosen_device(settings.device)
+    return settings.gguf or settings.model or (None if settings.quick else MODEL), device
+
+
+@functools.lru_cache(maxsize=1)
+def load(source: str | None, dtype: str, device: str) -> LanguageModel:
+    """Return the language model, loaded once in each process."""
+    if source is None:
+        language = tiny_language(device)
+    else:
+        try:
+            language = LanguageModel(*load_model(source, DTYPES[dtype], causal=True))
+        except (ImportError, ValueError) as error:
+            raise UserError(f"{error}.") from None
+        language.model.to(device)
+    language.model.requires_grad_(False)
+    return language
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary:
+    """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
+    check_prompt(settings.prompt)
+    frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
+    contexts = parse_counts(settings.in_context, "--in-context", 0)
+    recipe = Recipe(
+        settings.epochs,
+        settings.learning_rate,
+        rank=settings.lora_rank,
+        layers=parse_layers(settings.lora_layers),
+        top_p=settings.top_p,
+        head_lr=settings.head_learning_rate,
+    )
+    seeds, pairs = settings.seeds, PAIRS
+    if settings.quick:
+        seeds, pairs, frequencies = min(seeds, 2), 64, [n for n in (2, 8) if n in frequencies] or frequencies[:2]
+        recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
+    source, device = source_of(settings)
+    language = load(source, settings.dtype, device)
+    name = TINY if source is None else Path(source).name if Path(source).exists() else source
+    size = sum(p.numel() for p in language.model.parameters())
+    common = {"model": name, "size": size, "dtype": settings.dtype, "prompt": settings.prompt, "pairs": pairs}
+    scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
+    gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
+    firsts = parse_counts(settings.head_first, "--head-first", 0)
+    arms: list[dict[str, Any]] = [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")]
+    arms += [
+        {"head": "fourier"} | dict(zip(FOURIER_KEYS, (n, count, scale, gamma, first), strict=True))
+        for count in parse_counts(settings.packets, "--packets", 0)
+        for scale in scales
+        for gamma in gammas
+        for first in firsts
+        for n in frequencies
+    ]
+    # Seeds outermost: whenever time is up, all arms have had about equally many.
+    plan = [
+        {**arm, "in_context": context, "seed": seed} | common | asdict(recipe)
+        for seed in range(seeds)
+        for context in contexts
+        for arm in arms
+    ]
+    store = RunStore(settings.output)
+    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
+    gpus = 1.0 if device.startswith("cuda") else 0.0
+    tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
+    deadline = deadline_after(settings.time_limit)
+    results = run_tasks(
+        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
+    )
+    runs = [result for result in results if result is not None]
+    missing = len(plan) - len(runs)
+    if not runs:
+        raise UserError(f"--time-limit {settings.time_limit:g} is over before the first run is finished.")
+    table = rows(runs)
+    return write_results(
+        settings.output,
+        table,
+        command=settings.command,
+        # Of all runs that stand here, made now or before.
+        seconds=sum(one["seconds"] for one in runs),
+        seconds_of="all runs",
+        runs=runs,
+        charts=charts(runs, table),
+        gpu=language.device.type == "cuda",
+        keep_runs=missing > 0,
+        notes=notes(table, name, size, recipe, missing),
+        quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
+        if settings.quick
+        else None,
+        model=name,
+        parameters=size,
+        sampling={"temperature": 1.0, "top_p": recipe.top_p, "top_k": None, "answers": recipe.answers},
+        libraries=_libraries(),
+    )
+
+
+def _label(chosen: Mapping[str, Any]) -> str:
+    arm = chosen["head"]
+    if chosen["frequencies"] is not None:
+        packets = f" + {chosen['packets']} packets" if chosen["packets"] else ""
+        alone = f", {chosen['head_first']} epochs alone" if chosen["head_first"] else ""
+        arm += f" {chosen['frequencies']}{packets} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g}{alone})"
+    return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
+
+
+def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
+    """Train and ask one arm, in whichever process."""
+    layers = chosen["layers"]
+    options = {field.name: chosen[field.name] for field in fields(Recipe)}
+    recipe = Recipe(**options | {"layers": None if layers is None else tuple(layers)})
+    result = _run_one(chosen, load(source, chosen["dtype"], device), recipe)
+    if echo:
+        trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
+        print(f"{_label(chosen)}: TVD {sum(trained) / len(trained):.3f}, {result['seconds']:.1f} s", flush=True)
+    return result
+
+
+def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe) -> Run:
+    """Train and ask one arm; every arm of a seed gets the same pairs and the same questions."""
+    start = time.monotonic()
+    seed, context, template = chosen["seed"], chosen["in_context"], chosen["prompt"]
+    prompts, answers = training_pairs(template, chosen["pairs"], context, seed)
+    gaussians = [*TRAINED, *UNSEEN]
+    tests = test_prompts(template, gaussians, context, seed)
+    losses: list[float] = []
+    try:
+        if chosen["head"] == "base":
+            found = ask_base(language, tests, seed, recipe)
+        elif chosen["head"] == "linear":
+            found, losses = ask_text(language, prompts, answers, tests, seed, recipe)
+        else:
+            options = {key: chosen[key] for key in FOURIER_KEYS}
+            found, losses = ask_fourier(language, prompts, answers, tests, seed, recipe, **options)
+    except ValueError as error:
+        if "target_modules" not in str(error) and "Target modules" not in str(error):
+            raise
+        raise UserError(
+            "--lora-layers must name layers of the model, such as q_proj,v_proj: PEFT found none."
+        ) from None
+    scores = [
+        {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"} | score(one, g)
+        for g, one in zip(gaussians, found, strict=True)
+    ]
+    names = ("head", *FOURIER_KEYS, "in_context", "seed")
+    seconds = round(time.monotonic() - start, 2)
+    return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": losses, "scores": scores}
+
+
+def _libraries() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("transformers", "peft")}

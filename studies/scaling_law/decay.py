@@ -1,0 +1,176 @@
+r"""Truncated series whose coefficients decay as 1/k^t, and how their smoothness grows with every frequency kept.
+
+Take the density :math:`f(z) = \frac12 + \sum_k q_k \cos(\pi k z)` with :math:`q_k = B / k^t`, cut it after N
+frequencies and read it at m bin centres. Harmonic k < m/2 then adds :math:`2 q_k^2 / m` to the squared norm of y, and
+a Gaussian of width :math:`\sigma` bins leaves :math:`1 - G_\sigma(k)` of it:
+
+.. math:: \|y - g_\sigma * y\|^2 = \frac2m \sum_{k \le N} q_k^2 (1 - G_\sigma(k))^2,
+          \qquad G_\sigma(k) \approx e^{-(2 \pi k \sigma / m)^2 / 2}.
+
+The theorem's exponent 2t - 1 needs :math:`G_\sigma(k)` to be negligible near the cut, that is
+:math:`N \gg m / (2 \pi \sigma)`. Wide kernels do that. Narrow ones do not: below that bound
+:math:`1 - G \propto k^2`, so that the sum over all widths, each weighted by :math:`1 / \sigma^2`, has the exponent
+2t - 4 for t > 5/2 and t - 3/2 for t < 5/2 as long as N is well below m, and approaches 2t - 1 only as N reaches m/2.
+
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fourier_head.fourier.smoothness import blocks, one_minus_transfer
+from fourier_head.frequencies import ScalingLaw, fit_scaling_law
+from fourier_head.metrics import smoothness
+
+Floats = NDArray[np.float64]
+DECAYS = (2, 3, 4)
+ZETA = {2: math.pi**2 / 6, 3: 1.2020569031595942, 4: math.pi**4 / 90}
+
+
+def coefficients(t: int, last: int) -> Tensor:
+    """Return q_k = B / k^t for k = 1 .. last; B makes them sum to at most 0.45, so no truncation is ever negative."""
+    return 0.45 / ZETA[t] * torch.arange(1, last + 1, dtype=torch.float64) ** -t
+
+
+def truncations(q: Tensor, num_bins: int, frequencies: Sequence[int], *, exact: bool = False) -> Tensor:
+    """Return the categoricals of the series cut after each number of frequencies, shape (len(frequencies), m).
+
+    Values at the bin centres scaled to sum to one, as in the theorem; or with `exact` the integrals over the bins.
+
+    Example:
+        >>> truncations(coefficients(2, 8), 20, [1, 8]).shape
+        torch.Size([2, 20])
+    """
+    k = torch.arange(1, max(frequencies) + 1)
+    j = torch.arange(num_bins)
+    # Phases as integers modulo 2m: exact at any k.
+    phase = (k[:, None] * (2 * j + 1 - num_bins)) % (2 * num_bins)
+    q = q[: len(k)] * (torch.sinc(k.double() / num_bins) if exact else 1.0)
+    waves = torch.cumsum(q[:, None] * torch.cos(phase.double() * (math.pi / num_bins)), 0)
+    values = 0.5 + waves[torch.as_tensor(list(frequencies)) - 1]
+    return values / values.sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Gaussian widths in bins and their weights in the sum."""
+
+    sigma: Tensor
+    weight: Tensor
+
+    @classmethod
+    def all_of(cls, num_bins: int) -> Widths:
+        """Every integer number of bins: the metric of Definition 3.2."""
+        rule = blocks(num_bins, None)
+        sigma = torch.as_tensor(np.concatenate([block.sigma for block in rule]))
+        return cls(sigma, torch.as_tensor(np.concatenate([block.weight for block in rule])))
+
+    @classmethod
+    def of_interval(cls, num_bins: int, last: int = 2000) -> Widths:
+        """Every integer multiple of half the interval instead of one bin, so that no kernel is narrow."""
+        step = torch.arange(1, last + 1, dtype=torch.float64)
+        weight = 6 / (math.pi * step) ** 2
+        weight[-1] += 1 - weight.sum()  # the rest of the sum, where the kernel no longer changes
+        return cls(step * (num_bins / 2), weight)
+
+    @classmethod
+    def single(cls, sigma: float) -> Widths:
+        """One width alone."""
+        return cls(torch.tensor([float(sigma)], dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+
+
+def steps(q: Tensor, num_bins: int, widths: Widths) -> Floats:
+    r"""Return by how much each harmonic N = 1, 2, ... < m/2 raises the smoothness.
+
+    .. math:: \sum_\sigma \alpha_\sigma \big( \|r_\sigma^{(N)}\| - \|r_\sigma^{(N-1)}\| \big)
+              = \sum_\sigma \alpha_\sigma \frac{2 q_N^2 (1 - G_\sigma(N))^2 / m}{\|r^{(N)}\| + \|r^{(N-1)}\|}
+
+    In this form nothing cancels: the last steps are right to all digits, however small they are.
+    """
+    last = min(len(q), (num_bins - 1) // 2)
+    total = torch.zeros(last, dtype=torch.float64)
+    for sigma, weight in zip(widths.sigma.split(256), widths.weight.split(256), strict=True):
+        power = 2 / num_bins * (q[:last] * one_minus_transfer(num_bins, sigma)[:, :last]) ** 2
+        norm = torch.cumsum(power, -1).sqrt()
+        before = torch.nn.functional.pad(norm[:, :-1], (1, 0))
+        total += weight @ (power / (norm + before))
+    return total.numpy()
+
+
+def main_term_steps(q: Tensor, num_bins: int, constant: float = 0.5) -> Floats:
+    """Return the steps of the proof's main term, where every kernel removes all harmonics and none of the constant.
+
+    The constant's share is a slip of the proof, harmless for the exponent: g_sigma keeps a constant, so y - g_sigma * y
+    has none. `constant=0` gives what is right for wide kernels, the norm of y - 1/m.
+    """
+    last = min(len(q), (num_bins - 1) // 2)
+    factor = 2 * num_bins / (2 * num_bins - 1)  # the proof's B_1 for wide kernels
+    power = 2 / num_bins * (factor * q[:last]) ** 2
+    norm = (power.cumsum(0) + 4 / num_bins * (factor * constant) ** 2).sqrt()
+    before = torch.cat([norm.new_tensor([2 / math.sqrt(num_bins) * factor * constant]), norm[:-1]])
+    return (power / (norm + before)).numpy()
+
+
+def remainders(step: Floats) -> Floats:
+    """Return how far the smoothness at N = 1, 2, ... is below that at the last N, summed from the small end."""
+    return np.append(np.cumsum(step[:0:-1])[::-1], 0.0)
+
+
+def fit(step: Floats, first: int, last: int) -> ScalingLaw:
+    """Fit the law to the smoothness between two numbers of frequencies, about 24 of them evenly in the logarithm.
+
+    C1 is counted from the last harmonic there is, which keeps the small differences free of rounding.
+    """
+    n = np.unique(np.rint(np.geomspace(first, last, 24)).astype(int))
+    return fit_scaling_law(n, -remainders(step)[n - 1], offset=0.5)
+
+
+def local_exponents(step: Floats) -> tuple[Floats, Floats]:
+    """Return N and the exponent e that the law C - C' / N^e would need there, from the ratio of neighbouring steps.
+
+    A pure power law has steps like :math:`(N - 1/2)^{-e-1}` up to relative :math:`O(1/N^2)`.
+    """
+    n: Floats = np.arange(0.5, len(step), dtype=np.float64)
+    slope = np.diff(np.log(step)) / np.diff(np.log(n))
+    between: Floats = n[1:]
+    exponent: Floats = -slope - 1
+    return between, exponent
+
+
+def narrow_exponent(t: float) -> float:
+    """Return the exponent of the full metric for 1 << N << m.
+
+    >>> narrow_exponent(2), narrow_exponent(3), narrow_exponent(4)
+    (0.5, 2, 4)
+    """
+    return 2 * t - 4 if t > 2.5 else t - 1.5
+
+
+def triangle_coefficients(half_width: float, last: int) -> Tensor:
+    """Return the coefficients of the density (1 - |z| / w) / w on [-w, w]: none negative, decaying as 1/k^2."""
+    k = torch.arange(1, last + 1, dtype=torch.float64)
+    return torch.sinc(k * half_width / 2) ** 2
+
+
+def fejer(q: Tensor, num_frequencies: int) -> Tensor:
+    """Return the first coefficients with the weights 1 - k / (N + 1), under which a density stays one."""
+    k = torch.arange(1, num_frequencies + 1, dtype=torch.float64)
+    return q[:num_frequencies] * (1 - k / (num_frequencies + 1))
+
+
+def series_values(q: Tensor, z: Tensor) -> Tensor:
+    """Return 1/2 + sum of q_k cos(pi k z)."""
+    k = torch.arange(1, len(q) + 1, dtype=torch.float64)
+    return 0.5 + torch.cos(math.pi * k * z[:, None]) @ q
+
+
+def measured(q: Tensor, num_bins: int, frequencies: Sequence[int], *, exact: bool = False) -> Floats:
+    """Return the smoothness of the truncations by the metric itself."""
+    return smoothness(truncations(q, num_bins, frequencies, exact=exact)).numpy()

@@ -1,0 +1,1 @@
+"""Appendix B: the smoothness metric on square waves and noise."""

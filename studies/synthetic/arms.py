@@ -1,0 +1,124 @@
+"""What the discrete and the continuous study share: the arms, the paper's numbers beside ours, curves over N."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fourier_head.pages.charts import Series
+from fourier_head.tasks.engine import Task
+from studies.common.report.summary import Row
+from studies.synthetic import data
+
+FREQUENCIES = tuple(range(2, 21, 2))
+GAMMAS = (0.0, 1e-6)
+# Networks trained at once: from here on a core's cache is full and more of them gain nothing.
+LARGEST_STACK = 120
+TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
+
+Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
+"""Mean and deviation by head and metric, then by data set; of a Fourier head, with 12 frequencies, no regulariser."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A kind of head and, where it has them, its numbers of frequencies and packets: the runs of one stack."""
+
+    kind: str
+    frequencies: tuple[int, ...] = ()
+    packets: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the arm in words.
+
+        >>> Arm("fourier", (12,), packets=2).name
+        'fourier 12 +2 packets'
+        """
+        ends = sorted({*self.frequencies[:1], *self.frequencies[-1:]})
+        span = " " + "-".join(str(n) for n in ends) if ends else ""
+        return self.kind + span + (f" +{self.packets} packets" if self.packets else "")
+
+    @property
+    def gammas(self) -> tuple[float, ...]:
+        """Return the weights of the regulariser: the paper's two for its own heads."""
+        return GAMMAS if self.kind == "fourier" and not self.packets else GAMMAS[:1]
+
+    def tasks(
+        self, function: Callable[..., Any], seeds: Sequence[int], epochs: int | None, device: str, **more: Any
+    ) -> list[Task]:
+        """Return the tasks of training the arm on all data sets with these seeds, a stack each."""
+        runs = len(data.DATASETS) * max(1, len(self.frequencies)) * len(self.gammas)
+        size = max(1, LARGEST_STACK // runs)
+        found = []
+        for first in range(0, len(seeds), size):
+            some = list(seeds[first : first + size])
+            settings = {
+                **more,
+                "kind": self.kind,
+                "frequencies": list(self.frequencies),
+                "gammas": list(self.gammas),
+                "packets": self.packets,
+                "datasets": list(data.DATASETS),
+                "seeds": some,
+                "epochs": epochs,
+            }
+            label = ": ".join([*(str(v) for v in more.values()), self.name])
+            if len(some) < len(seeds):
+                label += f", seeds {', '.join(str(seed) for seed in some)}"
+            found.append(Task(function, settings, label, reports=True, resources={"device": device}))
+        return found
+
+
+def fourier_arms(frequencies: Sequence[int]) -> list[Arm]:
+    """Return the sweep over frequencies as two stacks of like cost, so that two cores share it."""
+    half = len(frequencies) // 2
+    return [Arm("fourier", tuple(frequencies[half:])), Arm("fourier", tuple(frequencies[:half]))]
+
+
+def combinations(
+    kind: str, frequencies: Sequence[int], gammas: Sequence[float], datasets: int
+) -> list[tuple[int, int, float]]:
+    """Return the runs of a stack as (data set, frequencies, gamma), those with the same gamma together."""
+    settings = [(n, g) for g in gammas for n in frequencies] if kind == "fourier" else [(0, 0.0)]
+    return [(d, n, g) for n, g in settings for d in range(datasets)]
+
+
+def record(triple: data.Triples, kind: str, frequencies: int, packets: int, gamma: float) -> dict[str, Any]:
+    """Return what names a run."""
+    return {
+        "dataset": triple.name,
+        "head": kind,
+        "frequencies": frequencies or None,
+        "packets": packets or None,
+        "gamma": gamma if frequencies else None,
+        "seed": triple.seed,
+    }
+
+
+def with_paper(one: Row, paper: Paper) -> Row:
+    """Put the paper's number beside ours where the paper has one."""
+    known = paper.get((one["head"], one["metric"]), {}).get(one["dataset"])
+    same = one["head"] != "fourier" or (one["frequencies"] == 12 and not one["packets"] and not one["gamma"])
+    return one if known is None or not same else one | {"paper": known[0], "paper_std": known[1]}
+
+
+def find(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+    """Return the rows with these values."""
+    return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+
+
+def curves(rows: Sequence[Row], levels: Sequence[tuple[str, str, str]]) -> list[Series]:
+    """Draw one metric of one data set: Fourier heads against N, other heads (head, label, colour) as levels."""
+    drawn = []
+    for gamma, label, colour in ((0.0, "Fourier", "fourier"), (1e-6, "Fourier, regularised", "fourier-packets")):
+        curve = find(rows, head="fourier", gamma=gamma, packets=None)
+        curve.sort(key=lambda r: r["frequencies"])
+        if curve:
+            x, y, e = ([r[k] for r in curve] for k in ("frequencies", "ours", "std"))
+            drawn.append(Series(label, x, y, colour, error=[v or 0.0 for v in e], dots=True))
+    for head, label, colour in levels:
+        for r in find(rows, head=head):
+            drawn.append(Series(label, [FREQUENCIES[0], FREQUENCIES[-1]], [r["ours"]] * 2, colour, dash="dash"))
+    return drawn

@@ -1,0 +1,279 @@
+"""Appendix C.1 of the paper: bins of tempos from clicks, a linear head against Fourier heads of few frequencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fourier_head._devices import chosen_device
+from fourier_head.errors import UserError
+from fourier_head.tasks.engine import Engine, Task, TimeUp, deadline_after, run_tasks
+from fourier_head.tasks.runs import RunStore
+from studies.common.report.summary import Row, Summary
+from studies.common.results import aggregate, command_line, row, write_results
+from studies.tempo.charts import charts, label
+from studies.tempo.data import NUM_BINS
+from studies.tempo.model import SIZES
+from studies.tempo.training import PROTOCOLS, recipe_of, train_run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FREQUENCIES = (1, 2, 4, 8, 16)
+METRICS = ("accuracy", "macro_f1", "bpm_error", "bpm_error_median", "nll", "smoothness", "validation_f1", "train_loss")
+KEYS = ("dataset", "head", "frequencies", "protocol")
+
+# Appendix C.1: the best model has one frequency, its F1 is 118 % above that of the linear head. The released code
+# measures macro F1 and asks for at least this; absolute values were not published.
+PAPER_F1_RATIO = {1: 2.18}
+
+UNLABELLED = 8192
+"""Clips without labels that an encoder is pretrained on; a tiny one has an eighth."""
+STEPS, QUICK_STEPS = 4000, 300
+BARELY = 2 / NUM_BINS
+"""An accuracy below this is as good as guessing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to run; ``quick`` takes a tiny network, fewer clips, one seed and fewer frequencies.
+
+    ``pretrain`` is None for as many steps as untrained networks get, and none where there are weights.
+    """
+
+    output: Path = Path("results/tempo")
+    model: str = "small"
+    data: Path | None = None
+    seeds: int = 3
+    frequencies: tuple[int, ...] = FREQUENCIES
+    clips: int = 25
+    epochs: int | None = None
+    batch: int | None = None
+    rate: float | None = None
+    pretrain: int | None = None
+    protocol: str = "all"
+    device: str = "auto"
+    workers: int | None = 1
+    time_limit: float | None = None
+    quick: bool = False
+    engine: Engine = "local"
+
+    @property
+    def command(self) -> str:
+        """The command that runs this again."""
+        options: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in (
+                "output",
+                "model",
+                "seeds",
+                "clips",
+                "epochs",
+                "batch",
+                "rate",
+                "pretrain",
+                "protocol",
+                "quick",
+                "engine",
+            )
+        }
+        options["frequencies"] = ",".join(map(str, self.frequencies))
+        if self.data is not None:
+            options["data"] = "FOLDER"  # where it lies is nobody else's concern
+        defaults = {name: getattr(Settings, name) for name in options if name not in ("frequencies", "data")}
+        return command_line("tempo", options, defaults | {"frequencies": ",".join(map(str, FREQUENCIES))})
+
+
+def parse_frequencies(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list with commas.
+
+    >>> parse_frequencies("1, 2,8")
+    (1, 2, 8)
+    """
+    try:
+        found = tuple(dict.fromkeys(int(word) for word in text.split(",") if word.strip()))
+    except ValueError:
+        raise UserError(f"--frequencies must be whole numbers with commas between, got {text}.") from None
+    if not found or not all(0 < n < NUM_BINS for n in found):
+        raise UserError(f"--frequencies must lie between 1 and {NUM_BINS - 1}, got {text}.")
+    return found
+
+
+def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
+    """Return one task per head and seed, seed by seed, so that a time limit leaves whole seeds."""
+    protocols = [name for name in PROTOCOLS if settings.protocol in (name.split(",")[0], "all")]
+    if not protocols:
+        raise UserError(f"--protocol must be released, longer or all, got {settings.protocol}.")
+    for name in ("seeds", "clips"):
+        if getattr(settings, name) < 1:
+            raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
+    device = chosen_device(settings.device)
+    deadline = deadline_after(settings.time_limit)
+    model, clips, seeds, frequencies = settings.model, settings.clips, settings.seeds, settings.frequencies
+    changes: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
+    if settings.quick:
+        model, clips, seeds, frequencies = "tiny", min(clips, 10), 1, frequencies[:2]
+        # The released rate teaches a tiny network nothing in a minute.
+        protocols = ["longer"]
+        changes = {"epochs": settings.epochs or 20, "batch": settings.batch, "rate": settings.rate or 2e-3}
+    if model not in SIZES and settings.pretrain:
+        raise UserError(f"--pretrain is for untrained networks ({', '.join(SIZES)}); {model} has weights.")
+    steps = (QUICK_STEPS if settings.quick else STEPS) if settings.pretrain is None else settings.pretrain
+    steps = steps if model in SIZES else 0
+    weights = RunStore(settings.output).folder / f"encoder-{model}-{steps}.safetensors"
+    arms: list[tuple[str, int | None]] = [("linear", None), *(("fourier", n) for n in frequencies), ("hl_gauss", None)]
+    tasks = []
+    for seed in range(seeds):
+        for protocol in protocols:
+            for head, number in arms:
+                chosen = {
+                    "source": "generated" if settings.data is None else str(settings.data),
+                    "model": model,
+                    "head": head,
+                    "frequencies": number,
+                    "seed": seed,
+                    "per_tempo": clips,
+                    "start": PROTOCOLS[protocol][1],
+                    "recipe": recipe_of(protocol, **changes),
+                    "pretrain": steps,
+                    "protocol": protocol,
+                }
+                resources = {"device": device, "deadline": deadline, "echo": echo}
+                resources["weights"] = str(weights) if steps else None
+                words = f"{protocol}: {label(head, number)}, seed {seed}"
+                gpus = 1.0 if device.startswith("cuda") else 0.0
+                # A head that is not Fourier's starts alike everywhere; it need not be trained twice.
+                if head == "fourier" or protocol != "released, uniform start":
+                    tasks.append(Task(train_run, chosen, words, True, resources, gpus=gpus))
+    return tasks
+
+
+def _prepare_encoder(task: Task, say: Callable[[str], None] | None) -> None:
+    """Pretrain the encoder that all tasks start from, where they want one and there is none; stop at their deadline."""
+    if task.resources["weights"] is None:
+        return
+    from studies.tempo.pretraining import pretrained_file
+
+    model, steps = task.settings["model"], task.settings["pretrain"]
+    clips = UNLABELLED if model != "tiny" else UNLABELLED // 8
+    weights, device, deadline = (task.resources[name] for name in ("weights", "device", "deadline"))
+    pretrained_file(model, steps, clips, Path(weights), device, say, deadline)
+
+
+def run(settings: Settings, console: Console | None = None, echo: bool = False) -> Summary:
+    """Run the study and write its folder; at the time limit, write what is finished and keep it for going on."""
+    tasks = tasks_of(settings, echo)
+    store = RunStore(settings.output)
+    left = [task for task in tasks if store.get(task.label, task.settings) is None]
+    deadline = tasks[0].resources["deadline"]
+    if left:
+        with suppress(TimeUp):  # no task is begun then
+            _prepare_encoder(left[0], print if echo else console.print if console is not None else None)
+    results = run_tasks(
+        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
+    )
+    finished = [result for result in results if result is not None]
+    stopped = len(finished) < len(tasks)
+    if not finished:
+        if any(store.folder.glob("encoder-*.unfinished-*")):
+            raise UserError("--time-limit was reached in pretraining, which is kept; the same command goes on with it.")
+        raise UserError("--time-limit was reached before the first run was finished; give it more seconds.")
+    dataset = "generated" if settings.data is None else "syntheory"
+    first = tasks[0].settings
+    runs = [result | {"dataset": dataset} for result in finished]
+    rows = aggregate(runs, METRICS, KEYS) + ratio_rows(runs)
+    said = notes(rows, runs, first)
+    if stopped:
+        said.insert(0, f"Stopped at the time limit: {len(runs)} of {len(tasks)} runs are in these numbers.")
+    return write_results(
+        settings.output,
+        rows,
+        command=settings.command,
+        # Of all runs that stand here, made now or before.
+        seconds=sum(r["seconds"] for r in runs),
+        seconds_of="all runs",
+        runs=[_without_pictures(r) for r in runs],
+        charts=charts(rows, runs),
+        gpu=chosen_device(settings.device).startswith("cuda"),
+        keep_runs=stopped,
+        recipe=tasks[0].settings["recipe"]
+        | {k: tasks[0].settings[k] for k in ("model", "per_tempo", "start", "pretrain")},
+        notes=said,
+        quick="a tiny network, few clips, one seed and a short training" if settings.quick else None,
+    )
+
+
+def _without_pictures(one: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in one.items() if k not in ("curve", "example", "confusion")}
+
+
+def ratio_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
+    """Return how many times the linear head's F1 and BPM error each other head has, over the same seeds."""
+    rows = []
+    linear = {(r["protocol"].split(",")[0], r["seed"]): r for r in runs if r["head"] == "linear"}
+    others = dict.fromkeys((r["protocol"], r["head"], r["frequencies"]) for r in runs if r["head"] != "linear")
+    for arm in others:
+        mine = [r for r in runs if (r["protocol"], r["head"], r["frequencies"]) == arm]
+        if np.mean([r["accuracy"] for r in mine]) < BARELY:
+            continue  # how many times better one guess is than another says nothing
+        for metric in ("macro_f1", "bpm_error"):
+            bases = [linear.get((arm[0].split(",")[0], r["seed"])) for r in mine]
+            pairs = [(r[metric], base[metric]) for r, base in zip(mine, bases, strict=True) if base and base[metric]]
+            if not pairs:
+                continue
+            ratio = [ours / base for ours, base in pairs]
+            means = [float(np.mean(side)) for side in zip(*pairs, strict=True)]
+            known = arm[0] == "released" and arm[1] == "fourier" and metric == "macro_f1"
+            more = {key: mine[0][key] for key in KEYS} | {"paper": PAPER_F1_RATIO.get(arm[2]) if known else None}
+            std = float(np.std(ratio, ddof=1)) if len(ratio) > 1 else None
+            # Of the means rather than the mean of ratios: a seed on which the linear head fails does not count double.
+            rows.append(row(f"{metric}_to_linear", means[0] / means[1], std=std, seeds=len(ratio), **more))
+    return rows
+
+
+def _value(rows: Sequence[Row], protocol: str, head: str, number: int | None, metric: str) -> float:
+    for r in rows:
+        if (r["protocol"], r["head"], r["frequencies"], r["metric"]) == (protocol, head, number, metric):
+            return r["ours"]
+    return float("nan")
+
+
+def notes(rows: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Mapping[str, Any]) -> list[str]:
+    """Return in sentences what came out, and how it differs from the paper's experiment."""
+    said = []
+    if all(r["accuracy"] < BARELY for r in runs):
+        said.append("No head has learned to tell tempos apart: every accuracy is near that of guessing, 1 in 33.")
+    for protocol in dict.fromkeys(r["protocol"] for r in runs):
+        base = protocol.split(",")[0]
+        numbers = [n for n in dict.fromkeys(r["frequencies"] for r in runs if r["protocol"] == protocol) if n]
+        if not numbers:
+            continue
+        # Frequencies are compared on clips of odd tempos that were kept from training, never on test clips.
+        best = max(numbers, key=lambda n: _value(rows, protocol, "fourier", n, "validation_f1"))
+        scores = [_value(rows, protocol, "fourier", best, m) for m in ("macro_f1", "bpm_error")]
+        others = [_value(rows, base, "linear", None, m) for m in ("macro_f1", "bpm_error")]
+        gauss = _value(rows, base, "hl_gauss", None, "macro_f1")
+        said.append(
+            f"{protocol.capitalize()}: of the Fourier heads {best} frequencies have the best validation F1. Test macro "
+            f"F1 {scores[0]:.3f} against {others[0]:.3f} of the linear head and {gauss:.3f} of HL-Gauss, which knows "
+            f"the order of bins too; BPM error {scores[1]:.2f} against {others[1]:.2f} of the linear head."
+        )
+    source = "generated clips" if settings["source"] == "generated" else "clips of SynTheory"
+    said.append(
+        f"{runs[0]['train_clips']} {source} of odd tempos to train on, {runs[0]['test_clips']} of even tempos to test "
+        "on; the same training for every head of a protocol, the last weights measured. The bin [210] has no odd "
+        "tempo, so no head is ever trained on it."
+    )
+    if settings["model"] in SIZES:
+        steps = settings["pretrain"]
+        before = f"{steps} steps on clips without labels" if steps else "nothing"
+        said.append(
+            "The paper fine-tunes weights of AudioSet on SynTheory, at random splits, and keeps the checkpoint with "
+            f"the best test accuracy; here a small network starts from {before}."
+        )
+    return said

@@ -1,0 +1,230 @@
+"""The study zero-shot: scores on the evaluation sets, calibration, speed, and the ablation of the recipe."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fourier_head._devices import chosen_device
+from fourier_head.errors import UserError
+from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive, relative_scores
+from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.published import read_published_scores
+from fourier_head.heads import FourierHead
+from fourier_head.tasks.engine import Engine, deadline_after, run_tasks
+from fourier_head.tasks.runs import RunStore
+from studies.common.forecast_charts import calibration_chart, overview_chart, relative_chart
+from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
+from studies.common.report.summary import Row, Summary
+from studies.common.results import command_line, row, write_results
+from studies.zero_shot import ablation, speed, tails
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+QUICK_SERIES = 50
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to evaluate.
+
+    Args:
+        output: folder of the results.
+        evaluation: folder of evaluation sets; published scores may lie beside it.
+        horizon: values held out of sets that are none of the benchmark.
+        published: CSV of published scores, left out where it is None.
+        model: forecaster of the package or folder.
+        t5: folder of a T5 forecaster to set beside it, scores and speed.
+        corpus: packed series or folder, for the ablation; without one there is none.
+        variants: of the ablation, all unless named.
+        steps, batch, seeds: of each run of the ablation.
+        workers: runs of the ablation at a time.
+        time_limit: seconds after which none of them is begun.
+        quick: first 50 series of each set only.
+    """
+
+    output: Path
+    evaluation: Path
+    published: Path | None = None
+    model: str = "small"
+    t5: Path | None = None
+    corpus: Path | None = None
+    variants: Sequence[str] | None = None
+    steps: int = 3000
+    batch: int = 1024
+    seeds: int = 1
+    workers: int = 1
+    time_limit: float | None = None
+    device: str = "auto"
+    engine: Engine = "local"
+    quick: bool = False
+    horizon: int | None = None
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary:
+    """Evaluate the forecaster and write the folder."""
+    begin = time.monotonic()
+    device = chosen_device(settings.device)
+    if unknown := [name for name in settings.variants or () if name not in ablation.VARIANTS]:
+        raise UserError(f"--variants names no {unknown[0]}; there are {', '.join(ablation.VARIANTS)}.")
+    sets = read_evaluation_sets(settings.evaluation, horizon=settings.horizon)
+    if settings.quick:
+        sets = [one.head(QUICK_SERIES) for one in sets]
+    naive = evaluate_seasonal_naive(sets)
+    published = comparable(read_published_scores(settings.published), naive) if settings.published else []
+    forecasters = _forecasters(settings, device)
+    name = next(iter(forecasters))
+    about: dict[str, dict[str, Any]] = {name: _about(forecasters[name].model)}
+    if "t5" in forecasters:
+        about["t5"] = _about_t5(forecasters["t5"])
+    scores = [one for key, f in forecasters.items() for one in _scores(f, sets, key, console)]
+    far = tails.measure(forecasters[name], name, about[name]["head"]) if about[name]["head"] == "fourier" else []
+    ablated, missing = _ablation(settings, device, console)
+    del forecasters
+    times = speed.measure(functools.partial(_forecasters, settings), ["cpu", *([] if device == "cpu" else [device])])
+    rows = summary_rows(scores, naive, about)
+    rows += seasonal_naive_rows(naive, published) + published_rows(published) + far
+    for one in times:
+        rows += [
+            row(metric, one[metric], dataset=f"{one['series']} monthly series", head=about[one["model"]]["head"],
+                model=one["model"], device=one["device"])
+            for metric in ("seconds", "per_second")
+        ]  # fmt: skip
+    if ablated:
+        relative = [{**one, "seed": run["seed"]} for run in ablated for one in relative_scores(run["scores"], naive)]
+        rows += ablation.rows(ablated, relative, settings.steps, settings.batch)
+    heads = {key: value["head"] for key, value in about.items()}
+    theirs = [
+        one for one in published if one["model"] in ("chronos-t5-large", "chronos-bolt-base", "chronos-bolt-mini")
+    ]
+    charts = [
+        overview_chart(scores, naive, published, heads=heads),
+        relative_chart([*scores, *theirs], naive, "mase", heads=heads),
+        relative_chart([*scores, *theirs], naive, "wql", heads=heads),
+        calibration_chart(scores, heads=heads),
+    ]
+    options = {
+        "output": settings.output,
+        "evaluation": "EVALUATION",
+        "horizon": settings.horizon,
+        "published": "PUBLISHED" if settings.published else None,
+        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
+        "t5": "T5" if settings.t5 else None,
+        "corpus": "CORPUS" if settings.corpus else None,
+        "variants": ",".join(settings.variants) if settings.variants else None,
+        "steps": settings.steps,
+        "batch": settings.batch,
+        "seeds": settings.seeds,
+        "device": settings.device,
+        "quick": settings.quick,
+    }
+    defaults = {"model": "small", "steps": 3000, "batch": 1024, "seeds": 1, "device": "auto"}
+    took: dict[str, Any] = {"seconds": time.monotonic() - begin}
+    if ablated:  # most of the time is theirs, and many may be from earlier calls
+        took = {"seconds": sum(one["train_seconds"] for one in ablated), "seconds_of": "the training of all variants"}
+    return write_results(
+        settings.output,
+        rows,
+        command=command_line("zero-shot", options, defaults),
+        **took,
+        runs=[*scores, *ablated],
+        charts=charts,
+        gpu=device == "cuda",
+        keep_runs=missing > 0,
+        notes=_notes(relative_scores(scores, naive), far, times, missing),
+        quick=f"the first {QUICK_SERIES} series of each set" if settings.quick else None,
+    )
+
+
+def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
+    """Return the forecaster and, where there is one, the T5 beside it, on a device."""
+    found: dict[str, Any] = {Path(settings.model).name: Forecaster.from_pretrained(settings.model, device)}
+    if settings.t5 is not None:
+        from studies.chronos.runs import SAMPLING
+        from studies.chronos.t5.predict import load_predictor
+
+        found["t5"] = load_predictor(settings.t5, device, **SAMPLING["trimmed"][1])
+    return found
+
+
+def _about(network: Any) -> dict[str, Any]:
+    config = network.config
+    return {
+        "head": config.head,
+        "frequencies": config.frequencies if config.head == "fourier" else None,
+        "packets": config.packets if config.head == "fourier" else None,
+        "parameters": sum(p.numel() for p in network.parameters()),
+    }
+
+
+def _about_t5(predictor: Any) -> dict[str, Any]:
+    head = predictor.model.head
+    fourier = isinstance(head, FourierHead)
+    return {
+        "head": "fourier" if fourier else "linear",
+        "frequencies": head.num_frequencies if fourier else None,
+        "packets": head.layout.packets if fourier else None,
+        "parameters": sum(p.numel() for p in predictor.model.parameters()),
+        "protocol": f"{predictor.paths} sample paths",
+    }
+
+
+def _scores(forecaster: Any, sets: list[EvaluationSet], name: str, console: Console | None) -> list[ScoreRow]:
+    def tell(one: ScoreRow) -> None:
+        if console is not None:
+            console.print(f"{name} on {one['dataset']}: MASE {one['mase']:.4f}, WQL {one['wql']:.4f}", markup=False)
+
+    return evaluate(forecaster, sets, model=name, report=tell)
+
+
+def _ablation(settings: Settings, device: str, console: Console | None) -> tuple[list[dict[str, Any]], int]:
+    """Return the runs of the ablation, and how many the time limit left out."""
+    if settings.corpus is None:
+        return [], 0
+    names = list(settings.variants or ablation.VARIANTS)
+    todo = ablation.tasks(
+        names, settings.seeds, settings.steps, settings.batch, settings.corpus, settings.evaluation, settings.horizon,
+        device=device,
+    )  # fmt: skip
+    store = RunStore(settings.output)
+    found = run_tasks(
+        todo, store, engine=settings.engine, console=console, title="variants", workers=settings.workers,
+        deadline=deadline_after(settings.time_limit),
+    )  # fmt: skip
+    finished = [one for one in found if one is not None]
+    return finished, len(found) - len(finished)
+
+
+def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]], missing: int) -> list[str]:
+    notes = [
+        "Scores are relative to seasonal naive, geometric means over sets. `verified` are the 15 sets on which our "
+        "seasonal naive equals the published scores, the only ones that compare with published models; `all` adds "
+        "three that are partial or reconstructed.",
+        "The forecaster may be told the period of a series, which its frequency gives: 12 for months, 7 for days. "
+        "Of the published models none is.",
+    ]
+    for one in relative:
+        if one["dataset"] == "verified":
+            scores = f"relative MASE {one['relative_mase']:.3f}, WQL {one['relative_wql']:.3f}"
+            error = 100 * one["interval_error"]
+            notes.append(f"{one['model']}: {scores}, intervals off by {error:.1f} points on average.")
+    notes += [
+        f"Independent days of a known distribution ({one['dataset']}): the 99 % level of totals of {tails.HORIZON} is "
+        f"{one['ours']:.0f}, truly {one['truth']:.0f}."
+        for one in far
+        if one["metric"] == "total_0.99"
+    ]
+    notes += [
+        f"{one['model']} on {'the GPU' if one['device'] == 'cuda' else f'{speed.CORES} cores'}: {one['series']} "
+        f"monthly series, horizon {speed.HORIZON}, in {one['seconds']:.2f} s ({one['per_second']:.0f} a second)."
+        for one in times
+    ]
+    if missing:
+        notes.append(f"Stopped at the time limit: {missing} runs of variants are missing; the same command goes on.")
+    return notes
