@@ -65,7 +65,9 @@ def test_weights_are_repetitions():
 def network(members=3, inputs=2, seed=0):
     torch.manual_seed(seed)
     domain = Adaptive(tails=0.01)
-    return MemberNetwork(members, inputs, (8,), nn.Tanh, lambda size: FourierHead(size, num_frequencies=3, domain=domain))
+    return MemberNetwork(
+        members, inputs, (8,), nn.Tanh, lambda size: FourierHead(size, num_frequencies=3, domain=domain)
+    )
 
 
 def test_members_are_networks_of_their_own():

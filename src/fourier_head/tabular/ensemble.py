@@ -43,7 +43,7 @@ class Plan:
         rows: int,
         epochs: int | None = None,
         batch: int | None = None,
-        patience: int | None | str = "auto",
+        patience: int | str | None = "auto",
     ) -> Plan:
         """Plan a course for so many rows: epochs, rows in a batch and patience, in epochs, as they are told.
 
@@ -182,7 +182,9 @@ def over_held_out(columns: Sequence[Tensor], held: Sequence[Tensor], function: L
     longest = max(map(len, held))
     padded = torch.stack([torch.nn.functional.pad(out, (0, longest - len(out))) for out in held])
     portion = max(1, PORTION // (len(held) * columns[0].shape[-1]))
-    parts = [function(*(column[index] for column in columns)) for index in padded.to(columns[0].device).split(portion, 1)]
+    parts = [
+        function(*(column[index] for column in columns)) for index in padded.to(columns[0].device).split(portion, 1)
+    ]
     return [values[: len(out)] for values, out in zip(torch.cat(parts, 1), held, strict=True)]
 
 

@@ -20,7 +20,9 @@ class Categories:
         if not _is_frame(X):
             return
         self._levels = {
-            name: {level: code for code, level in enumerate(X[name].drop_duplicates().dropna().sort_values(key=_as_text))}
+            name: {
+                level: code for code, level in enumerate(X[name].drop_duplicates().dropna().sort_values(key=_as_text))
+            }
             for name, kind in X.dtypes.items()
             if not _is_number(kind)
         }
@@ -36,7 +38,9 @@ class Categories:
     @staticmethod
     def _codes(column: Any, levels: dict[Any, int]) -> NDArray[np.float64]:
         missing = column.isna().to_numpy()
-        return np.array([np.nan if gap else levels.get(x, -1) for x, gap in zip(column, missing, strict=True)], dtype=float)
+        return np.array(
+            [np.nan if gap else levels.get(x, -1) for x, gap in zip(column, missing, strict=True)], dtype=float
+        )
 
 
 def _as_text(column: Any) -> Any:

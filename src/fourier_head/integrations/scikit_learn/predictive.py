@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from fourier_head._cpu import plain_blas
-from fourier_head.heads import Head
 from fourier_head.densities.mixture import MixtureDensity
+from fourier_head.heads import Head
 
 Floats = NDArray[np.float64]
 

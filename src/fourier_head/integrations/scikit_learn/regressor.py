@@ -19,16 +19,15 @@ from torch import Tensor, nn
 
 from fourier_head._cpu import small_matrices
 from fourier_head._devices import chosen_device
-from fourier_head.adaptive import Adaptive
-from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.bins import Bins
 from fourier_head.domains import Interval
 from fourier_head.errors import UserError
 from fourier_head.heads import FourierHead, Head
+from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.integrations.scikit_learn import settings
 from fourier_head.integrations.scikit_learn.frames import Categories
 from fourier_head.integrations.scikit_learn.interval import IntervalDistribution, IntervalFrame
-from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution, quiet
+from fourier_head.integrations.scikit_learn.predictive import Floats, PredictiveDistribution, quiet
 from fourier_head.integrations.scikit_learn.rows import merged, target_frame
 from fourier_head.tabular import ensemble
 from fourier_head.tabular.columns import Columns
