@@ -153,7 +153,7 @@ def test_distribution_is_consistent(head):
     pdf, cdf = density.pdf(points[:, None]), density.cdf(points[:, None])
     np.testing.assert_allclose(width * pdf.sum(0), 1, atol=1e-3)  # histograms jump
     np.testing.assert_allclose(width * np.cumsum(pdf, 0), density.cdf(edges[1:, None]), atol=2e-3)
-    mean = width * (points[:, None] * pdf).sum(0)
+    mean = (points[:, None] * pdf).sum(0) / pdf.sum(0)
     np.testing.assert_allclose(density.mean(), mean, rtol=1e-4)
     np.testing.assert_array_equal(model.predict(x[:3]), density.mean())
     second = width * ((points[:, None] - mean) ** 2 * pdf).sum(0)

@@ -46,7 +46,8 @@ def test_columns_that_never_change_are_left_out_and_gaps_are_marked():
 def test_categories_have_an_input_for_each_level():
     X = np.array([[0.0], [1.0], [1.0], [2.0]])
     columns = Columns(X, np.ones(4), np.array([True]))
-    np.testing.assert_array_equal(columns(np.array([[1.0], [2.0], [-1.0], [np.nan]])), [[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])  # fmt: skip
+    inputs = columns(np.array([[1.0], [2.0], [-1.0], [np.nan]]))
+    np.testing.assert_array_equal(inputs, [[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
 
 
 def test_weights_are_repetitions():
@@ -62,11 +63,11 @@ def test_weights_are_repetitions():
 # --- members
 
 
-def network(members=3, inputs=2, seed=0):
+def network(members=3, inputs=2, seed=0, frequencies=3):
     torch.manual_seed(seed)
     domain = Adaptive(tails=0.01)
     return MemberNetwork(
-        members, inputs, (8,), nn.Tanh, lambda size: FourierHead(size, num_frequencies=3, domain=domain)
+        members, inputs, (8,), nn.Tanh, lambda size: FourierHead(size, num_frequencies=frequencies, domain=domain)
     )
 
 
@@ -148,10 +149,11 @@ def test_without_rows_to_leave_out_all_are_learned():
 
 
 def test_weights_of_rows_count():
+    torch.manual_seed(0)
     x = torch.zeros(200, 2)
     y = torch.cat([torch.full((100,), -1.0), torch.ones(100)]) + 0.1 * torch.randn(200)
     weights = torch.cat([torch.full((100,), 1.8), torch.full((100,), 0.2)])
-    net = network()
+    net = network(frequencies=8)  # three cannot have two narrow peaks so far apart
     trained(net, x, y, held_out(200, 3, 1 / 3, torch.randperm(200)), weights, epochs=150, batch=100)
     assert abs(net.head.density(net.features(x[:1])).cdf(torch.tensor(0.0)).mean() - 0.9) < 0.05
 

@@ -248,8 +248,10 @@ class MixtureDensity(ScalarDensity):
             return self._mix((each - self._mix(each).unsqueeze(self._parts)) ** 2)
 
         scores: Any = self.components
-        # Distribution functions are smoother than densities: half of the nodes leave a millionth.
-        return self._mix(scores.crps(self._for_each(self._value(value)))) - self._integral(spread, NODES // 2)
+        # Distribution functions are smoother than densities: where panels are as fine as these, half of the nodes
+        # leave a millionth.
+        nodes = NODES // 2 if hasattr(self.components, "resolution") else NODES
+        return self._mix(scores.crps(self._for_each(self._value(value)))) - self._integral(spread, nodes)
 
     @property
     def mode(self) -> Tensor:

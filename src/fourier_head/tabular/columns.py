@@ -101,10 +101,10 @@ class Columns:
     """Make inputs of rows: scaled numbers, marks of gaps and levels first, then numbers piece by piece.
 
     Numbers are standardised between fences far outside of where most of them lie, so that no outlier moves the others
-    or decides a prediction. A second coding cuts the range of a column
-    into pieces of equally many rows, each an input that rises from 0 to 1 across it: with it a network can bend and jump
-    at any number as trees do. Columns that never change are left out. Gaps (NaN) take the mean, and columns that have
-    some in training get a mark of them. Levels of a category that were not there in training have none.
+    or decides a prediction. A second coding cuts the range of a column into pieces of equally many rows, each an input
+    that rises from 0 to 1 across it: with it a network can bend and jump at any number as trees
+    do. Columns that never change are left out. Gaps (NaN) take the mean, and columns that have some in training get a
+    mark of them. Levels of a category that were not there in training have none.
 
     Args:
         X: rows of training (n, columns), categories as codes.

@@ -115,7 +115,7 @@ def fit(
     """
     device, rows = weights.device, len(weights)
     random = torch.Generator().manual_seed(seed)
-    parameters = list(network.parameters())
+    parameters: list[Tensor] = list(network.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
     mean, best = ([p.detach().clone() for p in parameters] for _ in range(2))
     batches = _batches(rows, held if leave_out else [torch.arange(0)] * len(held), plan.batch, random)

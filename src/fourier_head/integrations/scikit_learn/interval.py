@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from fourier_head.densities.histogram import HistogramDensity
+from fourier_head.heads.baselines import MixtureHead
 from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution
 
 MARGIN = 0.1
@@ -68,6 +71,11 @@ class IntervalDistribution(PredictiveDistribution):
 
     frame: IntervalFrame
 
+    def _mixture(self, members: Any) -> Any:
+        if not isinstance(members, HistogramDensity):
+            return super()._mixture(members)
+        return HistogramDensity(probs=members.logits.exp().mean(0), edges=members.edges, validate_args=False)
+
     def logpdf(self, y: ArrayLike) -> Floats:
         """Return the log-density; finite for every finite value."""
         frame = self.frame
@@ -89,7 +97,10 @@ class IntervalDistribution(PredictiveDistribution):
         return self._to_targets(self._with_tails(levels, self._each(lambda d, u: d.icdf(u), self._inner(levels))))
 
     def _icdf_of(self, member: NDArray[np.int64], levels: Floats) -> Floats:
-        return self._with_tails(levels, super()._icdf_of(member, self._inner(levels)))
+        inner = self._inner(levels)
+        if isinstance(self.head, MixtureHead):
+            return self._with_tails(levels, super()._icdf_of(member, inner))
+        return self._with_tails(levels, self._each(lambda d, u: d.icdf(u), inner))
 
     def _inner(self, levels: Floats) -> Floats:
         return ((levels - self.frame.tail) / self.frame.inside).clip(0, 1)

@@ -124,6 +124,10 @@ class PredictiveDistribution:
 
     # --- rows in portions
 
+    def _mixture(self, members: Any) -> Any:
+        """Return the density of rows from those of members."""
+        return MixtureDensity(members, validate_args=False)
+
     def _values(self, y: ArrayLike) -> Floats:
         t = self.frame.standardised(y)
         if t.ndim == 0:
@@ -142,8 +146,7 @@ class PredictiveDistribution:
         with torch.inference_mode(), quiet(self.features.device):
             for start in range(0, max(1, len(self)), size):
                 rows = slice(start, start + size)
-                density: Any = self.head.density(self.features[:, rows])
-                mixture = MixtureDensity(density, validate_args=False)
+                mixture = self._mixture(self.head.density(self.features[:, rows]))
                 given = [] if values is None else [torch.as_tensor(values[..., rows].copy()).to(self.features)]
                 parts.append(function(mixture, *given).double().cpu().numpy())
         return np.concatenate(parts, axis=-1)

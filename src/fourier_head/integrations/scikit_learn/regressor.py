@@ -52,7 +52,7 @@ ONE_THREAD = 128
 
 
 class Body(NamedTuple):
-    """A kind of network: whether it is given columns piece by piece, too, what stands between its layers, their widths."""
+    """A kind of network: whether it gets columns piece by piece, too, what stands between its layers, their widths."""
 
     pieces: bool
     activation: Callable[[], nn.Module]
@@ -254,6 +254,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     def _measure(self, y: Floats, weights: Floats) -> Callable[[int], Head]:
         """Take the place and unit of targets, and return a function that makes a head for features of some size."""
+        self._frame: Any
         if self.head == "fourier":
             self._frame, adaptive = target_frame(y, weights, self.tails)
             options: dict[str, Any] = {"num_frequencies": int(self.num_frequencies), "packets": int(self.packets)}
@@ -283,8 +284,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     def _held_out(self, order: Tensor) -> list[Tensor]:
         """Return the rows that each network leaves out; nothing where none does."""
-        share = self.validation_fraction
-        share = min(1 / self.n_members, USUAL_SHARE) if share == "auto" else float(share)
+        fraction = self.validation_fraction
+        share = min(1 / self.n_members, USUAL_SHARE) if fraction == "auto" else float(fraction)
         enough = share > 0 and len(order) >= FEWEST_HELD_OUT
         return held_out(len(order), self.n_members, share, order) if enough else []
 

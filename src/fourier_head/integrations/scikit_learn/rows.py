@@ -33,7 +33,7 @@ def merged(X: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats, Float
 
 
 def target_frame(y: Floats, weights: Floats, tails: float) -> tuple[Frame, Adaptive]:
-    """Return the middle and unit of targets, and a domain of them measured so: straight, or behind a map if they need it.
+    """Return the middle and unit of targets, and a domain of them measured so, behind a map if they need one.
 
     The head sees numbers of size one in float32, wherever the targets lie.
     """

@@ -32,7 +32,9 @@ def check(model: Any) -> None:
             words = "'auto' or " if name in LEAST_OR_AUTO else ""
             raise ValueError(f"{name} must be {words}a whole number of at least {smallest}, got {value!r}.")
     sizes = list(model.hidden_sizes) if isinstance(model.hidden_sizes, Iterable) else []
-    if model.hidden_sizes != "auto" and not (sizes and all(isinstance(w, numbers.Integral) and w > 0 for w in sizes)):
+    if model.hidden_sizes != "auto" and not (
+        sizes and all(isinstance(w, numbers.Integral) and int(w) > 0 for w in sizes)
+    ):
         raise ValueError(f"hidden_sizes must be 'auto' or a list of whole numbers above 0, got {model.hidden_sizes!r}.")
     if not model.learning_rate > 0:
         raise ValueError(f"learning_rate must be positive, got {model.learning_rate}.")
