@@ -215,7 +215,7 @@ def _why_not_closed_form(request: Request) -> str | None:
         return "it knows bin ids of the plain head, and values of one whose domain adapts"
     if request.layout.bin_mass != "midpoint":
         return "exact bin masses are left to the reference"
-    if request.weight is None or not direct.applies(request.x, request.weight, request.layout.require_bins()):
+    if not direct.applies(request.x, request.weight, request.layout.num_coefficients, request.layout.require_bins()):
         return "it needs a few frequencies in float32 on a CPU, and no tracer"
     return None
 
