@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fourier_head.adaptive import Adaptive
 from fourier_head.densities.fourier import FourierDensity
+from fourier_head.domains.adaptive import Adaptive
+from fourier_head.domains.maps import ValueMap
 from fourier_head.forecasting.patch.quantile_head import QuantileDensity, QuantileHead
 from fourier_head.forecasting.patch.scaling import scale_of, seasonal_naive
 from fourier_head.heads import FourierHead
-from fourier_head.maps import ValueMap
 
 CHANNELS = 4
 """Of each time step: the value, whether it is there, and the sine and cosine of its place in the cycle."""
