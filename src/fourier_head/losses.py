@@ -20,9 +20,9 @@ from fourier_head import kernels
 from fourier_head._arrays import widened
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Domain
+from fourier_head.domains.maps import ValueMap
 from fourier_head.kernels import direct, placed
 from fourier_head.layout import Layout, Regularizer
-from fourier_head.maps import ValueMap
 from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted, token_weights
 
 Name = Literal["auto", "fused", "closed_form", "compiled", "reference"]
