@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 from fourier_head.version import __version__
 
 if TYPE_CHECKING:
-    from fourier_head.adaptive import Adaptive
     from fourier_head.bins import Bins
     from fourier_head.densities.fourier import FourierDensity
     from fourier_head.densities.gaussian_mixture import GaussianMixture
     from fourier_head.densities.histogram import HistogramDensity
     from fourier_head.densities.mixture import MixtureDensity
     from fourier_head.domains import BinnedInterval, Circle, Interval, Line
+    from fourier_head.domains.adaptive import Adaptive
+    from fourier_head.domains.maps import Affine, Asinh, Log
     from fourier_head.forecasting.forecaster import Forecaster
     from fourier_head.frequencies import recommend_head, suggest_frequencies
     from fourier_head.heads import FourierHead, Head, released_floor
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from fourier_head.integrations.numbers import NumberLM
     from fourier_head.integrations.scikit_learn import FourierRegressor
     from fourier_head.integrations.transformers import replace_head
-    from fourier_head.maps import Affine, Asinh, Log
     from fourier_head.metrics import smoothness
 
 # What comes from where: torch takes seconds to import, which `fourier-head --help` need not wait for.
