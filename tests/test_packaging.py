@@ -31,6 +31,11 @@ def section(name: str) -> str:
     return (ROOT / "pyproject.toml").read_text().split(f"[{name}]")[1].split("\n[")[0]
 
 
+@pytest.mark.parametrize("name", fourier_head.__all__)
+def test_every_public_name_is_where_it_is_said_to_be(name):
+    assert getattr(fourier_head, name) is not None
+
+
 def test_the_version_stands_in_one_place():
     places = [p for pattern in ("*.toml", "*.cff", "*.md", "*.yml") for p in ROOT.glob(pattern)]
     version = re.compile(rf"(?m)^\s*version\W+{re.escape(fourier_head.__version__)}\b")
