@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fourier_head.adaptive import Adaptive
+from fourier_head.domains.adaptive import Adaptive
 from fourier_head.integrations.scikit_learn.predictive import Floats, Frame
 from fourier_head.tabular.columns import weighted_quantiles
 
