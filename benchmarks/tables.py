@@ -1,11 +1,11 @@
 """Score methods that predict distributions on the UCI tables: ``python -m benchmarks.tables --data FOLDER``.
 
 FOLDER holds ``<set>.npz`` with X, y, train_index and test_index. Every method is fitted to the training rows of every
-split with its usual settings, one thread each, and scored on the test rows. Each fit is a row of ``results/tables.csv``:
-negative log-likelihood, CRPS and root mean squared error in the units of the target, the share of test rows in the
-central 90 % intervals and their mean width (sharpness), the seconds of the fit. Rows that are there already are not
-fitted again, so a run can be stopped at any time. At the end mean ranks over the sets go to ``results/table-ranks.csv``
-and, with the critical difference of Nemenyi's test, to ``results/tables.png``.
+split with its usual settings, one thread each, and scored on the test rows. Each fit is a row of
+``results/tables.csv``: negative log-likelihood, CRPS and root mean squared error in the units of the target, the share
+of test rows in the central 90 % intervals and their mean width (sharpness), the seconds of the fit. Rows that are there
+already are not fitted again, so a run can be stopped at any time. At the end mean ranks over the sets go to
+``results/table-ranks.csv`` and, with the critical difference of Nemenyi's test, to ``results/tables.png``.
 """
 
 from __future__ import annotations

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from fourier_head._cpu import small_matrices
 from fourier_head._devices import chosen_device
 from fourier_head.bins import Bins
-from fourier_head.domains import Interval
+from fourier_head.domains import Affine, Interval, ValueMap
 from fourier_head.errors import UserError
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.integrations.scikit_learn import settings
+from fourier_head.integrations.scikit_learn.boosting import Boosting
 from fourier_head.integrations.scikit_learn.frames import Categories
 from fourier_head.integrations.scikit_learn.interval import IntervalDistribution, IntervalFrame
 from fourier_head.integrations.scikit_learn.predictive import Floats, PredictiveDistribution, quiet
@@ -57,9 +58,14 @@ class Body(NamedTuple):
     pieces: bool
     activation: Callable[[], nn.Module]
     widths: tuple[int, ...]
+    boosted: bool = False
 
 
-BODIES = {"pieces": Body(True, nn.ReLU, (96, 96)), "smooth": Body(False, nn.SiLU, (64, 64, 64))}
+BODIES = {
+    "pieces": Body(True, nn.ReLU, (96, 96)),
+    "smooth": Body(False, nn.SiLU, (64, 64, 64)),
+    "boosting": Body(True, nn.ReLU, (96, 96), True),
+}
 
 
 class FlooredMixtureHead(MixtureHead):
@@ -86,7 +92,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         head: "fourier", or a head to compare it with: "mixture" or "gmm" (of Gaussians), "hl-gauss" or "linear"
             (histograms).
         body: "pieces" gives the networks each column cut into pieces, too, so that they can jump as trees do, "smooth"
-            does not; "auto" tries both on the held-out rows.
+            does not; "boosting" adds what boosted trees say of rows that they have not seen (LightGBM where it is
+            installed, else scikit-learn's); "auto" tries them on the held-out rows.
         n_members: how many networks.
         num_frequencies, packets, tails: of the Fourier head, and the weight of its tails.
         num_components: Gaussians of the mixture.
@@ -134,7 +141,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self,
         head: str = "fourier",
         *,
-        body: Literal["auto", "pieces", "smooth"] = "auto",
+        body: Literal["auto", "pieces", "smooth", "boosting"] = "auto",
         n_members: int = 8,
         num_frequencies: int = 12,
         packets: int = 0,
@@ -201,7 +208,6 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         make_head = self._measure(y, weights)
         values = self._frame.standardised(y)
         held = self._held_out(torch.from_numpy(random.permutation(len(y))))
-        inputs = torch.from_numpy(self._columns(X)).to(device)
         targets = torch.from_numpy(values).float().to(device)
         weight = torch.from_numpy(weights).float().to(device)
         plan = self._plan(len(y))
@@ -209,7 +215,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
         def train(body: str, members: int, plan: ensemble.Plan) -> tuple[MemberNetwork, Course]:
             kind = BODIES[body]
-            columns = [inputs if kind.pieces else inputs[:, : self._columns.plain].contiguous(), targets]
+            columns = [self._inputs(X, body, training=True).to(device), targets]
             widths = kind.widths if self.hidden_sizes == "auto" else tuple(self.hidden_sizes)
             torch.manual_seed(seed)
             network = MemberNetwork(members, columns[0].shape[1], widths, kind.activation, make_head).to(device)
@@ -228,6 +234,9 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             )
             return network, course
 
+        if self.body in ("auto", "boosting"):
+            mapped = self._map.forward(torch.from_numpy(values)).numpy()
+            self._boosting = Boosting(X, mapped, weights, self._categories.mask, seed)
         with torch.random.fork_rng(devices=[]), threads if device.type == "cpu" else nullcontext():
             self.body_ = str(self.body)
             if self.body == "auto":
@@ -243,7 +252,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self.network_ = network if device.type == "mps" else network.double()
         self.best_epoch_, self.validation_scores_ = course.best_epoch, course.history
         self.n_iter_ = course.history[-1][0] if course.history else 0
-        self.calibration_levels_ = self._held_out_levels(X, values, held) if held else None
+        inputs = self._inputs(X, self.body_, training=True)
+        self.calibration_levels_ = self._held_out_levels(inputs, values, held) if held else None
         return self
 
     def _device(self) -> str:
@@ -255,8 +265,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
     def _measure(self, y: Floats, weights: Floats) -> Callable[[int], Head]:
         """Take the place and unit of targets, and return a function that makes a head for features of some size."""
         self._frame: Any
+        self._map: ValueMap = Affine()
         if self.head == "fourier":
             self._frame, adaptive = target_frame(y, weights, self.tails)
+            self._map = adaptive.map
             options: dict[str, Any] = {"num_frequencies": int(self.num_frequencies), "packets": int(self.packets)}
             return lambda size: FourierHead(size, domain=adaptive, **options)
         self._frame = frame = IntervalFrame.fit(y)
@@ -312,15 +324,19 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     # --- prediction
 
-    def _inputs(self, X: Floats) -> Tensor:
-        inputs = self._columns(X, pieces=BODIES[self.body_].pieces)
-        return torch.from_numpy(inputs).to(self.network_.head.proj.weight)
+    def _inputs(self, X: Floats, body: str, training: bool = False) -> Tensor:
+        """Return what a body is given of rows; of those of training, what trees say that have not seen them."""
+        inputs = self._columns(X, pieces=BODIES[body].pieces)
+        if BODIES[body].boosted:
+            boosted = self._boosting.out_of_fold if training else self._boosting(X)
+            inputs = np.concatenate([boosted, inputs], axis=1)
+        return torch.from_numpy(inputs)
 
     def predict_density(self, X: Any) -> PredictiveDistribution:
         """Return the predicted distributions, one per row: pdf, cdf, quantile, sample, mean, std, entropy, crps."""
         check_is_fitted(self)
         X = validate_data(self, self._categories(X), **ROWS, reset=False)
-        inputs = self._inputs(X)
+        inputs = self._inputs(X, self.body_).to(self.network_.head.proj.weight)
         with torch.inference_mode(), quiet(inputs.device):
             features = self.network_.features(inputs)
         kind = PredictiveDistribution if self.head == "fourier" else IntervalDistribution
@@ -365,8 +381,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self.calibration_levels_ = self.predict_density(X).cdf(y)
         return self
 
-    def _held_out_levels(self, X: Floats, values: Floats, held: Sequence[Tensor]) -> Floats:
-        inputs = self._inputs(X)
+    def _held_out_levels(self, inputs: Tensor, values: Floats, held: Sequence[Tensor]) -> Floats:
+        inputs = inputs.to(self.network_.head.proj.weight)
         targets = torch.from_numpy(values).to(inputs)
         network = self.network_
         with torch.inference_mode(), quiet(inputs.device):

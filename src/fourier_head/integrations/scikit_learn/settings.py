@@ -11,7 +11,7 @@ from fourier_head.errors import did_you_mean
 HEADS = ("fourier", "mixture", "hl-gauss", "linear")
 MIXTURES = ("mixture", "gmm")
 """The second is what ``fourier-head compare`` calls it."""
-CHOICES = {"body": ("auto", "pieces", "smooth"), "loss": ("both", "likelihood", "crps")}
+CHOICES = {"body": ("auto", "pieces", "smooth", "boosting"), "loss": ("both", "likelihood", "crps")}
 LEAST = {"n_members": 1, "num_frequencies": 1, "packets": 0, "num_components": 1, "num_bins": 2}
 LEAST_OR_AUTO = {"max_epochs": 1, "batch_size": 1}
 
