@@ -118,7 +118,11 @@ class MixtureDensity(ScalarDensity):
 
     def cdf(self, value: Tensor | float) -> Tensor:
         """Return P(X <= value)."""
-        return self._mix(self.components.cdf(self._for_each(self._value(value))))
+        return self._mix(self._cdf_each(self._value(value)))
+
+    def _cdf_each(self, value: Tensor) -> Tensor:
+        """Return the distribution functions of the components (..., K, *batch) at values (..., *batch)."""
+        return self.components.cdf(self._for_each(value))
 
     def cdf_and_prob(self, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return the distribution function and the density."""
@@ -244,7 +248,7 @@ class MixtureDensity(ScalarDensity):
         """
 
         def spread(x: Tensor) -> Tensor:
-            each = self.components.cdf(self._for_each(x))
+            each = self._cdf_each(x)
             return self._mix((each - self._mix(each).unsqueeze(self._parts)) ** 2)
 
         scores: Any = self.components

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fourier_head.densities.histogram import HistogramDensity
-from fourier_head.heads.baselines import MixtureHead
+from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution
 
 MARGIN = 0.1
@@ -73,7 +73,7 @@ class IntervalDistribution(PredictiveDistribution):
 
     def _mixture(self, members: Any) -> Any:
         if not isinstance(members, HistogramDensity):
-            return super()._mixture(members)
+            return MixtureDensity(members, validate_args=False)
         return HistogramDensity(probs=members.logits.exp().mean(0), edges=members.edges, validate_args=False)
 
     def logpdf(self, y: ArrayLike) -> Floats:
@@ -95,12 +95,6 @@ class IntervalDistribution(PredictiveDistribution):
 
     def _icdf(self, levels: Floats) -> Floats:
         return self._to_targets(self._with_tails(levels, self._each(lambda d, u: d.icdf(u), self._inner(levels))))
-
-    def _icdf_of(self, member: NDArray[np.int64], levels: Floats) -> Floats:
-        inner = self._inner(levels)
-        if isinstance(self.head, MixtureHead):
-            return self._with_tails(levels, super()._icdf_of(member, inner))
-        return self._with_tails(levels, self._each(lambda d, u: d.icdf(u), inner))
 
     def _inner(self, levels: Floats) -> Floats:
         return ((levels - self.frame.tail) / self.frame.inside).clip(0, 1)

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from fourier_head._cpu import plain_blas
-from fourier_head.densities.mixture import MixtureDensity
+from fourier_head.densities.tabulated import TabulatedMixture
 from fourier_head.heads import Head
 
 Floats = NDArray[np.float64]
@@ -89,20 +89,13 @@ class PredictiveDistribution:
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
         random = check_random_state(random_state)
-        member = random.randint(self.features.shape[0], size=(n_samples, len(self)))
-        levels = random.uniform(size=(n_samples, len(self))).clip(1e-12, 1 - 1e-12)
-        return self._to_targets(self._icdf_of(member, levels)).T
+        return self._icdf(random.uniform(size=(n_samples, len(self))).clip(1e-12, 1 - 1e-12)).T
 
     def _to_targets(self, t: Floats) -> Floats:
         return self.frame.center + self.frame.scale * t
 
     def _icdf(self, levels: Floats) -> Floats:
         return self._to_targets(self._each(lambda d, u: d.icdf(u), levels))
-
-    def _icdf_of(self, member: NDArray[np.int64], levels: Floats) -> Floats:
-        """Return quantiles of the members named: one of a member costs less than one of the mixture."""
-        numbers = np.stack([member.astype(np.float64), levels], axis=-2)
-        return self._each(lambda d, u: d.icdf_of(u[..., 0, :].long(), u[..., 1, :]), numbers)
 
     # --- summaries
 
@@ -126,7 +119,7 @@ class PredictiveDistribution:
 
     def _mixture(self, members: Any) -> Any:
         """Return the density of rows from those of members."""
-        return MixtureDensity(members, validate_args=False)
+        return TabulatedMixture(members, validate_args=False)
 
     def _values(self, y: ArrayLike) -> Floats:
         t = self.frame.standardised(y)
