@@ -270,12 +270,6 @@ def _flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, blocks
         assert bias is not None
         return score + (bias[h, bias.shape[1] // 2 + k - q] if bias.dim() == 2 else bias[h, q, k])
 
-    return flex_attention(
-        query,
-        key,
-        value,
-        score_mod=None if bias is None else score,
-        block_mask=blocks,
-        scale=1.0,
-        kernel_options=dict(FLEX_OPTIONS),  # type: ignore[arg-type]
-    )
+    options: Any = dict(FLEX_OPTIONS)
+    mod = None if bias is None else score
+    return flex_attention(query, key, value, score_mod=mod, block_mask=blocks, scale=1.0, kernel_options=options)
