@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from fourier_head._devices import best_device, chosen_device
+from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.inputs import SeriesSet, read_series
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
@@ -22,6 +24,7 @@ from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.scores import Forecast, central_levels
 from fourier_head.forecasting.support import Support
+from fourier_head.forecasting.windows import past_windows
 
 if TYPE_CHECKING:
     from fourier_head.forecasting.fine_tuning import FineTuning
@@ -30,6 +33,8 @@ TOKENS = {"cpu": 4096, "cuda": 1 << 17}
 """Patches in one pass: enough to keep the arithmetic busy, few enough for the caches and for a moving bar."""
 MANY = 2000
 """Series from which on a bar is shown in a terminal unless said otherwise."""
+WINDOWS = 8
+"""Windows of the past of a series that tell how its steps hang together."""
 
 Progress = Callable[[int, int], None]
 """Called with series done and series in all."""
@@ -98,6 +103,8 @@ class Forecaster:
         id: str | Sequence[str] | None = None,
         time: str | None = None,
         target: str | None = None,
+        fill: float | None = None,
+        aggregate: str | None = None,
         paths: int = 9,
         natural: bool = True,
         precision: str = "auto",
@@ -112,6 +119,8 @@ class Forecaster:
             horizon: steps ahead, any number; beyond ``config.horizon`` possible pasts are followed on.
             freq: pandas frequency of the series; found from timestamps where there are any.
             id, time, target: names of the columns, guessed unless given.
+            fill: value of steps without a row, such as 0 where a table holds days with a sale only; else missing.
+            aggregate: "sum" or "mean" of several rows for one step, which are an error unless given.
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
                 show: whole numbers where all were, none below zero where none was.
@@ -126,7 +135,9 @@ class Forecaster:
                 raise ValueError(f"{what} from 1 on, got {value!r}.")
         if precision not in ("auto", "bf16", "float32"):
             raise ValueError(f"precision must be 'auto', 'bf16' or 'float32', got {precision!r}.")
-        series = data if isinstance(data, SeriesSet) else read_series(data, freq=freq, id=id, time=time, target=target)
+        columns: dict[str, Any] = {"freq": freq, "id": id, "time": time, "target": target}
+        columns |= {"fill": fill, "aggregate": aggregate}
+        series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
         rolling = Rolling(self.model, int(horizon), int(paths))
         self.model.eval()
         half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
@@ -143,7 +154,20 @@ class Forecaster:
                 f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
-        return Forecasts(rolling.density(), series, support)
+        settings = {"paths": paths, "natural": natural, "precision": precision}
+        return Forecasts(
+            rolling.density(), series, support, functools.partial(self._dependence, series, horizon, settings)
+        )
+
+    def _dependence(self, series: SeriesSet, horizon: int, settings: dict[str, Any]) -> Dependence:
+        """Return how steps hang together, from what was forecast wrong at earlier moments of the same series."""
+        windows = past_windows(series, min(int(horizon), self.config.horizon), WINDOWS)
+        if not len(windows):
+            return Dependence.usual(series.periods)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is to say of the series was said of the forecast itself
+            past = self.predict(windows.pasts, windows.targets.shape[1], progress=False, **settings)
+        return Dependence.fitted(series.periods, past.normal_scores(windows.targets), windows.owner)
 
     def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:
         """Return central quantiles, as `fourier_head.forecasting.evaluation.evaluate` asks forecasters for them."""
