@@ -59,7 +59,7 @@ def fine_tune(
     The last steps of every series are kept out of training; their loss decides when to stop and which weights to keep,
     so what comes back is never worse on them than what went in.
 
-    Arguments:
+    Args:
         data: series as `Forecaster.predict` takes them.
         steps, epochs: how long, one of the two; an epoch sees about every value once as a target.
             200 steps unless given.

@@ -191,7 +191,7 @@ class Training:
     def run(self, report: Callable[[dict[str, float]], None] | None = None) -> bool:
         """Train until the budget or this run's limit is spent; return whether the budget is.
 
-        Arguments:
+        Args:
             report: called with step, loss, learning rate, samples per second and progress every ``log_every`` steps.
         """
         self._resume()
