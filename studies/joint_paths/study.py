@@ -62,7 +62,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     begin = time.monotonic()
     device = chosen_device(settings.device)
     forecaster = Forecaster.from_pretrained(settings.model, device)
-    runs, errors = [], {}
+    runs: list[dict[str, Any]] = []
+    errors: dict[str, list[tuple[np.ndarray, int]]] = {}
     for one in _sets(settings):
         series = read_series(one.contexts(), freq=one.freq)
         forecasts = forecaster.predict(series, one.horizon, progress=False)

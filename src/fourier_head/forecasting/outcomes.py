@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class Outcomes:
     def __init__(
         self,
         samples: np.ndarray,
-        names: dict[str, Sequence[Any]],
+        names: Mapping[str, Sequence[Any]],
         parts: tuple[str, np.ndarray] | None = None,
         mean: np.ndarray | None = None,
     ):

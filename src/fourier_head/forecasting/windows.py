@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def cut(series: SeriesSet, numbers: Sequence[int] | np.ndarray, dropped: Sequenc
     """Return some series, each without so many of its last values."""
     pairs = [(int(number), int(count)) for number, count in zip(numbers, dropped, strict=True)]
     fields = ("names", "calendars", "month_days", "first")
-    chosen = {field: [getattr(series, field)[number] for number, _ in pairs] for field in fields}
+    chosen: dict[str, Any] = {field: [getattr(series, field)[number] for number, _ in pairs] for field in fields}
     values = [series.values[number][: len(series.values[number]) - count] for number, count in pairs]
     last = [series.future(number, -count)[-1] if count else series.last[number] for number, count in pairs]
     return replace(series, values=values, last=last, **chosen)
