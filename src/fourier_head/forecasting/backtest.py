@@ -143,7 +143,7 @@ def _naive(windows: Windows) -> np.ndarray:
     periods = windows.pasts.periods
     for period in np.unique(periods):
         mine = np.flatnonzero(periods == period)
-        out[mine] = repeat_season([windows.pasts.values[i] for i in mine], out.shape[1], int(period))
+        out[mine] = repeat_season([windows.pasts.values[i] for i in mine], windows.targets.shape[1], int(period))
     known = [past[~np.isnan(past)][-1:] for past in windows.pasts.values]
     last = np.array([float(one[0]) if len(one) else 0.0 for one in known])
     return np.where(np.isnan(out), last[:, None], out)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fourier_head._clocks import Clock
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.inputs import SeriesSet
@@ -248,7 +247,7 @@ class Forecasts:
             column: pd.Series(names).repeat(horizon).to_numpy() for column, names in self._name_columns().items()
         }
         if series.timed:
-            content[series.time_column] = self._zoned(pd.DatetimeIndex(self.timestamps.ravel()))
+            content[series.time_column] = series.zoned(pd.DatetimeIndex(self.timestamps.ravel()))
         else:
             content["step"] = np.tile(np.arange(1, horizon + 1), len(self))
         if mean:
@@ -264,19 +263,6 @@ class Forecasts:
             column: [name[place] if len(columns) > 1 else name for name in names]
             for place, column in enumerate(columns)
         }
-
-    def _zoned(self, times: pd.DatetimeIndex) -> pd.DatetimeIndex:
-        """Return timestamps in the zone of the series."""
-        zone = self.series.zone
-        if zone is None:
-            return times
-        if isinstance(zone, Clock):
-            zone = zone.last  # whether and when it will be set again, past offsets do not say
-        if self.series.universal:
-            return times.tz_localize("UTC").tz_convert(zone)
-        # Where clocks change, a time of day may come twice, or not at all.
-        twice = np.ones(len(times), dtype=bool)
-        return times.tz_localize(zone, ambiguous=twice, nonexistent="shift_forward")
 
 
 def check_levels(levels: np.ndarray) -> None:
