@@ -25,7 +25,7 @@ def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) ->
 
     Args:
         fans: the charts drawn, of the first series.
-        about: title, table (file name), model, seconds, hardware, command.
+        about: title, table (file name), model, seconds, hardware, command, and maybe a section as backtest.
     """
     more = len(forecasts) - len(fans)
     caption = (
@@ -40,6 +40,7 @@ def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) ->
 <p class="small muted">{escape(_what_was_read(forecasts))}</p>
 {figure_html(chart)}
 </section>
+{about.get("backtest") or ""}
 <section id="numbers">
 <h2>Numbers</h2>
 {_table(forecasts)}
@@ -53,7 +54,9 @@ series. Quantiles at any level come from the same densities and never cross.</p>
 <pre><code>{escape(about["command"])}</code></pre>
 <p class="small muted">{escape(f"{about['seconds']:.1f} seconds on {about['hardware']}.")}</p>
 </section>"""
-    parts = {"forecasts": "Forecasts", "numbers": "Numbers", "how": "How it was made"}
+    parts = {"forecasts": "Forecasts", "trust": "How good", "numbers": "Numbers", "how": "How it was made"}
+    if not about.get("backtest"):
+        del parts["trust"]
     return frame(about["title"], parts, inner)
 
 
