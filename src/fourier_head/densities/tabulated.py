@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fourier_head.densities.fourier import FourierDensity
-from fourier_head.densities.mixture import MixtureDensity
+from fourier_head.densities.mixture import NODES, MixtureDensity
 from fourier_head.domains import Domain
 from fourier_head.fourier import spectrum, tails
 from fourier_head.fourier.inversion import Curve, invert
+from fourier_head.fourier.quadrature import legendre
 
 PIECES = 16
 """Pieces of a table for each coefficient: with cubics between them about eight digits of a probability are right."""
@@ -94,6 +96,24 @@ class TabulatedMixture(MixtureDensity):
         """Return the distribution function and the density."""
         cdf, prob = self._table(self._for_each(self._value(value)), with_density=True)
         return self._mix(cdf), self._mix(prob)
+
+    def crps(self, value: Tensor | float) -> Tensor:
+        """Return the ranked score; behind a curved map, by its definition, between the panels and the value."""
+        if not any(self._table.domain.map.curved):  # type: ignore[attr-defined]
+            return super().crps(value)
+        value = self._value(value)
+        value = value.expand(torch.broadcast_shapes(value.shape, self.batch_shape))
+        panels, rows = self._panels(), value.reshape(-1, *self.batch_shape)
+        return torch.stack([self._square_distance(panels, y) for y in rows]).reshape(value.shape)
+
+    def _square_distance(self, panels: Tensor, y: Tensor) -> Tensor:
+        r"""Return :math:`\int (F(x) - 1[x \ge y])^2 dx`."""
+        ends = torch.cat([panels, y.to(panels.dtype)[None]]).sort(0).values
+        half, total = ends.diff(dim=0) / 2, torch.zeros_like(ends[0])
+        for t, w in np.stack(legendre(NODES), 1).tolist():
+            x = ends[:-1] + half * (1 + t)
+            total = total + (w * half * (self.cdf(x) - (x >= y).to(x.dtype)) ** 2).sum(0)
+        return total
 
     @torch.no_grad()
     def _icdf(self, level: Tensor) -> Tensor:
