@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,9 @@ class _Table:
         place = (v.clamp(-1, 1) + 1) * (self.pieces / 2)
         piece = place.floor().clamp_max(self.pieces - 1)
         s = place - piece
-        a, b, c, d = self.cubics[self.first + piece.long()].unbind(-1)
+        which = self.first + piece.long()
+        # Three times as fast as an index of more dimensions.
+        a, b, c, d = self.cubics.index_select(0, which.reshape(-1)).reshape(*which.shape, 4).unbind(-1)
         cdf, weight = a + s * (b + s * (c + s * d)), self.domain.tails
         if not with_density:
             return tails.mix_cdf(cdf, v, weight), cdf
@@ -87,7 +90,10 @@ class TabulatedMixture(MixtureDensity):
         super().__init__(components, weights, validate_args)
         if len(self.batch_shape) != 1 or not components.domain.tails:
             raise ValueError("components must be adaptive densities of rows, of batch shape (K, rows).")
-        self._table = _Table.of(components)
+
+    @functools.cached_property
+    def _table(self) -> _Table:
+        return _Table.of(self.components)  # type: ignore[arg-type]
 
     def _cdf_each(self, value: Tensor) -> Tensor:
         return self._table(self._for_each(value), with_density=False)[0]

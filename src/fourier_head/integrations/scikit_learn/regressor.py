@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -108,7 +109,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             gives up after three tenths of the course.
         random_state: seed, generator or None; a whole number makes fits repeatable.
         device: "cpu", "cuda", ... or "auto" for the best there is.
-        verbose: 1 prints the score ten times, 2 whenever it is measured.
+        verbose: 1 draws a bar, or prints the score ten times where it is no terminal, 2 whenever it is measured.
 
     Attributes:
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
@@ -310,13 +311,16 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         if not self.verbose:
             return None
         looks, every = 0, 1 if self.verbose > 1 else max(1, plan.steps // plan.check_every // 10)
-        last = plan.epoch(plan.steps)
+        last, bar = plan.epoch(plan.steps), self.verbose == 1 and sys.stdout.isatty()
 
         def say(epoch: int, score: float) -> None:
             nonlocal looks
             looks += 1
-            if looks % every == 0 or epoch == last:
-                print(f"[FourierRegressor] {body}, epoch {epoch} of {last}: validation loss {score:.4f}", flush=True)
+            words = f"[FourierRegressor] {body}, epoch {epoch} of {last}: validation loss {score:.4f}"
+            if bar:
+                print(f"\r{words} [{'#' * (30 * epoch // last):<30}]", end="" if epoch < last else "\n", flush=True)
+            elif looks % every == 0 or epoch == last:
+                print(words, flush=True)
 
         return say
 
