@@ -37,6 +37,8 @@ class TrainingSettings:
         limit: stop this run after so many seconds at a checkpoint, to be continued by the same command.
         learning_rate, warmup: peak of the learning rate, and the share of the budget in which it rises to it.
         schedule: how it falls: "linear" or "cosine".
+        hold: share of the budget, after the rise, in which it stays at its peak before it falls.
+        optimizer: "adamw", or "muon" for the matrices of modules called ``layers``.
         betas, decay, clip: of AdamW, and of the gradient's norm.
         average: share of the steps passed in which an exponential average of the weights, kept beside them, forgets
             half; 0 for none.
@@ -59,6 +61,8 @@ class TrainingSettings:
     learning_rate: float = 1e-3
     warmup: float = 0.02
     schedule: Literal["linear", "cosine"] = "linear"
+    hold: float = 0.0
+    optimizer: Literal["adamw", "muon"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.98)
     decay: float = 0.01
     clip: float = 1.0
@@ -90,7 +94,7 @@ class Stream(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-def rate(progress: float, warmup: float, schedule: str = "linear") -> float:
+def rate(progress: float, warmup: float, schedule: str = "linear", hold: float = 0.0) -> float:
     """Return the share of the peak learning rate at a point of the budget.
 
     >>> [round(rate(p, 0.1), 6) for p in (0.0, 0.05, 0.1, 0.55, 1.0)]
@@ -98,8 +102,26 @@ def rate(progress: float, warmup: float, schedule: str = "linear") -> float:
     """
     if progress < warmup:
         return progress / warmup
-    rest = min(1.0, (progress - warmup) / (1 - warmup))
+    begin = warmup + hold
+    rest = min(1.0, max(0.0, progress - begin) / max(1 - begin, 1e-9))
     return 1 - rest if schedule == "linear" else (1 + math.cos(math.pi * rest)) / 2
+
+
+def _optimizer(module: nn.Module, settings: TrainingSettings, fused: bool) -> torch.optim.Optimizer:
+    options: dict[str, Any] = {"lr": settings.learning_rate, "betas": settings.betas}
+    if settings.optimizer == "muon":
+        from fourier_head.training.muon import Muon
+
+        named = list(module.named_parameters())
+        inner = {name for name, p in named if p.dim() == 2 and "layers." in name}
+        trunk, others = ([p for name, p in named if (name in inner) == wanted] for wanted in (True, False))
+        return Muon(trunk, others, decay=settings.decay, **options)
+    # Matrices decay; biases, norms and other vectors do not.
+    groups = [
+        {"params": [p for p in module.parameters() if p.dim() >= 2], "weight_decay": settings.decay},
+        {"params": [p for p in module.parameters() if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, **options, fused=fused)
 
 
 class Average:
@@ -171,13 +193,7 @@ class Training:
                 f"batch must be a multiple of the {self.accelerator.num_processes} processes, got {settings.batch}."
             )
         self.module = module.to(self.accelerator.device)
-        # Matrices decay; biases, norms and other vectors do not.
-        groups = [
-            {"params": [p for p in module.parameters() if p.dim() >= 2], "weight_decay": settings.decay},
-            {"params": [p for p in module.parameters() if p.dim() < 2], "weight_decay": 0.0},
-        ]
-        fused = self.accelerator.device.type == "cuda"
-        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
+        optimizer = _optimizer(module, settings, self.accelerator.device.type == "cuda")
         self.average = Average(module, settings.average) if settings.average else None
         self.parallel, self.optimizer = self.accelerator.prepare(self.module, optimizer)
         self.loss_of = torch.compile(self.parallel) if settings.compile else self.parallel
@@ -292,7 +308,7 @@ class Training:
 
     def _advance(self) -> Tensor:
         settings = self.settings
-        share = rate(self.progress if self.step else 0.0, settings.warmup, settings.schedule)
+        share = rate(self.progress if self.step else 0.0, settings.warmup, settings.schedule, settings.hold)
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * max(share, 1e-4)
         batch = next(self.stream)
