@@ -16,7 +16,7 @@ from fourier_head.errors import needs_extra
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.model import PatchForecaster
+from fourier_head.forecasting.patch.pretrained import Network
 from fourier_head.forecasting.rolling import normalise
 from fourier_head.training.loop import rate
 
@@ -131,11 +131,11 @@ def _split(series: SeriesSet, ahead: int, context: int) -> tuple[SeriesStore, Wi
     return store, Windows(torch.from_numpy(np.stack(pasts)), torch.from_numpy(np.stack(futures)), torch.tensor(told))
 
 
-def _all_weights(model: PatchForecaster, rank: int) -> tuple[list[Tensor], Callable[[], PatchForecaster]]:
+def _all_weights(model: Network, rank: int) -> tuple[list[Tensor], Callable[[], Network]]:
     return list(model.parameters()), lambda: model
 
 
-def _low_rank(model: PatchForecaster, rank: int) -> tuple[list[Tensor], Callable[[], PatchForecaster]]:
+def _low_rank(model: Network, rank: int) -> tuple[list[Tensor], Callable[[], Network]]:
     """Put low-rank updates beside every linear layer; return what trains, and what merges them."""
     try:
         from peft import LoraConfig, get_peft_model
@@ -145,7 +145,7 @@ def _low_rank(model: PatchForecaster, rank: int) -> tuple[list[Tensor], Callable
     wrapped: Any = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names))
     trained: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
 
-    def merge() -> PatchForecaster:
+    def merge() -> Network:
         # What was held fixed beside the updates may train again.
         return wrapped.merge_and_unload().requires_grad_(True)
 
@@ -156,7 +156,7 @@ def _low_rank(model: PatchForecaster, rank: int) -> tuple[list[Tensor], Callable
 class _Run:
     """The loop: draw windows, step, and look at the held-out steps from time to time."""
 
-    model: PatchForecaster
+    model: Network
     trained: list[Tensor]
     optimizer: torch.optim.Optimizer
     sampler: WindowSampler

@@ -15,9 +15,10 @@ import torch
 
 from fourier_head._devices import best_device, chosen_device
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.model import PatchConfig
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
-from fourier_head.forecasting.patch.pretrained import load_model, save_model
+from fourier_head.forecasting.patch.pretrained import Network, load_model, save_model
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.scores import Forecast, central_levels
@@ -42,6 +43,7 @@ class Forecaster:
         model: the network.
 
     Example:
+        >>> from fourier_head.forecasting.patch.model import PatchForecaster
         >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
         >>> forecaster = Forecaster(PatchForecaster(config))
         >>> forecasts = forecaster.predict({"a": range(40), "b": [3.0]}, horizon=6, freq="ME")
@@ -51,7 +53,7 @@ class Forecaster:
         Forecasts(2 series, 6 steps)
     """
 
-    def __init__(self, model: PatchForecaster):
+    def __init__(self, model: Network):
         self.model = model.eval()
         self.history: list[FineTuning] = []
 
@@ -71,7 +73,7 @@ class Forecaster:
         return save_model(self.model, folder, dtype)
 
     @property
-    def config(self) -> PatchConfig:
+    def config(self) -> PatchConfig | MultiscaleConfig:
         """The shape of the network."""
         return self.model.config
 

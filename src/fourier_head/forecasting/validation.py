@@ -41,9 +41,7 @@ def hold_out_sets(store: SeriesStore, names: Iterable[str] = HELD_OUT_SETS) -> t
     return store.select((~held).nonzero().flatten()), store.select(held.nonzero().flatten())
 
 
-def validation_sets(
-    held: SeriesStore, most: int = 100, longest: int = 2048, far: bool = False
-) -> list[EvaluationSet]:
+def validation_sets(held: SeriesStore, most: int = 100, longest: int = 2048, far: bool = False) -> list[EvaluationSet]:
     """Return the held-out series as evaluation sets, one per training set and period.
 
     Arguments:
@@ -52,16 +50,15 @@ def validation_sets(
         longest: values kept of a series, its end.
         far: whether series of hours and finer ones are also forecast ``FAR`` times as far, as sets of their own.
     """
-    if far:
-        fine = held.select((held.period >= 24).logical_and(held.period != 52).nonzero().flatten())
-        return validation_sets(held, most, longest) + _sets(fine, most, longest, FAR)
-    return _sets(held, most, longest, 1)
+    return _sets(held, most, longest, 1) + (_sets(held, most, longest, FAR) if far else [])
 
 
 def _sets(held: SeriesStore, most: int, longest: int, times: int) -> list[EvaluationSet]:
     groups: dict[tuple[int, int], list[np.ndarray]] = {}
     for i in range(len(held)):
         period = int(held.period[i])
+        if times > 1 and (period < 24 or period == 52):
+            continue
         series = held.series(i).cpu().numpy()[-longest:]
         members = groups.setdefault((int(held.set_index[i]), period), [])
         horizon = times * HORIZONS.get(period, 48)

@@ -111,4 +111,4 @@ class Muon(torch.optim.Optimizer):
         spread = torch._foreach_sqrt(square)
         torch._foreach_div_(spread, (1 - second**count) ** 0.5)
         torch._foreach_add_(spread, 1e-8)
-        torch._foreach_addcdiv_(weights, mean, spread, -group["lr"] / (1 - first**count))
+        torch._foreach_addcdiv_(list[Tensor](weights), mean, spread, -group["lr"] / (1 - first**count))

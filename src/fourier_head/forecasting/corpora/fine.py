@@ -17,7 +17,19 @@ from torch import Tensor
 from fourier_head.forecasting.corpora.synthetic import Draws, ar1, unit
 from fourier_head.forecasting.corpora.windows import Windows, cut_contexts, split_windows
 
-FINE_PERIODS: dict[int, float] = {24: 30, 48: 12, 96: 14, 144: 10, 288: 18, 360: 8, 1440: 8, 240: 1, 3600: 2, 60: 2, 7: 8}
+FINE_PERIODS: dict[int, float] = {
+    24: 30,
+    48: 12,
+    96: 14,
+    144: 10,
+    288: 18,
+    360: 8,
+    1440: 8,
+    240: 1,
+    3600: 2,
+    60: 2,
+    7: 8,
+}
 """Steps of the first season, each with its weight; all but the last few are days."""
 HARMONICS = 6
 LEVELS = 32
@@ -99,7 +111,9 @@ class FineSynth:
         kind = draws.uniform()
         wave = torch.where(kind < 0.3, torch.exp((sharp * wave).clamp(-6, 4)), wave)
         wave = torch.where(kind > 0.75, torch.tanh(2 * sharp * (wave - draws.uniform(-0.5, 1.0))), wave)
-        wave = torch.where((kind > 0.3) & (kind < 0.4), wave.clamp_min(draws.uniform(-0.5, 0.8)), wave)  # nights of zero
+        wave = torch.where(
+            (kind > 0.3) & (kind < 0.4), wave.clamp_min(draws.uniform(-0.5, 0.8)), wave
+        )  # nights of zero
         return unit(wave - wave.mean(1, keepdim=True))
 
     def _week(self, draws: Draws, period: Tensor, own: dict[str, Any]) -> Tensor:

@@ -45,17 +45,20 @@ class PlainSynth:
         rare = torch.poisson(draws.log_uniform(0.01, 1.0).expand(shape).contiguous(), generator=generator)
         rare = rare * torch.where(draws.chance(0.5), 1.0, draws.log_uniform(1.0, 20.0).round())
         steps = torch.randn(shape, **own).cumsum(1) * draws.log_uniform(0.01, 0.3) + draws.normal() * 5
-        values = torch.stack((line, growth, season, level, rare, steps)).gather(0, kind.T.unsqueeze(-1).expand(1, *shape))
+        values = torch.stack((line, growth, season, level, rare, steps)).gather(
+            0, kind.T.unsqueeze(-1).expand(1, *shape)
+        )
         values = values.squeeze(0)
         size = 10 ** draws.uniform(-2.0, 4.0)
         values = torch.where((kind == 4) | draws.chance(0.3), values, values * size)
         told = torch.where(draws.chance(0.9), period, 1).squeeze(1)
         windows = split_windows(values, self.context, told)
         odd = draws.chance(self.odd_share) & (self._time[: self.context] == -1)
-        odd = odd | (draws.chance(self.odd_share) & (torch.rand(batch, self.context, **own) < draws.log_uniform(0.003, 0.05)))
+        odd = odd | (
+            draws.chance(self.odd_share) & (torch.rand(batch, self.context, **own) < draws.log_uniform(0.003, 0.05))
+        )
         far = draws.sign() * draws.log_uniform(3.0, 300.0) * windows.context.std(1, keepdim=True)
         context = torch.where(odd, windows.context + far, windows.context)
         # Most are short: from two values on, where noise and level still can be told apart by what is usual only.
         cut = torch.rand(batch, 2, **own)
         return windows._replace(context=cut_contexts(context, 0.9, 2, cut))
-
