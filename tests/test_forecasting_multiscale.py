@@ -169,7 +169,18 @@ def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
     from fourier_head.forecasting.corpora.readers import join
 
     corpus = join(stores).save(tmp_path / "corpus.safetensors")
-    given = ["--corpus", str(corpus), "--output", str(tmp_path / "run"), "--size", "tiny", "--layers", "1", "--choose"]
+    given = [
+        "--corpus",
+        str(corpus),
+        "--output",
+        str(tmp_path / "run"),
+        "--size",
+        "tiny",
+        "--layers",
+        "1",
+        "--choose",
+        "--score",
+    ]
     assert main([*given, "--steps", "2", "--batch", "16", "--device", "cpu", "--most", "1"]) == 0
     found = json.loads((tmp_path / "run" / "score.json").read_text())
     assert list(found["sets"]) == ["aus_retail/12"]

@@ -41,7 +41,8 @@ class Bucket:
         count = self.horizon // patch
         if self.first + self.drawn >= count:
             return torch.arange(count, device=device)
-        rest = torch.randperm(count - self.first, device=device)[: self.drawn] + self.first
+        # Sorted noise, as a permutation cannot be part of a CUDA graph.
+        rest = torch.rand(count - self.first, device=device).argsort()[: self.drawn] + self.first
         return torch.cat([torch.arange(self.first, device=device), rest])
 
 

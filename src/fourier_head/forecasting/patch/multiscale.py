@@ -301,11 +301,23 @@ class MultiscaleForecaster(nn.Module):
             future: outcomes (B, H), NaN where unknown; H a multiple of the patch.
             patches: which patches of it count (K,), all unless given.
         """
-        parts = future.unflatten(-1, (-1, self.config.patch))
         if patches is None:
-            patches = torch.arange(parts.shape[1], device=future.device)
+            patches = torch.arange(future.shape[-1] // self.config.patch, device=future.device)
+        asked = self.asked(context, future, period, patches)
+        there = ~asked[2].isnan()
+        return self.scores(*asked).sum() / there.sum().clamp_min(1)
+
+    def asked(self, context: Tensor, future: Tensor, period: Tensor, patches: Tensor) -> tuple[Tensor, ...]:
+        """Return what ``scores`` takes, a row for each patch: features, guesses, outcomes and the size of noise."""
         features, anchor, map = self.features(context, period, patches)
-        u = map.forward(parts[:, patches].flatten(1).float()).view(anchor.shape)
+        parts = future.unflatten(-1, (-1, self.config.patch))[:, patches]
+        u = map.forward(parts.flatten(1).float()).view(anchor.shape)
+        rough = DITHER * roughness(map.forward(context[..., -self.config.recent :].float()))
+        noise = rough.unsqueeze(-1).expand(-1, len(patches))
+        return tuple(x.flatten(0, 1) for x in (features, anchor, u, noise))
+
+    def scores(self, features: Tensor, anchor: Tensor, u: Tensor, noise: Tensor) -> Tensor:
+        """Return the loss of every step (N, patch), zero where the outcome is NaN."""
         there = ~u.isnan()
         u = torch.where(there, u, 0.0)
         outputs = self.head.proj(features).float().unflatten(-1, (self.config.patch, -1))
@@ -314,10 +326,9 @@ class MultiscaleForecaster(nn.Module):
             loss = loss + self.head.values_loss_of(outputs, u, kind="crps", anchor=anchor)
         if self.config.loss != "crps":
             share = 1.0 if self.config.loss == "nll" else LIKELIHOOD_SHARE
-            rough = DITHER * roughness(map.forward(context[..., -self.config.recent :].float()))
-            near = u + rough[:, None, None] * torch.randn_like(u)
+            near = u + noise.unsqueeze(-1) * torch.randn_like(u)
             loss = loss + share * self.head.values_loss_of(outputs, near, kind="nll", anchor=anchor)
-        return (loss * there).sum() / there.sum().clamp_min(1)
+        return loss * there
 
     def density(self, context: Tensor, period: Tensor, horizon: int | None = None) -> FourierDensity:
         """Return the density of each future step, of batch shape (B, horizon)."""

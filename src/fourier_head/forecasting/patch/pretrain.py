@@ -1,7 +1,7 @@
 """Train the forecaster for all frequencies: ``python -m fourier_head.forecasting.patch.pretrain``.
 
-The same command continues a run that was stopped. With ``--choose`` whole sets are held out of the corpus and the model
-is scored on them at the end; without, a few series of every set are.
+The same command continues a run that was stopped. A few series of every set are held out, with ``--choose`` whole sets;
+``--score`` scores the model on them at the end.
 """
 
 from __future__ import annotations
@@ -56,16 +56,24 @@ VARIANTS: Mapping[str, Variant] = {
 class BucketObjective(nn.Module):
     """Return the weighted sum of the losses of all buckets."""
 
-    def __init__(self, model: MultiscaleForecaster, buckets: tuple[Bucket, ...] = BUCKETS):
+    def __init__(self, model: MultiscaleForecaster, buckets: tuple[Bucket, ...] = BUCKETS, compile: bool = False):
         super().__init__()
         self.model, self.buckets = model, buckets
+        self.scores = torch.compile(model.scores, dynamic=False) if compile else model.scores
 
     def forward(self, *batch: Tensor) -> Tensor:
-        total = batch[0].new_zeros(())
+        asked = []
         for number, bucket in enumerate(self.buckets):
             context, future, period = batch[3 * number : 3 * number + 3]
             patches = bucket.patches(self.model.config.patch, context.device)
-            total = total + bucket.weight * self.model.loss(context, future, period, patches)
+            asked.append(self.model.asked(context, future, period, patches))
+        # One call for the steps of all buckets: one graph to compile.
+        scores = self.scores(*(torch.cat(parts) for parts in zip(*asked, strict=True)))
+        total = batch[0].new_zeros(())
+        for bucket, own, (_, _, u, _) in zip(
+            self.buckets, scores.split([len(a[0]) for a in asked]), asked, strict=True
+        ):
+            total = total + bucket.weight * own.sum() / (~u.isnan()).sum().clamp_min(1)
         return total
 
 
@@ -79,7 +87,8 @@ def parser() -> argparse.ArgumentParser:
     add("--layers", type=int, help="other than the size has")
     add("--variant", choices=VARIANTS, default="recipe")
     add("--weights", type=Path, help="folder of a model to start from")
-    add("--choose", action="store_true", help="hold whole sets out and score the model on them")
+    add("--choose", action="store_true", help="hold whole sets out of training, not a few series of every set")
+    add("--score", action="store_true", help="score the model on what was held out")
     add("--steps", type=int, help="budget in steps")
     add("--seconds", type=float, help="budget in seconds, over all runs")
     add("--limit", type=float, help="seconds of this run")
@@ -145,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
     def stream(rank: int) -> BucketStream:
         return BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device, rank=rank)
 
-    training = Training(BucketObjective(model, variant.buckets), stream, settings, given.device)
+    training = Training(BucketObjective(model, variant.buckets, given.compile), stream, settings, given.device)
 
     def report(line: dict[str, float]) -> None:
         print(
@@ -160,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
     save_model(model, given.output / "last")
     training.use_average()
     save_model(model, given.output / "model")
-    if given.choose:
+    if given.score:
         found = {"variant": given.variant, "seed": given.seed, "steps": training.step, **score(model, held, given.most)}
         (given.output / "score.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "sets"}))
