@@ -144,7 +144,7 @@ def test_buckets_have_their_shapes_and_a_stream_goes_on_where_it_stopped():
 def test_muon_lowers_a_loss_and_moves_matrices_by_equal_amounts_in_all_directions():
     torch.manual_seed(0)
     weight, bias = torch.nn.Parameter(torch.zeros(8, 4)), torch.nn.Parameter(torch.zeros(8))
-    optimizer = Muon([weight], [bias], lr=0.1, decay=0.0)
+    optimizer = Muon([{"params": [weight], "orthogonal": True}, {"params": [bias]}], lr=0.1)
     x, truth = torch.randn(64, 4) * torch.tensor([4.0, 2.0, 1.0, 0.7]), torch.randn(8, 4)
     losses = []
     for _ in range(60):

@@ -114,7 +114,9 @@ def main(arguments: list[str] | None = None) -> int:
         sets += [one.read()[0] for one in gift_configurations(given.gift)]
     rows = search(read_store(given.corpus), sets)
     total = {key: sum(row[key] for row in rows) for key in ("windows", "forwards", "backwards")}
-    command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION" + " --gift GIFT" * bool(given.gift)
+    command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION" + " --gift GIFT" * bool(
+        given.gift
+    )
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps({"command": command, "total": total, "sets": rows}, indent=1) + "\n")
     print(f"{total['forwards']} of {total['windows']} test windows share a run; {total['backwards']} read backwards do")

@@ -36,7 +36,7 @@ class TimeUp(Exception):
 class Task:
     """A call `function(**settings)` whose result is JSON; the settings, JSON too, are how a finished task is known.
 
-    Arguments:
+    Args:
         function: defined at the top of a module, so that a cluster can import it.
         settings: its keyword arguments.
         label: what the progress bar says.

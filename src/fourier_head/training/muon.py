@@ -7,7 +7,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,32 +38,24 @@ def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Step matrices of a trunk by orthogonal momentum and other weights as AdamW does.
+    """Step the matrices of groups marked ``orthogonal`` by orthogonal momentum, other weights as AdamW does.
 
     Args:
-        trunk: matrices, of which those of one shape are stepped together.
-        others: all other weights; vectors do not decay.
+        groups: of parameters; ``orthogonal`` ones hold matrices, of which those of one shape are stepped together.
         lr: of both.
-        betas, decay: of AdamW, and of the decay of all matrices.
-        momentum: of the trunk.
+        betas: of AdamW.
+        momentum: of the matrices.
     """
 
     def __init__(
         self,
-        trunk: Iterable[nn.Parameter],
-        others: Iterable[nn.Parameter],
+        groups: list[dict[str, Any]],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.98),
-        decay: float = 0.01,
         momentum: float = 0.95,
     ):
-        rest = list(others)
-        groups: list[dict[str, Any]] = [
-            {"params": list(trunk), "orthogonal": True, "weight_decay": decay},
-            {"params": [p for p in rest if p.dim() >= 2], "orthogonal": False, "weight_decay": decay},
-            {"params": [p for p in rest if p.dim() < 2], "orthogonal": False, "weight_decay": 0.0},
-        ]
-        super().__init__([g for g in groups if g["params"]], {"lr": lr, "betas": betas, "momentum": momentum})
+        usual = {"lr": lr, "betas": betas, "momentum": momentum, "weight_decay": 0.0, "orthogonal": False}
+        super().__init__(groups, usual)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]

@@ -22,9 +22,9 @@ ROWS = 200
 def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) -> str:
     """Return the page as text.
 
-    Arguments:
+    Args:
         fans: the charts drawn, of the first series.
-        about: title, table (file name), model, seconds, hardware, command.
+        about: title, table (file name), model, seconds, hardware, command, and maybe a section as backtest.
     """
     one = len(fans) == 1
     chart = Chart("fans", "", fans, columns=1 if one else 2)
@@ -38,6 +38,7 @@ def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) ->
 <figcaption>What was observed, then in blue the median of what may follow and the intervals that should hold 50, 80 and
 95 % of it. The dashed line is where the data end.{rest}</figcaption></figure>
 </section>
+{about.get("backtest") or ""}
 <section id="numbers">
 <h2>Numbers</h2>
 {_table(forecasts)}
@@ -51,7 +52,10 @@ series. Quantiles at any level come from the same densities and never cross.</p>
 <pre><code>{escape(about["command"])}</code></pre>
 <p class="small muted">{escape(f"{about['seconds']:.1f} seconds on {about['hardware']}.")}</p>
 </section>"""
-    links = '<a href="#forecasts">Forecasts</a><a href="#numbers">Numbers</a><a href="#how">How it was made</a>'
+    parts = {"forecasts": "Forecasts", "trust": "How good", "numbers": "Numbers", "how": "How it was made"}
+    links = "".join(
+        f'<a href="#{part}">{name}</a>' for part, name in parts.items() if part != "trust" or about.get("backtest")
+    )
     return _frame(about["title"], links, inner, {"fans": chart.as_dict()})
 
 

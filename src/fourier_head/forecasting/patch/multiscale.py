@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fourier_head.adaptive import Adaptive
 from fourier_head.densities.fourier import FourierDensity
+from fourier_head.domains.adaptive import Adaptive
+from fourier_head.domains.maps import ValueMap
 from fourier_head.forecasting.patch.model import LIKELIHOOD_SHARE, START_WIDTH, Embedding, Loss, turn
 from fourier_head.forecasting.patch.scaling import fill_forward, scale_of
 from fourier_head.forecasting.patch.seasons import CYCLES, SINGLE, SLOTS, angles, found_period, same_phase, seasons_of
 from fourier_head.heads import FourierHead
-from fourier_head.maps import ValueMap
 
 COARSER = 4
 """Values of one level that are one value of the next, farther back."""

@@ -25,7 +25,8 @@ from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, Multisca
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.patch.recipe import SIZES, hold_out
 from fourier_head.forecasting.validation import Validation, hold_out_sets, validation_sets
-from fourier_head.training.loop import Training, TrainingSettings
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -143,10 +144,10 @@ def main(arguments: list[str] | None = None) -> int:
         "limit": given.limit,
         "learning_rate": given.learning_rate,
         "hold": given.hold,
-        "average": given.average,
+        "ema": given.average,
         "precision": precision,
         "optimizer": "muon",
-        "rehearsals": 2,
+        "warmup_passes": 2,
         "checkpoint_every": 1e9,
     }
     settings = TrainingSettings(given.output, **{**options, **variant.training})
@@ -167,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     for layer in model.layers:
         layer._compiled_call_impl = None  # series to score come in any shape
     save_model(model, given.output / "last")
-    training.use_average()
+    training.use_ema()
     save_model(model, given.output / "model")
     if given.score:
         found = {"variant": given.variant, "seed": given.seed, "steps": training.step, **score(model, held, given.most)}

@@ -15,6 +15,7 @@ from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, Multisca
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 Network = PatchForecaster | MultiscaleForecaster
+Config = PatchConfig | MultiscaleConfig
 KINDS = {"patch-forecaster": (PatchForecaster, PatchConfig), "multiscale": (MultiscaleForecaster, MultiscaleConfig)}
 """Networks by what ``config.json`` calls them."""
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
