@@ -1,4 +1,4 @@
-"""Search for test values in the training series: ``python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVAL``.
+"""Search for test values in the training series: ``python -m studies.zero_shot.leaks --corpus TRAIN ...``.
 
 Copies may be in other units or added up to a coarser step. So growth rates are compared, six in a row, of the values
 that forecasts are scored on with those of every training series, as it is and summed over 3, 4, 12 and other numbers of
@@ -114,9 +114,8 @@ def main(arguments: list[str] | None = None) -> int:
         sets += [one.read()[0] for one in gift_configurations(given.gift)]
     rows = search(read_store(given.corpus), sets)
     total = {key: sum(row[key] for row in rows) for key in ("windows", "forwards", "backwards")}
-    command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION" + " --gift GIFT" * bool(
-        given.gift
-    )
+    command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION"
+    command += " --gift GIFT" if given.gift else ""
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps({"command": command, "total": total, "sets": rows}, indent=1) + "\n")
     print(f"{total['forwards']} of {total['windows']} test windows share a run; {total['backwards']} read backwards do")

@@ -15,25 +15,31 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fourier_head.densities.fourier import FourierDensity
-from fourier_head.domains.adaptive import Adaptive
+from fourier_head.domains.adaptive import LEAST_WIDTH, Adaptive
 from fourier_head.domains.maps import ValueMap
-from fourier_head.forecasting.patch.model import LIKELIHOOD_SHARE, START_WIDTH, Embedding, Loss, turn
+from fourier_head.forecasting.patch.model import START_WIDTH, Embedding, Loss, turn
 from fourier_head.forecasting.patch.scaling import fill_forward, scale_of
 from fourier_head.forecasting.patch.seasons import CYCLES, SINGLE, SLOTS, angles, found_period, same_phase, seasons_of
 from fourier_head.heads import FourierHead
 
 COARSER = 4
 """Values of one level that are one value of the next, farther back."""
-PAST_CHANNELS = 3 + 2 * SLOTS
-"""Of each value of the past: itself, how much of it is there, how much it varies inside, and its place in seasons."""
-FUTURE_CHANNELS = SLOTS * (SINGLE + 2) + 2 * SLOTS
-"""Of each future step and season: four past values, the mean of eight, how many there are; and its place in seasons."""
+PAST_CHANNELS = 4 + 2 * SLOTS
+"""Of each value of the past: itself, the same from the last value on in units of usual changes, how much of it is
+there, how much it varies inside, and its place in seasons."""
+FUTURE_CHANNELS = SLOTS * (SINGLE + 3) + 2 * SLOTS
+"""Of each future step and season: four past values, the mean of eight, the last one in units of usual changes, how many
+there are; and its place in seasons."""
 CANDIDATES = 3 * SLOTS + 2
 """Guesses that are mixed: of each season one, four and eight cycles back; the last value; the level."""
-FEATURES = 8
-"""Of each series: length, periods, what is missing, where zero and the last value lie, how often values repeat."""
+FEATURES = 9
+"""Of each series: length, periods, what is missing, where zero and the last value lie, how often values repeat, and how
+large changes from step to step are."""
+LEAST_UNIT, GROWTH = 0.02, 0.75
+"""A step that is h ahead is placed in units of 4 usual changes times h^0.75, from the least unit to 1: what a smooth
+series does next is a small part of what it ever did."""
 DITHER = 0.1
-"""Noise on outcomes whose likelihood is taken, in mean changes of a series: counts must not invite spikes."""
+"""Noise on outcomes whose likelihood is taken, in these units: counts must not invite spikes."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,10 @@ class MultiscaleConfig:
         horizon: steps ahead in one pass.
         patch: values of a token.
         width, layers, heads: of the transformer; its inner layers are four times as wide.
-        frequencies, tails, loss: of the density, and what it is trained on.
+        frequencies, tails: of the density.
+        loss, likelihood: what it is trained on, and what likelihood counts beside the CRPS in "both".
+        even: how far errors count in usual changes of a series instead of its deviations, from 0 to 1.
+        local: whether steps are placed in units of usual changes.
         dropout: in training, of what each layer adds.
         seasons: periods that are looked at, from 1 to 3.
         cycles: whether the values of past cycles are put beside each future step.
@@ -63,6 +72,9 @@ class MultiscaleConfig:
     frequencies: int = 15
     tails: float = 0.002
     loss: Loss = "both"
+    likelihood: float = 0.01
+    even: float = 0.5
+    local: bool = True
     dropout: float = 0.0
     seasons: int = SLOTS
     cycles: bool = True
@@ -192,14 +204,23 @@ class MultiscaleForecaster(nn.Module):
         if not 1 <= horizon <= self.config.horizon:
             raise ValueError(f"horizon must be from 1 to {self.config.horizon}, got {horizon}")
         patches = torch.arange(-(-horizon // self.config.patch), device=context.device)
-        features, anchor, map = self.features(context, period, patches)
-        outputs = self.head.proj(features).unflatten(-1, (self.config.patch, -1)).flatten(1, 2)
+        features, anchor, unit, map = self.features(context, period, patches)
+        outputs = self.outputs(features, unit).flatten(1, 2)
         return outputs[:, :horizon], map.inverse(anchor.flatten(1)[:, :horizon]), map
 
-    def features(self, context: Tensor, period: Tensor, patches: Tensor) -> tuple[Tensor, Tensor, ValueMap]:
-        """Return features (B, K, width) of some patches (K,) of the future, a guess of their steps, and the map.
+    def outputs(self, features: Tensor, unit: Tensor) -> Tensor:
+        """Return the outputs of the head (..., patch, size), the place and width of densities in their units."""
+        outputs = self.head.proj(features).float().unflatten(-1, (self.config.patch, -1))
+        shape, place, raw, gate = outputs.split([outputs.shape[-1] - 3, 1, 1, 1], dim=-1)
+        width = unit.unsqueeze(-1) * functional.softplus(raw) + LEAST_WIDTH
+        # The inverse of softplus, which the head applies.
+        return torch.cat([shape, unit.unsqueeze(-1) * place, width + torch.log(-torch.expm1(-width)), gate], dim=-1)
 
-        The guess (B, K, patch) is in the coordinate of the map: a mixture of past cycles, weighted by the network.
+    def features(self, context: Tensor, period: Tensor, patches: Tensor) -> tuple[Tensor, Tensor, Tensor, ValueMap]:
+        """Return features (B, K, width) of some patches (K,) of the future, a guess of their steps, units, and the map.
+
+        The guess (B, K, patch) is in the coordinate of the map: a mixture of past cycles, weighted by the network. So
+        are the units (B, K, patch) in which steps are placed.
         """
         config = self.config
         context = context[..., -config.context :].float()
@@ -212,10 +233,14 @@ class MultiscaleForecaster(nn.Module):
             found = found_period(u)
             free = (seasons[:, -1] == 1) & (found != seasons[:, 0])
             seasons = torch.cat([seasons[:, :-1], torch.where(free, found, seasons[:, -1]).unsqueeze(-1)], dim=-1)
-        past, seen, place = self._past(u, seasons)
+        change = usual_change(u[:, -config.recent :])
+        near = (u - fill_forward(u)[:, -1:]) / change.clamp_min(LEAST_UNIT / 4).unsqueeze(-1)
+        past, seen, place = self._past(u, torch.asinh(near), seasons)
         steps = (patches.unsqueeze(-1) * config.patch + torch.arange(config.patch, device=u.device)).flatten()
-        cycles, guesses = self._cycles(u, seasons, steps)
-        about = self._about(u, seasons, map)
+        cycles, guesses = self._cycles(u, change, seasons, steps)
+        about = self._about(u, change, seasons, map)
+        unit = (4 * change.unsqueeze(-1) * (1 + steps) ** GROWTH).clamp(LEAST_UNIT, 1.0)
+        unit = unit if config.local else torch.ones_like(unit)
         ahead = cycles.unflatten(1, (len(patches), -1)).flatten(2)
         ahead = self.future(torch.cat([ahead, about.unsqueeze(1).expand(-1, len(patches), -1)], dim=-1))
         tokens = torch.cat([self.series(about).unsqueeze(1), *past, ahead], dim=1)
@@ -227,9 +252,10 @@ class MultiscaleForecaster(nn.Module):
             tokens = layer(tokens, turns, mask, len(patches) if number == len(self.layers) else None)
         features = self.read(self.norm(tokens))
         weight = self.choose(features).float().unflatten(-1, (config.patch, CANDIDATES)).softmax(-1)
-        return features, (weight * guesses.unflatten(1, (len(patches), -1))).sum(-1), map
+        guess = (weight * guesses.unflatten(1, (len(patches), -1))).sum(-1)
+        return features, guess, unit.view(guess.shape), map
 
-    def _past(self, u: Tensor, seasons: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    def _past(self, u: Tensor, near: Tensor, seasons: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Return the tokens of each level, which of them hold a value, and where they lie, in patches from now on."""
         config, length = self.config, u.shape[-1]
         tokens, seen, place = [], [], []
@@ -240,15 +266,16 @@ class MultiscaleForecaster(nn.Module):
             size = COARSER**level
             count = max(1, -(-(min(length, span) - edge) // (config.patch * size)))
             whole = count * config.patch * size
-            part = u[:, max(0, length - edge - whole) : length - edge]
-            part = functional.pad(part, (whole - part.shape[-1], 0), value=torch.nan).unflatten(-1, (-1, size))
+            part, close = (one[:, max(0, length - edge - whole) : length - edge] for one in (u, near))
+            gap = (whole - part.shape[-1], 0)
+            part, close = (functional.pad(one, gap, value=torch.nan).unflatten(-1, (-1, size)) for one in (part, close))
             there = ~part.isnan()
             number = there.sum(-1)
-            part = torch.where(there, part, 0.0)
-            mean = part.sum(-1) / number.clamp_min(1)
+            part, close = torch.where(there, part, 0.0), torch.where(there, close, 0.0)
+            mean, local = (one.sum(-1) / number.clamp_min(1) for one in (part, close))
             inner = torch.where(there, part - mean.unsqueeze(-1), 0.0).square().sum(-1) / number.clamp_min(1)
             time = torch.arange(whole // size, device=u.device) * size + (size - 1) / 2 - (edge + whole)
-            own = torch.stack([mean, number / size, (inner + 1e-12).sqrt()], dim=-1)
+            own = torch.stack([mean, local, number / size, (inner + 1e-12).sqrt()], dim=-1)
             steps = torch.cat([own, angles(time, seasons)], dim=-1)
             tokens.append(embed(steps.unflatten(1, (count, -1)).flatten(2)))
             seen.append((number > 0).unflatten(-1, (count, -1)).any(-1))
@@ -256,7 +283,7 @@ class MultiscaleForecaster(nn.Module):
             edge = span
         return tokens, seen, place
 
-    def _cycles(self, u: Tensor, seasons: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+    def _cycles(self, u: Tensor, change: Tensor, seasons: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
         """Return what past cycles say of future steps: inputs (B, T, channels) and guesses (B, T, CANDIDATES)."""
         last = fill_forward(u)[:, -1:].nan_to_num(0.0)
         value, there = same_phase(u, seasons, steps)
@@ -267,12 +294,13 @@ class MultiscaleForecaster(nn.Module):
         if not self.config.cycles:
             # Then the last cycle is the guess, and the network sees it alone.
             value, few, mean = value[..., :1].expand_as(value), value[..., 0], value[..., 0]
-        inputs = torch.cat([value.flatten(2), mean, number / CYCLES, angles(steps, seasons)], dim=-1)
+        near = torch.asinh((value[..., 0] - last.unsqueeze(-1)) / change.clamp_min(LEAST_UNIT / 4)[:, None, None])
+        inputs = torch.cat([value.flatten(2), mean, near, number / CYCLES, angles(steps, seasons)], dim=-1)
         always = last.unsqueeze(-1).expand(-1, len(steps), 1)
         guesses = torch.cat([value[..., 0], few, mean, always, torch.zeros_like(always)], dim=-1)
         return inputs, guesses
 
-    def _about(self, u: Tensor, seasons: Tensor, map: ValueMap) -> Tensor:
+    def _about(self, u: Tensor, change: Tensor, seasons: Tensor, map: ValueMap) -> Tensor:
         """Return the features (B, FEATURES) of each series."""
         there = ~u.isnan()
         count = there.sum(-1)
@@ -284,6 +312,7 @@ class MultiscaleForecaster(nn.Module):
             map.forward(torch.zeros_like(u[:, :1])).squeeze(-1).clamp(-10, 10) / 3,
             last.clamp(-10, 10) / 3,
             same,
+            change.clamp_min(LEAST_UNIT / 4).log() / 3,
         ]
         return torch.cat([torch.stack(own, dim=-1), seasons.log() / 5], dim=-1)
 
@@ -308,25 +337,24 @@ class MultiscaleForecaster(nn.Module):
         return self.scores(*asked).sum() / there.sum().clamp_min(1)
 
     def asked(self, context: Tensor, future: Tensor, period: Tensor, patches: Tensor) -> tuple[Tensor, ...]:
-        """Return what ``scores`` takes, a row for each patch: features, guesses, outcomes and the size of noise."""
-        features, anchor, map = self.features(context, period, patches)
+        """Return what ``scores`` takes, a row for each patch: features, guesses, outcomes and units."""
+        features, anchor, unit, map = self.features(context, period, patches)
         parts = future.unflatten(-1, (-1, self.config.patch))[:, patches]
         u = map.forward(parts.flatten(1).float()).view(anchor.shape)
-        rough = DITHER * roughness(map.forward(context[..., -self.config.recent :].float()))
-        noise = rough.unsqueeze(-1).expand(-1, len(patches))
-        return tuple(x.flatten(0, 1) for x in (features, anchor, u, noise))
+        return tuple(x.flatten(0, 1) for x in (features, anchor, u, unit))
 
-    def scores(self, features: Tensor, anchor: Tensor, u: Tensor, noise: Tensor) -> Tensor:
+    def scores(self, features: Tensor, anchor: Tensor, u: Tensor, unit: Tensor) -> Tensor:
         """Return the loss of every step (N, patch), zero where the outcome is NaN."""
         there = ~u.isnan()
         u = torch.where(there, u, 0.0)
-        outputs = self.head.proj(features).float().unflatten(-1, (self.config.patch, -1))
+        outputs = self.outputs(features, unit)
         loss = torch.zeros_like(u)
         if self.config.loss != "nll":
-            loss = loss + self.head.values_loss_of(outputs, u, kind="crps", anchor=anchor)
+            crps = self.head.values_loss_of(outputs, u, kind="crps", anchor=anchor)
+            loss = loss + crps * unit**-self.config.even
         if self.config.loss != "crps":
-            share = 1.0 if self.config.loss == "nll" else LIKELIHOOD_SHARE
-            near = u + noise.unsqueeze(-1) * torch.randn_like(u)
+            share = 1.0 if self.config.loss == "nll" else self.config.likelihood
+            near = u + DITHER * unit * torch.randn_like(u)
             loss = loss + share * self.head.values_loss_of(outputs, near, kind="nll", anchor=anchor)
         return loss * there
 
@@ -336,8 +364,9 @@ class MultiscaleForecaster(nn.Module):
         return self.head.density_of(outputs, map=map, anchor=naive)
 
 
-def roughness(u: Tensor) -> Tensor:
-    """Return the mean |u_t - u_{t-1}| of each series (B,), kept between 0.02 and 1."""
+def usual_change(u: Tensor) -> Tensor:
+    """Return the mean |u_t - u_{t-1}| of each series (B,), 1 where none is known."""
     change = (u[:, 1:] - u[:, :-1]).abs()
     there = ~change.isnan()
-    return (torch.where(there, change, 0.0).sum(-1) / there.sum(-1).clamp_min(1)).clamp(0.02, 1.0)
+    mean = torch.where(there, change, 0.0).sum(-1) / there.sum(-1).clamp_min(1)
+    return torch.where(there.any(-1), mean, 1.0)

@@ -41,15 +41,15 @@ class Variant:
 VARIANTS: Mapping[str, Variant] = {
     "recipe": Variant(),
     "512 values": Variant({"spans": (512,)}),
-    "2048 values": Variant({"spans": (512, 2048)}),
     "one season": Variant({"seasons": 1, "find": False}),
     "no found period": Variant({"find": False}),
     "last cycle only": Variant({"cycles": False}),
+    "units of deviations": Variant({"local": False, "even": 0.0}),
+    "errors in deviations": Variant({"even": 0.0}),
     "crps alone": Variant({"loss": "crps"}),
+    "likelihood counts 0.05": Variant({"likelihood": 0.05}),
     "adamw": Variant({}, {"optimizer": "adamw", "learning_rate": 1e-3}),
     "no fine series": Variant(buckets=without(BUCKETS, "fine", "simple")),
-    "scale of all": Variant({"recent": 1_000_000}),
-    "twice the rate": Variant({}, {"learning_rate": 4e-3}),
 }
 """Ablations of the recipe by name."""
 
