@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -19,6 +18,7 @@ from fourier_head.compare.training import Schedule, Scores, Trained, adaptive_fr
 from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.words import short
+from fourier_head.tasks.runs import hardware
 from fourier_head.version import __version__
 
 TOOL = "fourier-head compare"
@@ -169,15 +169,6 @@ def _number(value: Any) -> float | None:
     return float(value) if value is not None and math.isfinite(float(value)) else None
 
 
-def minus(number: str) -> str:
-    """Return a number with a true minus sign, except in exponents.
-
-    >>> minus("-1.5e-07")
-    '−1.5e-07'
-    """
-    return "−" + number[1:] if number.startswith("-") else number
-
-
 def decimals(values: list[float | None], digits: int = 3, most: int = 6) -> int:
     """Return decimals that show some digits of the numbers of a column, and two of what tells them apart.
 
@@ -205,7 +196,7 @@ def cells(values: list[float | None], spreads: list[float | None]) -> list[str]:
         if value is None or not math.isfinite(value):
             texts.append("–")
             continue
-        text = minus(f"{value:,.{places}f}") if abs(value) < 1e9 else short(value)
+        text = f"{value:,.{places}f}".replace("-", "−") if abs(value) < 1e9 else short(value)
         texts.append(text + ("" if spread is None else f" ± {spread:,.{places}f}"))
     return texts
 
@@ -253,16 +244,3 @@ def versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "numpy": np.__version__,
     }
-
-
-def hardware() -> str:
-    """Return the processor and its cores in words."""
-    name = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
-    return f"{name}, {os.cpu_count()} cores"
