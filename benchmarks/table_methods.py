@@ -22,7 +22,7 @@ Predict = Callable[[Floats], Any]
 NARROWEST = 1e-3
 """Two neighbouring quantiles lie this many deviations of the target apart: those of rounded targets may coincide."""
 SHORTEST = 0.05
-"""Beyond the outermost quantiles densities fall by this many deviations of the target at least, for likelihoods only."""
+"""Beyond the outermost quantiles likelihoods fall off over this many deviations of the target at least."""
 
 
 @dataclass
