@@ -12,9 +12,11 @@ from studies.common.report.summary import Row
 from studies.synthetic import data
 
 FREQUENCIES = tuple(range(2, 21, 2))
+TABLES = 12
+"""The frequencies of the paper's tables."""
 GAMMAS = (0.0, 1e-6)
-# Networks trained at once: from here on a core's cache is full and more of them gain nothing.
-LARGEST_STACK = 120
+# Networks trained at once: from here on more of them gain little, and what an interruption loses grows.
+LARGEST_STACK = 60
 TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
 
 Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
@@ -71,17 +73,24 @@ class Arm:
         return found
 
 
-def fourier_arms(frequencies: Sequence[int]) -> list[Arm]:
-    """Return the sweep over frequencies as two stacks of like cost, so that two cores share it."""
+def sweep(frequencies: Sequence[int], seeds: Sequence[int]) -> list[tuple[Arm, Sequence[int]]]:
+    """Return the arms of the curves over N and their seeds: the paper's for all N, further ones for the N of its tables.
+
+    All N come as two stacks of like cost, so that two cores share them.
+    """
     half = len(frequencies) // 2
-    return [Arm("fourier", tuple(frequencies[half:])), Arm("fourier", tuple(frequencies[:half]))]
+    first, more = seeds[: len(data.SEEDS)], seeds[len(data.SEEDS) :]
+    found: list[tuple[Arm, Sequence[int]]] = [
+        (Arm("fourier", tuple(part)), first) for part in (frequencies[half:], frequencies[:half])
+    ]
+    return [*found, (Arm("fourier", (TABLES,)), more)] if more else found
 
 
 def combinations(
     kind: str, frequencies: Sequence[int], gammas: Sequence[float], datasets: int
 ) -> list[tuple[int, int, float]]:
     """Return the runs of a stack as (data set, frequencies, gamma), those with the same gamma together."""
-    settings = [(n, g) for g in gammas for n in frequencies] if kind == "fourier" else [(0, 0.0)]
+    settings = [(n, g) for g in gammas for n in frequencies] if frequencies else [(0, 0.0)]
     return [(d, n, g) for n, g in settings for d in range(datasets)]
 
 
@@ -100,7 +109,7 @@ def record(triple: data.Triples, kind: str, frequencies: int, packets: int, gamm
 def with_paper(one: Row, paper: Paper) -> Row:
     """Put the paper's number beside ours where the paper has one."""
     known = paper.get((one["head"], one["metric"]), {}).get(one["dataset"])
-    same = one["head"] != "fourier" or (one["frequencies"] == 12 and not one["packets"] and not one["gamma"])
+    same = one["head"] != "fourier" or (one["frequencies"] == TABLES and not one["packets"] and not one["gamma"])
     return one if known is None or not same else one | {"paper": known[0], "paper_std": known[1]}
 
 
