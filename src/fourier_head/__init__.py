@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HOMES = {
     name: module
     for module, names in {
-        "adaptive": ("Adaptive",),
+        "domains.adaptive": ("Adaptive",),
         "heads.baselines": ("HLGaussHead", "LinearHead", "MixtureHead", "RegressionHead"),
         "bins": ("Bins",),
         "densities.fourier": ("FourierDensity",),
@@ -39,7 +39,7 @@ _HOMES = {
         "integrations.numbers": ("NumberLM",),
         "integrations.scikit_learn": ("FourierRegressor",),
         "integrations.transformers": ("replace_head",),
-        "maps": ("Affine", "Asinh", "Log"),
+        "domains.maps": ("Affine", "Asinh", "Log"),
         "metrics": ("smoothness",),
         "densities.gaussian_mixture": ("GaussianMixture",),
         "densities.mixture": ("MixtureDensity",),
