@@ -90,7 +90,8 @@ def combinations(
     kind: str, frequencies: Sequence[int], gammas: Sequence[float], datasets: int
 ) -> list[tuple[int, int, float]]:
     """Return the runs of a stack as (data set, frequencies, gamma), those with the same gamma together."""
-    settings = [(n, g) for g in gammas for n in frequencies] if frequencies else [(0, 0.0)]
+    sized = kind in ("fourier", "adaptive")
+    settings = [(n, g) for g in gammas for n in frequencies] if sized else [(0, 0.0)]
     return [(d, n, g) for n, g in settings for d in range(datasets)]
 
 
