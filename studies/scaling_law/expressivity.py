@@ -1,9 +1,9 @@
-r"""Part 1 of theorem 3.3, measured: heads of more frequencies can be more densities, and come as near to any as one likes.
+r"""Part 1 of theorem 3.3, measured: heads of more frequencies can be more densities, and come nearer to any.
 
 The proof of the paper cuts Fourier series, which may make them negative; no head is such a function. The Fejér mean
-:math:`\frac12 + Re \sum_k (1 - \frac{k}{N + 1}) q_k e^{i \pi k z}` of a density is never negative, and by the theorem of
-Fejér and Riesz it is the square of a polynomial, that is, a head with N frequencies. Its coefficients are found here,
-given to the library's density, and compared with the density that was to be reached.
+:math:`\frac12 + Re \sum_k (1 - \frac{k}{N + 1}) q_k e^{i \pi k z}` of a density is never negative, and by the theorem
+of Fejér and Riesz it is the square of a polynomial, that is, a head with N frequencies. Its coefficients are found
+here, given to the library's density, and compared with the density that was to be reached.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Arm:
 
 
 def sweep(frequencies: Sequence[int], seeds: Sequence[int]) -> list[tuple[Arm, Sequence[int]]]:
-    """Return the arms of the curves over N and their seeds: the paper's for all N, further ones for the N of its tables.
+    """Return the arms of the curves over N and their seeds: the paper's for all N, others for the N of its tables.
 
     All N come as two stacks of like cost, so that two cores share them.
     """

@@ -120,9 +120,11 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     if settings.split == "random" and settings.data is not None:
         raise UserError("--split random is for generated clips; leave out --data.")
     asked = settings.protocol.split(",")
-    protocols = [name for name in PROTOCOLS if "all" in asked or name.split(",")[0] in asked]
-    if settings.split == "random":  # where every head has as many recipes to choose from
-        protocols = [name for name in protocols if "," not in name]
+    # Where recipes are chosen, every head has as many of them.
+    every = [
+        name for name in PROTOCOLS if name != ("released, uniform start" if settings.split == "random" else "middle")
+    ]
+    protocols = [name for name in PROTOCOLS if (name in every if "all" in asked else name.split(",")[0] in asked)]
     if not protocols:
         raise UserError(f"--protocol must be released, middle, longer or all, got {settings.protocol}.")
     for name in ("seeds", "clips"):
@@ -226,7 +228,7 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
 
 
 def chosen_runs(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the runs of each head under the recipe with the best mean F1 on validation clips, as a protocol of its own.
+    """Return the runs of each head under the recipe with the best mean F1 on validation clips, as one protocol more.
 
     Recipes are learning rates and lengths, as many for every head; frequencies are not chosen here.
     """
