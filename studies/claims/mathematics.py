@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from studies.claims.claim import Claim, decide
 from studies.claims.evidence import Figure, find, one_row
 
@@ -22,7 +24,7 @@ def theorem() -> list[Claim]:
         for t in (2, 3, 4)
     ]
     curve = sorted(find(LAW, {"dataset": "1/k^2", "metric": "smoothness"}), key=lambda row: row["frequencies"])
-    rises = min(b["ours"] - a["ours"] for a, b in zip(curve, curve[1:], strict=False))
+    rises = min(b["ours"] - a["ours"] for a, b in itertools.pairwise(curve))
     negative = one_row("scaling-law", dataset="triangle", metric="minimum", frequencies=2)
     sums = one_row("scaling-law", dataset="triangle", metric="sum_of_midpoints", frequencies=24)
     return [

@@ -148,7 +148,7 @@ def curves() -> list[Claim]:
             "Figure 8",
             "percent by which the KL of Fourier-12 with gamma 1e-6 is larger than without",
             "about 0",
-            "confirmed" if -10 < low and high < 10 else "not confirmed",
+            "confirmed" if low > -10 and high < 10 else "not confirmed",
             "Similar is taken to mean within 10 %.",
             figure,
             section="synthetic",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.frame import frame
 from fourier_head.version import __version__
+from studies.common.report.claims import claims_table, read_claims
 from studies.common.report.derive import charts_from_rows
 from studies.common.report.prose import STUDIES, about
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
@@ -28,7 +30,7 @@ def write_report(results: Path = Path("results"), output: Path | None = None) ->
     path = results / "report.html" if output is None else output
     if path.is_dir():
         raise UserError(f"--output must name a file to write, but {path} is a folder.")
-    write_atomically(path, build(studies, charts))
+    write_atomically(path, build(studies, charts, read_claims(results)))
     return path
 
 
@@ -43,7 +45,7 @@ def read_charts(folder: Path, study: Summary) -> list[Chart]:
         raise UserError(f"{path} does not hold charts as studies write them: {error}.") from None
 
 
-def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
+def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the page as text."""
     counted = [study for study in studies if not study.quick]
     repeated = [study for study in counted if about(study.name).repeats]
@@ -54,6 +56,7 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
 <p class="lead">{escape(" ".join(words for words in lead if words))}</p>
+{claims_table(claims, [study.name for study in studies])}
 {_overview(repeated)}
 </section>
 {sections}
