@@ -203,15 +203,13 @@ def test_more_seeds_make_more_stacks():
     from studies.synthetic import study
 
     tasks = study.groups(study.Settings(protocol="released", arms="paper", seeds=20))
-    assert len({t.label for t in tasks}) == len(tasks)
-    every = [*range(1, 20), 42]
-    curves = [t for t in tasks if len(t.settings["frequencies"]) > 1]
-    assert sorted({seed for t in curves for seed in t.settings["seeds"]}) == [1, 2, 3, 42]  # the paper's
-    for mine in (
-        [t for t in tasks if t.settings["kind"] == "linear"],
-        [t for t in tasks if 12 in t.settings["frequencies"]],  # of the tables
-    ):
-        assert sorted(seed for t in mine for seed in t.settings["seeds"]) == every
+    assert all(len(t.settings["seeds"]) == 4 for t in tasks if t.settings["kind"] == "fourier")
+    for kind, count in (("fourier", 10), ("linear", 1)):
+        mine = [t for t in tasks if t.settings["kind"] == kind]
+        assert len(mine) == len({t.label for t in mine}) == count
+        assert sorted({seed for t in mine for seed in t.settings["seeds"]}) == [*range(1, 20), 42]
+    on_gpu = study.groups(study.Settings(protocol="released", arms="paper", seeds=20, device="cuda"))
+    assert len([t for t in on_gpu if t.settings["kind"] == "fourier"]) == 2
 
 
 def test_paper_values_stand_beside_the_released_protocol_only():

@@ -15,8 +15,8 @@ FREQUENCIES = tuple(range(2, 21, 2))
 TABLES = 12
 """The frequencies of the paper's tables."""
 GAMMAS = (0.0, 1e-6)
-# Networks trained at once: from here on more of them gain little, and what an interruption loses grows.
-LARGEST_STACK = 60
+LARGEST_STACK = {"cpu": 120, "cuda": 600}
+"""Networks trained at once. From there on a core's cache is full; a GPU takes as long for one as for hundreds."""
 TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
 
 Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
@@ -52,7 +52,7 @@ class Arm:
     ) -> list[Task]:
         """Return the tasks of training the arm on all data sets with these seeds, a stack each."""
         runs = len(data.DATASETS) * max(1, len(self.frequencies)) * len(self.gammas)
-        size = max(1, LARGEST_STACK // runs)
+        size = max(1, LARGEST_STACK["cuda" if device.startswith("cuda") else "cpu"] // runs)
         found = []
         for first in range(0, len(seeds), size):
             some = list(seeds[first : first + size])
@@ -73,17 +73,10 @@ class Arm:
         return found
 
 
-def sweep(frequencies: Sequence[int], seeds: Sequence[int]) -> list[tuple[Arm, Sequence[int]]]:
-    """Return the arms of the curves over N and their seeds: the paper's for all N, others for the N of its tables.
-
-    All N come as two stacks of like cost, so that two cores share them.
-    """
+def fourier_arms(frequencies: Sequence[int]) -> list[Arm]:
+    """Return the sweep over frequencies as two stacks of like cost, so that two cores share it."""
     half = len(frequencies) // 2
-    first, more = seeds[: len(data.SEEDS)], seeds[len(data.SEEDS) :]
-    found: list[tuple[Arm, Sequence[int]]] = [
-        (Arm("fourier", tuple(part)), first) for part in (frequencies[half:], frequencies[:half])
-    ]
-    return [*found, (Arm("fourier", (TABLES,)), more)] if more else found
+    return [Arm("fourier", tuple(frequencies[half:])), Arm("fourier", tuple(frequencies[:half]))]
 
 
 def combinations(

@@ -125,8 +125,8 @@ def groups(settings: Settings) -> list[Task]:
     seeds = data.first_seeds(1 if settings.quick else settings.seeds)
     epochs = QUICK_EPOCHS if settings.quick else SCHEDULE.epochs
     others = [Arm("fourier", (12,), packets=4), Arm("gmm"), Arm("gmm_full")]
-    arms = arms_of.sweep((4, 12) if settings.quick else arms_of.FREQUENCIES, seeds) + [(arm, seeds) for arm in others]
-    return [task for arm, own in arms for task in arm.tasks(train_group, own, epochs, settings.device)]
+    arms = [*arms_of.fourier_arms((4, 12) if settings.quick else arms_of.FREQUENCIES), *others]
+    return [task for arm in arms for task in arm.tasks(train_group, seeds, epochs, settings.device)]
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:

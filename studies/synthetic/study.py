@@ -74,7 +74,7 @@ def groups(settings: Settings) -> list[Task]:
         raise UserError(f"--protocol must be released, recommended or both, got {settings.protocol}.")
     seeds = data.first_seeds(1 if settings.quick else settings.seeds)
     epochs = QUICK_EPOCHS if settings.quick else None
-    sweep = arms_of.sweep(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES, seeds)
+    sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)
     tasks = []
     for protocol in protocols:
         ours = []
@@ -82,9 +82,8 @@ def groups(settings: Settings) -> list[Task]:
             ours = [Arm("fourier", (12,), packets=2), Arm("gmm_full"), Arm("hl_gauss")]
             if protocol == "recommended":
                 ours = [Arm("recommended"), Arm("fourier", (12,), packets=4), *ours]
-        others = [(arm, seeds) for arm in [*ours, Arm("gmm"), Arm("linear"), Arm("regression")]]
-        for arm, own in [*sweep, *others]:
-            tasks += arm.tasks(train_group, own, epochs, settings.device, protocol=protocol)
+        for arm in [*sweep, *ours, Arm("gmm"), Arm("linear"), Arm("regression")]:
+            tasks += arm.tasks(train_group, seeds, epochs, settings.device, protocol=protocol)
     return tasks
 
 
