@@ -2,86 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from fourier_head.compare.results import OTHER_COLUMNS, Result, hardware, minus, table, versions
-from fourier_head.pages.style import HEADS, css
+from fourier_head.pages.charts import Chart
+from fourier_head.pages.embed import figure_html
+from fourier_head.pages.frame import frame
+from fourier_head.pages.style import HEADS
 from fourier_head.tabular import LEARNING_RATE, WIDTHS
 
-Pictures = dict[str, tuple[str, ...]]
-"""For each figure its wide and its narrow drawing as inline SVG."""
 
-
-def build(result: Result, pictures: Pictures) -> str:
+def build(result: Result, charts: Sequence[Chart]) -> str:
     """Return the page as text."""
     data, settings = result.data, result.settings
-    known = result.truth is not None
-    title = f"Heads compared on {data.table.name}{' data' if known else ''}"
-    captions = {
-        "densities": (
-            "Learned densities",
-            "What each head predicts for three test inputs. "
-            + (
-                "Grey: the true density, known for this data set."
-                if known
-                else "Grey: the targets of the training rows most similar to each; triangle: what was observed there."
-            ),
-        ),
-        "calibration": (
-            "Calibration",
-            "Where each observation falls in its predicted distribution (PIT): flat when the predicted probabilities "
-            "are right, a hill when the predictions are too wide, a bowl when they are too narrow. Last panel: how "
-            "much more, or less, of the observations central intervals hold than they claim. Grey bands: two standard "
-            "deviations of pure chance.",
-        ),
-        "validation": (
-            "Training",
-            "Negative log-likelihood of the validation rows. The dot marks the weights that were kept and tested.",
-        ),
-    }
-    sections = "".join(
-        f"<h2>{heading}</h2><figure>{_picture(pictures[name])}<figcaption>{caption}</figcaption></figure>"
-        for name, (heading, caption) in captions.items()
-    )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    title = f"Heads compared on {data.table.name}{' data' if result.truth is not None else ''}"
     meanings = [(m.label, m.meaning) for m in result.metrics] + [(label, text) for _, label, text in OTHER_COLUMNS]
+    words = "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in meanings)
     spread = f" Numbers after ± are standard deviations over {settings.seeds} seeds." if settings.seeds > 1 else ""
-    software = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{css()}</style>
-</head>
-<body>
-<main>
+    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    figures = "".join(f'<section id="{c.name}">{figure_html(c, "h2")}</section>' for c in charts)
+    main = f"""<section id="scores">
 <h1>{escape(title)}</h1>
 <p class="lead">{escape(_lead(result))}</p>
-<h2>Scores on {len(data.test)} test rows</h2>
+<h2>Scores on {len(data.test):,} test rows</h2>
 {_table(result)}
 <p class="small muted">Lower is better throughout. Bold: the best head, and runners-up whose difference from it
 is within two standard errors over the test rows.{spread}{_truth_note(result)}</p>
-{sections}
-<h2>What the numbers mean</h2>
-<dl>{"".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in meanings)}</dl>
+<details><summary>What the numbers mean</summary><dl>{words}</dl></details>
+</section>
+{figures}
+<section id="how">
 <h2>How it was done</h2>
 <p>{escape(_protocol(result))}</p>
 <p>Number of frequencies of the Fourier heads: {result.frequencies}. {escape(result.reason)}</p>
 {f"<ul>{notes}</ul>" if notes else ""}
 <pre><code>{escape(settings.command)}</code></pre>
-<footer>{escape(f"{result.seconds:.0f} seconds on {hardware()}. {software}.")}</footer>
-</main>
-</body>
-</html>
-"""
-
-
-def _picture(drawings: tuple[str, ...]) -> str:
-    wide, narrow = drawings
-    return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+</section>"""
+    parts = {"scores": "Scores"} | {chart.name: chart.title for chart in charts} | {"how": "How it was done"}
+    software = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return frame(title, parts, main, escape(f"{result.seconds:.0f} seconds on {hardware()}. {software}."))
 
 
 def _lead(result: Result) -> str:

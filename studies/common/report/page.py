@@ -12,8 +12,8 @@ from typing import Any
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart
+from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
-from fourier_head.version import __version__
 from studies.common.report.claims import claims_table, read_claims
 from studies.common.report.derive import charts_from_rows
 from studies.common.report.prose import STUDIES, about
@@ -50,8 +50,6 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
     counted = [study for study in studies if not study.quick]
     repeated = [study for study in counted if about(study.name).repeats]
     lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
-    every = {f"{name}/{chart.name}": chart.as_dict() for name, several in charts.items() for chart in several}
-    links = "".join(f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a>' for study in studies)
     sections = "".join(_section(study, charts[study.name]) for study in studies)
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
@@ -59,13 +57,10 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
 {claims_table(claims, [study.name for study in studies])}
 {_overview(repeated)}
 </section>
-{sections}
-<footer>Made by <code>python -m studies report</code>, fourier-head {__version__}, from the files
-<code>results/&lt;study&gt;/summary.json</code>. Hover or touch a figure for its values; names in a legend switch curves
-off and on.
-<noscript>Figures need JavaScript; every number is in the tables.</noscript></footer>"""
-    links = f'<a href="#overview">Overview</a>{links}'
-    return frame("Fourier head: the paper and our numbers", "Studies", links, main, every)
+{sections}"""
+    parts = {"overview": "Overview"} | {study.name: about(study.name).short for study in studies}
+    made = "Written by <code>python -m studies report</code> from <code>results/&lt;study&gt;/summary.json</code>."
+    return frame("Fourier head: the paper and our numbers", parts, main, made)
 
 
 def _quick_looks(studies: Sequence[Summary]) -> str:
@@ -152,7 +147,7 @@ def _dot(row: Row) -> str:
 
 def _section(study: Summary, charts: Sequence[Chart]) -> str:
     words = about(study.name)
-    figures = "".join(_figure(study.name, chart) for chart in charts)
+    figures = "".join(figure_html(chart) for chart in charts)
     notes = study.extra.get("notes")
     listed = "".join(f"<li>{escape(str(note))}</li>" for note in notes) if isinstance(notes, list) else ""
     compared = study.compared
@@ -181,14 +176,6 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
 <p class="small muted">{escape(_circumstances(study))}</p>
 </section>
 """
-
-
-def _figure(study: str, chart: Chart) -> str:
-    caption = f"<figcaption>{escape(chart.caption)}</figcaption>" if chart.caption else ""
-    return (
-        f'<figure data-chart="{escape(f"{study}/{chart.name}")}"><h3>{escape(chart.title)}</h3>'
-        f'<div class="legend"></div><div class="panels"></div>{caption}</figure>'
-    )
 
 
 def _duration(seconds: float) -> str:

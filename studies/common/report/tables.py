@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from fourier_head.pages.style import look
+from fourier_head.pages.numbers import short
+from fourier_head.pages.style import css_colour, look
 from studies.common.report.summary import COLUMNS, Row, number
 
 METRICS = {
@@ -80,20 +81,6 @@ def number_text(value: Any, spread: Any = None) -> str:
     if deviation is not None:
         text += f" ± {deviation:.{places}f}" if places and deviation >= 10**-places else f" ± {short(deviation, 2)}"
     return text.replace("-", "−")
-
-
-def short(value: Any, digits: int = 4) -> str:
-    """Return a number as it was written, without zeros that say nothing; small and large ones as powers of ten.
-
-    >>> short(0.1163), short(3.0), short(1e-6), short(2.5e-7)
-    ('0.1163', '3', '10⁻⁶', '2.5 × 10⁻⁷')
-    """
-    text = f"{value:.{digits}g}"
-    if "e" not in text:
-        return text.replace("-", "−")
-    lead, _, power = text.partition("e")
-    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return ("" if lead == "1" else f"{lead} × ".replace("-", "−")) + f"10{raised}"
 
 
 def arm_label(row: Row) -> str:
@@ -198,7 +185,7 @@ def _html_table(part: Table) -> str:
     for label, cells in part.lines.items():
         first = next(iter(cells.values()))
         colour = "fourier-packets" if first["head"] == "fourier" and first["packets"] else first["head"]
-        chip = f'<span class="chip" style="--chip:var(--{escape(colour)})"></span>' if colour else ""
+        chip = f'<span class="chip" style="--chip:{css_colour(colour)}"></span>' if colour else ""
         numbers = "".join(_cell(cells.get(name)) for name in part.columns)
         name = escape(label).replace(" = ", "&nbsp;=&nbsp;")
         body += f'<tr><th scope="row">{chip}{name}</th>{numbers}</tr>'
