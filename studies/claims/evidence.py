@@ -37,6 +37,14 @@ def _content(path: str) -> Any:
         raise UserError(f"{path} cannot be read as evidence: {error}.") from None
 
 
+def first_of(*studies: str) -> str:
+    """Return the first of these studies that has runs."""
+    for study in studies:
+        if (ROOT / "results" / study / "runs.json").exists():
+            return study
+    raise UserError(f"none of the studies {', '.join(studies)} has runs.")
+
+
 def objects(path: str) -> list[dict[str, Any]]:
     """Return the rows of a summary, or the runs of a list of runs."""
     content = _content(path)

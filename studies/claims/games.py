@@ -9,9 +9,9 @@ import numpy as np
 
 from studies.atari.games import GAMES
 from studies.claims.claim import Claim, decide, joined
-from studies.claims.evidence import Figure, find, paired, t_interval
+from studies.claims.evidence import Figure, find, first_of, paired, t_interval
 
-GRAVITAR = "atari-gravitar"
+GRAVITAR = first_of("atari-gravitar", "atari")
 
 
 def games() -> list[Claim]:
@@ -42,7 +42,7 @@ def games() -> list[Claim]:
     for name, title in (("seaquest", "Seaquest"), ("gravitar", "Gravitar")):
         study = GRAVITAR if name == "gravitar" else "atari"
         wide = {"game": name, "head": "fourier", "gamma": 1e-6, "layers": 6, "share": 1.0}
-        wide |= {"samples": 1_100_000} if name == "gravitar" else {"samples": 120_000}
+        wide["samples"] = 1_100_000 if study == "atari-gravitar" else 120_000
         linear_arm = {key: value for key, value in wide.items() if key != "gamma"} | {"head": "linear"}
         few = 14 if name == "gravitar" else 8
         rise = paired(study, _last_return, wide | {"frequencies": 32}, wide | {"frequencies": few})
