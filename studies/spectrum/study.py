@@ -70,10 +70,10 @@ def count_tokens(stream: BatchStream, windows: int) -> dict[tuple[str, str], np.
             ahead = tokenizer.encode(batch.future[:, :1], scale).ids - NUM_SPECIAL
             known = (last >= 0) & (ahead >= 0) & (batch.future[:, :1] != batch.context[:, -1:])
             known &= batch.future[:, :1] != 0
-            last, ahead = last[known].numpy(), ahead[known].numpy()
-            counts[kind, "all"] += np.bincount(ahead, minlength=bins)
+            place, step = ahead[known].numpy(), (ahead - last)[known].numpy()
+            counts[kind, "all"] += np.bincount(place, minlength=bins)
             # Differences live on the circle of the bins, as a head's density does; their middle is no difference.
-            counts[kind, "near"] += np.bincount((ahead - last + bins // 2) % bins, minlength=bins)
+            counts[kind, "near"] += np.bincount((step + bins // 2) % bins, minlength=bins)
     return counts
 
 

@@ -117,7 +117,7 @@ class _Step:
     def _take(self, x: Tensor, target: Tensor) -> None:
         self.optimizer.zero_grad()
         loss = self.stack.loss(x.index_select(0, self.of_network), target.index_select(0, self.of_network))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if self.clip is not None:
             _clip_each([p.grad for p in self.parameters if p.grad is not None], self.clip)
         self.optimizer.step()

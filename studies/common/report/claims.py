@@ -33,7 +33,7 @@ def claims_table(claims: Sequence[Mapping[str, Any]], sections: Sequence[str]) -
         return ""
     body = ""
     for claim in claims:
-        section = claim.get("section")
+        section = str(claim.get("section"))
         link = f' <a href="#{escape(section)}">figures</a>' if section in sections else ""
         mark = f'<span class="key {KEYS[claim["status"]]}">{escape(claim["status"])}</span>'
         ours = f"{escape(number(claim['ours']))}<br>" if claim["ours"] is not None else ""
