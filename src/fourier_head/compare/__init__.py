@@ -34,7 +34,7 @@ def compare(
     # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
     from fourier_head._cpu import small_matrices
     from fourier_head.compare import figures, page
-    from fourier_head.compare.data import bimodal, prepare, read_table
+    from fourier_head.compare.data import bimodal, hills, prepare, read_table
     from fourier_head.compare.examples import draw_examples
     from fourier_head.compare.folder import RESULTS, replacing
     from fourier_head.compare.results import TOOL, Result
@@ -45,9 +45,10 @@ def compare(
     say = say or (lambda text: None)
     with replacing(settings.folder, TOOL) as folder:
         if settings.data is None or settings.target is None:
-            table = bimodal(seed=settings.seed)
+            table = bimodal(seed=settings.seed) if settings.example == "bimodal" else hills()
         else:
             table = read_table(settings.data, settings.target)
+        table = table.logarithm() if settings.log else table
         data = prepare(table, settings.bins, settings.seed)
         schedule = Schedule.plan(len(data.train), settings)
         say(
@@ -56,7 +57,7 @@ def compare(
             f"from {data.bins.low:.4g} to {data.bins.high:.4g}."
         )
         frequencies, reason = choose_frequencies(settings, data)
-        say(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'}: {reason}")
+        say(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'} of the Fourier heads. {reason}")
         notes = (*data.notes, *frequency_notes(settings, frequencies))
         for note in notes:
             say(note)

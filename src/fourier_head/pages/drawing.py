@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fourier_head._clocks import Clock
 from fourier_head.pages.charts import DASHES, Chart, Panel, Series
-from fourier_head.pages.numbers import short
 from fourier_head.pages.style import ink, look, styled
+from fourier_head.pages.words import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fourier_head._clocks import Clock
 from fourier_head.pages.charts import Chart, Panel, Series
 from fourier_head.pages.drawing import draw_panel
-from fourier_head.pages.numbers import short
 from fourier_head.pages.style import colour_names, css_colour, styled
+from fourier_head.pages.words import prose, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def figure_html(chart: Chart, heading: str = "h3") -> str:
         f'<figure class="chart">{f"<{heading}>{escape(chart.title)}</{heading}>" if chart.title else ""}'
         f'<div class="legend">{legend}</div>'
         f'<div class="panels{" small" * (columns > 3)}" style="--columns:{columns}">{panels}</div>'
-        f"{f'<figcaption>{escape(chart.caption)}</figcaption>' if chart.caption else ''}"
+        f"{f'<figcaption>{prose(chart.caption)}</figcaption>' if chart.caption else ''}"
         f'<script type="application/json">{data.replace("<", chr(92) + "u003c")}</script></figure>'
     )
 

@@ -14,7 +14,7 @@ from fourier_head.forecasting.results import Forecasts
 from fourier_head.pages.charts import Chart, Panel
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
-from fourier_head.pages.numbers import short
+from fourier_head.pages.words import short
 
 ROWS = 200
 """Series listed at most."""

@@ -1,8 +1,10 @@
-"""Numbers as pages print them."""
+"""Numbers and sentences as pages print them."""
 
 from __future__ import annotations
 
 import math
+import re
+from html import escape
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -20,3 +22,12 @@ def short(value: float, digits: int = 4) -> str:
     if not power:
         return lead
     return ("" if lead == "1" else f"{lead} × ") + f"10{str(int(exponent.replace('−', '-'))).translate(_RAISED)}"
+
+
+def prose(text: str) -> str:
+    """Return a sentence as HTML, what stands in backticks as code.
+
+    >>> prose("`a < b` holds")
+    '<code>a &lt; b</code> holds'
+    """
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
