@@ -337,15 +337,15 @@ def test_two_processes_train_one_model(tmp_path) -> None:
     assert not torch.equal(states[0]["stream"]["generator"], states[1]["stream"]["generator"])
 
 
-def test_a_process_takes_leave_of_its_group_before_python_ends(tmp_path) -> None:
+def test_a_process_group_is_destroyed_before_python_ends(tmp_path) -> None:
     program = """
 import atexit
 import torch.distributed as dist
-from fourier_head.training.processes import leave_at_exit
+from fourier_head.training.processes import destroy_group_at_exit
 atexit.register(lambda: print("a group is left" if dist.is_initialized() else "gone"))
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-leave_at_exit()
-leave_at_exit()
+destroy_group_at_exit()
+destroy_group_at_exit()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "gone\n"), done.stderr

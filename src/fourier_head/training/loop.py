@@ -19,7 +19,7 @@ from fourier_head.training.checkpoints import CHECKPOINT, WEIGHTS, recover_folde
 from fourier_head.training.data import Stream
 from fourier_head.training.graphs import CapturedPass
 from fourier_head.training.log import TrainingLog
-from fourier_head.training.processes import agreed, leave_at_exit
+from fourier_head.training.processes import agreed, destroy_group_at_exit
 from fourier_head.training.settings import TrainingSettings
 
 STATE, DATA = "state.pt", "data.pt"
@@ -69,7 +69,7 @@ class Training:
             raise needs_extra(error, "forecasting") from None
         # Precision and device are ours to set: accelerate allows one for all that a process ever trains.
         self.accelerator = Accelerator(cpu=str(device) == "cpu", device_placement=False)
-        leave_at_exit()
+        destroy_group_at_exit()
         processes = self.accelerator.num_processes
         self.device = self.accelerator.device if processes > 1 else torch.device(device or best_device())
         if settings.batch % processes:
