@@ -71,7 +71,7 @@ def fit_scaling_law(N: ArrayLike, smoothness: Numeric, *, offset: float = 0.0) -
     For a given exponent C1 and C2 are a linear regression, so only the exponent is searched, from 0.01 to 64: there is
     no starting value to get wrong.
 
-    Arguments:
+    Args:
         N: numbers of frequencies, at least three different ones.
         smoothness: the measured value for each.
         offset: added to N. The coefficients cut off sum to
@@ -166,7 +166,7 @@ def suggest_frequencies(
     :math:`E \cos(\pi k (z - z')) = E_x |q_k(x)|^2`. What lies below the noise of that mean is continued as a Gaussian.
     Neighbours that are far apart make the density look wider and N too small.
 
-    Arguments:
+    Args:
         values: targets, any shape.
         pmf: instead of values, probabilities or counts of bins, shape (..., m); the spectrum is averaged over rows.
         features: inputs that go with `values`, shape (n,) or (n, d), for the conditional density.
@@ -389,7 +389,7 @@ def recommend_head(
     their average and the regulariser takes care of the excess; four packets, of which a network leaves unused what it
     does not need; roughness of strength 0.4 / n, which fades as data come in.
 
-    Arguments are those of `suggest_frequencies`.
+    The arguments are those of `suggest_frequencies`.
 
     >>> import torch
     >>> recommend_head(torch.randn(4000, generator=torch.Generator().manual_seed(0)), num_bins=50).as_options()

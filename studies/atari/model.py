@@ -131,7 +131,7 @@ class DecisionTransformer(nn.Module):
     def features(self, seen: Tensor, actions: Tensor, returns: Tensor, late: Tensor) -> Tensor:
         """Return what predicts the action of each step, (B, T, width).
 
-        Arguments:
+        Args:
             seen: tokens of the frames, (B, T, width).
             actions: (B, T); the action of a step is seen by later steps only.
             returns: (B, T), to go, in the game's score.

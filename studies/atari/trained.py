@@ -30,7 +30,7 @@ class Agent:
 def describe_agent(folder: Path, sizes: ModelSettings, head: dict[str, Any], about: About, target: float) -> None:
     """Write beside the checkpoint of a training what ``load_agent`` has to know of the model.
 
-    Arguments:
+    Args:
         folder: of the training.
         sizes: of the model.
         head: arguments of ``action_head``, but for the width.

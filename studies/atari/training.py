@@ -164,7 +164,7 @@ def train_arm(
 ) -> dict[str, Any] | None:
     """Train and play; return what was measured, or None where the deadline came first and a checkpoint was left.
 
-    Arguments:
+    Args:
         recording: what to learn from.
         settings: the arm.
         folder: of checkpoints and logs; the same call continues from them.

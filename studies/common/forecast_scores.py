@@ -26,7 +26,7 @@ def summary_rows(
     Runs of one model with different `seed` become one row with their mean and deviation; relative scores are those of
     single runs, averaged.
 
-    Arguments:
+    Args:
         scores: what `evaluate` returned for every model and seed; `seed` may be missing where there is one run.
         naive: what `evaluate_seasonal_naive` returned.
         about: for each model what its rows say of it: head, frequencies, packets, protocol, further keys, and `paper`,

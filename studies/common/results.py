@@ -39,7 +39,7 @@ def row(metric: str, ours: float | None, **more: Any) -> Row:
 def aggregate(runs: Iterable[Mapping[str, Any]], metrics: Sequence[str], by: Sequence[str]) -> list[Row]:
     """Return one row per metric and group of runs: mean, deviation between seeds (n - 1) and their number.
 
-    Arguments:
+    Args:
         runs: single runs, flat; a metric a run lacks, or that is not finite, is left out of its mean.
         metrics: keys to average.
         by: keys that name a group and go into its rows.
@@ -138,7 +138,7 @@ def write_results(
 ) -> Summary:
     """Write the folder of a study, `summary.json` last, and drop the finished runs kept for a restart.
 
-    Arguments:
+    Args:
         output: the folder; its name is the study's name.
         rows: what `row` returns.
         command: what `command_line` returns.

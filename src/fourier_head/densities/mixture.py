@@ -170,7 +170,7 @@ class MixtureDensity(ScalarDensity):
     def icdf_of(self, component: Tensor, level: Tensor) -> Tensor:
         """Return quantiles of the components named.
 
-        Arguments:
+        Args:
             component: numbers (*sample, *front), for the first dimensions of the batch; one for all of the others.
             level: (*sample, *batch).
         """

@@ -51,7 +51,7 @@ def evaluate(
 ) -> list[ScoreRow]:
     """Return one row of scores for each set.
 
-    Arguments:
+    Args:
         forecaster: see `Forecaster`.
         sets: what to forecast.
         model: its name in the rows.

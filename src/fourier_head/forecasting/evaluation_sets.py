@@ -64,7 +64,7 @@ def verified_names() -> list[str]:
 class EvaluationSet:
     """Series of one frequency; the last `horizon` values of each are what a forecaster must predict.
 
-    Arguments:
+    Args:
         name: of the set.
         series: arrays of different lengths, oldest value first, NaN where missing.
         horizon: number of values held out.
@@ -129,7 +129,7 @@ def read_evaluation_sets(
 ) -> list[EvaluationSet]:
     """Read a folder of parquet files, one set each, with the columns id, start, freq and target.
 
-    Arguments:
+    Args:
         folder: where the files are.
         names: which sets, in this order; all that are there otherwise.
         horizon: number of held-out values of sets outside the benchmark, which knows its own.

@@ -105,7 +105,7 @@ class Forecaster:
     ) -> Forecasts:
         """Return the forecasts of the next steps of every series.
 
-        Arguments:
+        Args:
             data: a long DataFrame (name, time and value columns), a wide one (a column for each series), an array
                 (time,) or (series, time), a list or dictionary of arrays or pandas Series, or a GluonTS data set.
                 Missing values are NaN, missing moments are found.

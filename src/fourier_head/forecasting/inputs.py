@@ -44,7 +44,7 @@ def read_series(
 ) -> SeriesSet:
     """Return the series in what was given.
 
-    Arguments:
+    Args:
         data: a long or wide DataFrame; an array (time,) or (series, time); a list of arrays or pandas Series; a
             dictionary of them by name; a pandas Series; a GluonTS data set.
         freq: pandas frequency of all of them, found from the timestamps unless given.

@@ -162,7 +162,7 @@ class SeriesSet:
     def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None = None) -> None:
         """Append a series.
 
-        Arguments:
+        Args:
             calendar: of the series; found from the times unless given.
             times: of the values, in any order; with them, values are put on every step from the first to the last.
         """

@@ -22,7 +22,7 @@ SHORTEST = 8
 def validation_sets(held: SeriesStore, most: int = 100, longest: int = 2048) -> list[EvaluationSet]:
     """Return the held-out series as evaluation sets, one per training set and period.
 
-    Arguments:
+    Args:
         held: what ``SeriesStore.split`` held out.
         most: series per set; more are left out.
         longest: values kept of a series, its end.

@@ -17,7 +17,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 def frame(title: str, label: str, links: str, main: str, charts: Mapping[str, Any]) -> str:
     """Return a whole page.
 
-    Arguments:
+    Args:
         title: of the page.
         label: what the links lead to, for screen readers.
         links, main: HTML of the navigation and of the page itself, its footer included.

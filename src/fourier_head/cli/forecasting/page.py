@@ -22,7 +22,7 @@ ROWS = 200
 def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) -> str:
     """Return the page as text.
 
-    Arguments:
+    Args:
         fans: the charts drawn, of the first series.
         about: title, table (file name), model, seconds, hardware, command.
     """

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fourier_head.adaptive import Adaptive
 from fourier_head.densities.fourier import FourierDensity
+from fourier_head.domains.adaptive import Adaptive
+from fourier_head.domains.maps import ValueMap
 from fourier_head.forecasting.patch.quantile_head import QuantileDensity, QuantileHead
 from fourier_head.forecasting.patch.scaling import scale_of, seasonal_naive
 from fourier_head.heads import FourierHead
-from fourier_head.maps import ValueMap
 
 CHANNELS = 4
 """Of each time step: the value, whether it is there, and the sine and cosine of its place in the cycle."""
@@ -168,7 +168,7 @@ class PatchForecaster(nn.Module):
     def forward(self, context: Tensor, period: Tensor, horizon: int | None = None) -> tuple[Tensor, Tensor, ValueMap]:
         """Return outputs of the head (B, horizon, size), the naive forecast (B, horizon) and the map of each series.
 
-        Arguments:
+        Args:
             context: values (B, C), oldest first, NaN where missing; C at most ``config.context`` counts.
             period: steps per cycle (B,), 1 where unknown.
             horizon: steps wanted, all unless given; fewer cost less and are the same.
@@ -249,7 +249,7 @@ class PatchForecaster(nn.Module):
     def loss(self, context: Tensor, future: Tensor, period: Tensor, even: float = 0.0) -> Tensor:
         """Return the mean loss over the steps of the future that are there.
 
-        Arguments:
+        Args:
             context, period: as in ``forward``.
             future: outcomes (B, horizon), NaN where unknown.
             even: 0 counts errors in deviations of the past, 1 in units of the mean error of the naive forecast there,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fourier_head.maps import Affine, Asinh, ValueMap
+from fourier_head.domains.maps import Affine, Asinh, ValueMap
 
 # With n values seen, a deviation below this share of the level over n says nothing: one value, or a constant series.
 LEAST_DEVIATION = 0.3
