@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from fourier_head.forecasting.calendars import Calendar, Moments, day_of_months
 from fourier_head.forecasting.columns import Columns
 from fourier_head.forecasting.frequency import frequency_in_words
 from fourier_head.forecasting.keys import may_be_set_back
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOWHERE = np.datetime64("NaT", "ns")
 AGGREGATES = ("sum", "mean")
@@ -145,6 +148,19 @@ class SeriesSet:
 
         there = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone)
         return there.tz_localize(None).to_numpy("datetime64[ns]")
+
+    def zoned(self, times: pd.DatetimeIndex) -> pd.DatetimeIndex:
+        """Return moments as timestamps in the zone of the series."""
+        zone = self.zone
+        if zone is None:
+            return times
+        if isinstance(zone, Clock):
+            zone = zone.last  # whether and when it will be set again, past offsets do not say
+        if self.universal:
+            return times.tz_localize("UTC").tz_convert(zone)
+        # Where clocks change, a time of day may come twice, or not at all.
+        twice = np.ones(len(times), dtype=bool)
+        return times.tz_localize(zone, ambiguous=twice, nonexistent="shift_forward")
 
     def future(self, number: int, horizon: int) -> Moments:
         """Return the moments that a forecast of one series is of; NaT where time is not known."""
