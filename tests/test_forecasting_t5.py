@@ -20,7 +20,7 @@ from studies.chronos.t5 import (
     load_predictor,
     save_forecaster,
 )
-from studies.chronos.t5.attention import HIDDEN, PositionBias, attend, position_buckets, rules, visible_blocks
+from studies.chronos.t5.attention import HIDDEN, PositionBias, attend, position_buckets
 from studies.chronos.t5.model import shift
 from studies.chronos.t5.weights import config_from_transformers, from_transformers, to_transformers
 from studies.chronos.tokenizer import EOS, ChronosTokenizer
@@ -139,6 +139,8 @@ def test_bias_is_a_lookup_by_distance_and_its_last_row_that_of_a_step(two_sided)
         assert torch.equal(full[:, q, k], bias._lookup(torch.tensor([k - q]))[:, 0])
     assert torch.equal(full[:, 17:18, :18], bias.at(17))
     assert bool((full[:, 3, 4:] == HIDDEN).all()) != two_sided
+    lines = bias(30, "flex-table")
+    assert all(torch.equal(full[:, q, k], lines[:, 30 + k - q]) for q, k in ((0, 29), (29, 0), (3, 9)))
     full[:, 5:9, :4].sum().backward()
     distances = (torch.arange(4)[None] - torch.arange(5, 9)[:, None]).flatten()
     table = bias.table.detach().clone().requires_grad_()
@@ -169,54 +171,41 @@ def test_a_start_near_by_changes_nothing_but_positions():
     assert differ == {"encoder.position.table", "decoder.position.table"}
 
 
-def attention_inputs(queries, keys, device="cpu"):
-    """Return queries, keys, values, a bias, and what hides a beginning, a middle and an end, and nothing."""
+def test_attention_implementations_agree():
     torch.manual_seed(0)
-    shapes = ((3, 2, queries, 16), (3, 2, keys, 16), (3, 2, keys, 16), (2, queries, keys))
-    hide = torch.zeros(3, keys, device=device)
-    hide[0, : keys // 2 + 3] = HIDDEN
-    hide[1, 3:7] = HIDDEN
-    hide[1, -2:] = HIDDEN
-    return [torch.randn(shape, device=device, requires_grad=True) for shape in shapes], hide
-
-
-def attention_results(function, kind, inputs, hide):
-    *parts, bias = inputs
-    out = function(*parts, rules(kind, bias, hide, queries=parts[0].shape[2]))
-    return out, *torch.autograd.grad(out.square().sum(), inputs)
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(5, 17), (70, 300), (65, 65), (128, 128)])
-def test_attention_implementations_agree(queries, keys):
-    inputs, hide = attention_inputs(queries, keys)
-    plain = attention_results(attend, "plain", inputs, hide)
-    for one, other in zip(attention_results(attend, "sdpa", inputs, hide), plain, strict=True):
+    q, k, v = (torch.randn(2, 3, n, 8, requires_grad=True) for n in (5, 7, 7))
+    bias, hide = torch.randn(3, 5, 7, requires_grad=True), torch.zeros(2, 7)
+    hide[0, :3] = HIDDEN
+    expected = attend(q, k, v, bias, hide, "plain")
+    grads = torch.autograd.grad(expected.square().sum(), (q, k, v, bias))
+    got = attend(q, k, v, bias, hide, "sdpa")
+    assert torch.allclose(got, expected, atol=1e-5)
+    for one, other in zip(torch.autograd.grad(got.square().sum(), (q, k, v, bias)), grads, strict=True):
         assert torch.allclose(one, other, atol=1e-4)
     # FlexAttention outside of a compiled region is its own slow definition; on a CPU it has no gradient.
-    *parts, bias = (x.detach() for x in inputs)
-    for some_bias in (bias, None):
-        for some_hide in (hide, None):
-            found = [attend(*parts, rules(kind, some_bias, some_hide, queries=queries)) for kind in ("plain", "flex")]
-            assert torch.allclose(*found, atol=1e-5)
-
-
-def test_blocks_that_nobody_sees_are_left_out():
-    seen = torch.ones(3, 300, dtype=torch.bool)
-    seen[0, :140] = False
-    seen[1, :256] = False
-    blocks = visible_blocks(seen, 65)
-    partial, whole = blocks.kv_num_blocks[:, 0, 0], blocks.full_kv_num_blocks[:, 0, 0]
-    assert partial.tolist() == [1, 0, 0]
-    assert whole.tolist() == [1, 1, 3]  # the last block has 44 keys, and all of them are seen
-    assert blocks.full_kv_indices[1, 0, 0, 0] == 2
+    flex = attend(*(x.detach() for x in (q, k, v, bias)), hide, "flex")
+    assert torch.allclose(flex, expected, atol=1e-5)
+    position = PositionBias(3, 8, 20, True)
+    torch.nn.init.normal_(position.table)
+    x = torch.randn(3, 2, 3, 6, 8)
+    with torch.no_grad():
+        found = [attend(*x, position(6, kind), None, kind) for kind in ("plain", "flex", "flex-table")]  # type: ignore[arg-type]
+    assert torch.allclose(found[0], found[1], atol=1e-5)
+    assert torch.allclose(found[0], found[2], atol=1e-5)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("queries", "keys"), [(65, 200), (512, 512), (65, 65)])
-def test_compiled_flex_attention_has_the_gradients_of_plain_attention(queries, keys):
-    inputs, hide = attention_inputs(queries, keys, "cuda")
-    compiled = torch.compile(attend, dynamic=False)
-    results = [attention_results(f, kind, inputs, hide) for f, kind in ((attend, "plain"), (compiled, "flex"))]
+def test_compiled_flex_attention_has_the_gradients_of_plain_attention():
+    torch.manual_seed(0)
+    shapes = ((2, 4, 65, 64), (2, 4, 200, 64), (2, 4, 200, 64), (4, 65, 200))
+    inputs = [torch.randn(shape, device="cuda", requires_grad=True) for shape in shapes]
+    hide = torch.zeros(2, 200, device="cuda")
+    hide[0, :150] = HIDDEN
+    upstream = torch.randn(2, 4, 65, 64, device="cuda")
+    results = []
+    for function, kind in ((attend, "plain"), (torch.compile(attend, dynamic=False), "flex")):
+        out = function(*inputs, hide, kind)
+        results.append((out, *torch.autograd.grad(out, inputs, upstream)))
     for one, other in zip(*results, strict=True):
         assert torch.allclose(one, other, atol=2e-2, rtol=2e-2)
 
@@ -447,9 +436,7 @@ def test_captured_steps_have_the_losses_of_others(tmp_path, head, compile):
     for graph in (False, True):
         model, tokenizer = tiny(head, seed=0)
         gamma = 1e-6 if head == "fourier" else 0.0
-        objective = T5Objective(
-            model, tokenizer, lengths=(12, 24), gamma=gamma, kind="flex" if compile else "sdpa", compile=compile
-        )
+        objective = T5Objective(model, tokenizer, lengths=(12, 24), gamma=gamma, kind="fused", compile=compile)
         corpus = standard_corpus(None, 23, 6, shares={"structural": 1.0}, device="cuda")
         settings = TrainingSettings(
             tmp_path / str(graph), batch=8, steps=20, learning_rate=3e-3, precision="bf16", warmup_passes=2, graph=graph

@@ -15,9 +15,11 @@ from fourier_head.heads.baselines import LinearHead
 from studies.chronos.t5.attention import (
     HIDDEN,
     Attention,
+    Contexts,
     PositionBias,
     Rules,
     attend,
+    attend_self,
     rules,
 )
 from studies.chronos.t5.config import T5Config
@@ -71,8 +73,7 @@ class SelfAttention(nn.Module):
         return x + functional.dropout(self.out(found.flatten(2)), self.dropout, self.training)
 
     def forward(self, x: Tensor, given: Rules) -> Tensor:
-        query, key, value = self.project(x).transpose(1, 3).unbind(2)
-        return self.add(x, attend(query, key, value, given).transpose(1, 2))
+        return self.add(x, attend_self(self.project(x), given))
 
 
 class CrossAttention(nn.Module):
@@ -85,10 +86,9 @@ class CrossAttention(nn.Module):
         self.query = nn.Linear(config.width, config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
 
-    def forward(self, x: Tensor, contexts: Tensor, given: Rules) -> Tensor:
-        query = self.query(self.norm(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        key, value = contexts[:, :, self.layer].transpose(1, 3).unbind(2)
-        found = attend(query, key, value, given).transpose(1, 2)
+    def forward(self, x: Tensor, contexts: Contexts, given: Rules) -> Tensor:
+        query = self.query(self.norm(x)).unflatten(-1, (1, self.heads, -1))
+        found = contexts.attend(query, self.layer, given)
         return x + functional.dropout(self.out(found.flatten(2)), self.dropout, self.training)
 
 
@@ -111,10 +111,10 @@ class DecoderLayer(nn.Module):
         self.attention, self.cross = SelfAttention(config), CrossAttention(config, number)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: Tensor, contexts: Tensor, back: Rules, across: Rules) -> Tensor:
+    def forward(self, x: Tensor, contexts: Contexts, back: Rules, across: Rules) -> Tensor:
         return self.feed_forward(self.cross(self.attention(x, back), contexts, across))
 
-    def step(self, x: Tensor, bias: Tensor, contexts: Tensor, hide: Tensor | None, own: Pair, place: int) -> Tensor:
+    def step(self, x: Tensor, bias: Tensor, contexts: Contexts, hide: Tensor | None, own: Pair, place: int) -> Tensor:
         """Return x (series, paths, width) after one token of every path; its keys and values go into ``own``.
 
         All paths of a series look at the same context, so they are queries of one attention: its keys are read once.
@@ -122,7 +122,7 @@ class DecoderLayer(nn.Module):
         series, paths, _ = x.shape
         query, key, value = self.attention.project(x.view(series * paths, 1, -1)).transpose(1, 3).unbind(2)
         own[0][:, :, place], own[1][:, :, place] = key[:, :, 0], value[:, :, 0]
-        found = attend(query, own[0][:, :, : place + 1], own[1][:, :, : place + 1], Rules("plain", bias))
+        found = attend(query, own[0][:, :, : place + 1], own[1][:, :, : place + 1], bias)
         x = self.attention.add(x, found.reshape(series, paths, *found.shape[1::2]))
         return self.feed_forward(self.cross(x, contexts, Rules("sdpa", hide=hide)))
 
@@ -138,7 +138,7 @@ class Encoder(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        given = rules(kind, self.position(x.shape[1]), hide, self.dropout if self.training else 0.0)
+        given = rules(kind, self.position(x.shape[1], kind), hide, self.dropout if self.training else 0.0)
         x = functional.dropout(x, self.dropout, self.training)
         for layer in self.layers:
             x = layer(x, given)
@@ -150,12 +150,12 @@ class Memory:
     """What decoding keeps: keys and values of the context by layer, and of the tokens decoded so far.
 
     Args:
-        cross: of the context, for all layers, see ``Decoder.contexts``.
+        cross: of the context, for all layers.
         hide: (series, T), see ``attend``.
         own: room for one pair (series x paths, heads, steps, D) for each layer.
     """
 
-    cross: Tensor
+    cross: Contexts
     hide: Tensor | None
     own: list[Pair]
 
@@ -172,14 +172,14 @@ class Decoder(nn.Module):
         self.context = nn.Linear(config.width, 2 * config.layers * config.attention_width, bias=False)
         self.norm = Norm(config.width, config.epsilon)
 
-    def contexts(self, states: Tensor) -> Tensor:
-        """Return keys and values of the encoder's states for all layers, (B, K, layers, 2, heads, D)."""
+    def contexts(self, states: Tensor) -> Contexts:
+        """Return keys and values of the encoder's states for all layers."""
         config = self.config
-        return self.context(states).unflatten(-1, (config.layers, 2, config.heads, config.head_width))
+        return Contexts(self.context(states).unflatten(-1, (config.layers, 2, config.heads, config.head_width)))
 
     def forward(self, x: Tensor, states: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
         dropout = self.config.dropout if self.training else 0.0
-        back = rules(kind, self.position(x.shape[1]), None, dropout)
+        back = rules(kind, self.position(x.shape[1], kind), None, dropout)
         across = rules(kind, None, hide, dropout, x.shape[1])
         x = functional.dropout(x, self.config.dropout, self.training)
         contexts = self.contexts(states)
@@ -192,7 +192,7 @@ class Decoder(nn.Module):
         config = self.config
         cross = self.contexts(states)
         shape = (len(states) * paths, config.heads, steps, config.head_width)
-        own = [(cross.new_empty(shape), cross.new_empty(shape)) for _ in self.layers]
+        own = [(cross.packed.new_empty(shape), cross.packed.new_empty(shape)) for _ in self.layers]
         return Memory(cross, hide, own)
 
     def step(self, x: Tensor, memory: Memory, place: int) -> Tensor:
