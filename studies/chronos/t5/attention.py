@@ -224,7 +224,7 @@ def attend(
 ) -> Tensor:
     """Return what queries (B, heads, Q, D) find among keys (B, heads, K, D); scores are not scaled, as in T5.
 
-    Arguments:
+    Args:
         bias: added to scores, (heads, Q, K), or as a table, see ``PositionBias``.
         hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
         kind: see ``Attention``; fused attention stacks keys and values, which ``attend_self`` and ``Contexts`` spare.
