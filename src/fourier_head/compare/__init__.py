@@ -40,6 +40,7 @@ def compare(
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.training import Schedule, score_truth, train
     from fourier_head.pages.drawing import save_png
+    from fourier_head.pages.words import short
 
     start = time.perf_counter()
     say = say or (lambda text: None)
@@ -54,7 +55,7 @@ def compare(
         say(
             f"{table.name}: {len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, "
             f"{len(data.test)} to test; {data.inputs_in_words}, {settings.bins} bins of {table.target_name} "
-            f"from {data.bins.low:.4g} to {data.bins.high:.4g}."
+            f"from {short(data.bins.low)} to {short(data.bins.high)}."
         )
         frequencies, reason = choose_frequencies(settings, data)
         say(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'} of the Fourier heads. {reason}")

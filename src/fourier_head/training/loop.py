@@ -76,9 +76,7 @@ class Training:
             raise UserError(f"batch must be a multiple of the {processes} processes, got {settings.batch}.")
         self.settings, self.stopping = settings, stopping
         self.module = module if _lies_on(module, self.device) else module.to(self.device)
-        fused = self.device.type == "cuda"
-        groups = _groups(module, settings, rates or {})
-        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
+        optimizer = _optimizer(module, settings, rates or {}, self.device.type == "cuda")
         self.ema = EMA(module, settings.ema) if settings.ema else None
         self.parallel, self.optimizer = self.accelerator.prepare(self.module, optimizer)
         self.loss_of = torch.compile(self.parallel) if settings.compile else self.parallel
@@ -289,6 +287,24 @@ def _lies_on(module: nn.Module, device: torch.device) -> bool:
     """Tell whether a module is there already: one that is quantised, or spread over devices, must not be moved."""
     place = next(module.parameters()).device
     return place.type == device.type and device.index in (None, place.index)
+
+
+def _optimizer(
+    module: nn.Module, settings: TrainingSettings, rates: Mapping[nn.Parameter, float], fused: bool
+) -> torch.optim.Optimizer:
+    groups = _groups(module, settings, rates)
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
+    from fourier_head.training.muon import Muon
+
+    inner = {p for name, p in module.named_parameters() if p.dim() == 2 and "layers." in name}
+    parts = [
+        {**group, "params": own, "orthogonal": orthogonal}
+        for group in groups
+        for orthogonal in (True, False)
+        if (own := [p for p in group["params"] if (p in inner) == orthogonal])
+    ]
+    return Muon(parts, lr=settings.learning_rate, betas=settings.betas)
 
 
 def _groups(module: nn.Module, settings: TrainingSettings, rates: Mapping[nn.Parameter, float]) -> list[dict[str, Any]]:
