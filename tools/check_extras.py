@@ -113,6 +113,19 @@ from fourier_head import FourierRegressor
 X, y = load_diabetes(return_X_y=True)
 assert cross_val_score(FourierRegressor(max_epochs=20), X, y, cv=2).shape == (2,)
 """,
+    "tables": """
+import numpy as np
+import lightgbm
+from fourier_head import FourierRegressor
+X = np.random.rand(200, 2)
+model = FourierRegressor(body="boosting", max_epochs=20).fit(X, X[:, 0])
+assert lightgbm.__version__ and np.isfinite(model.predict_quantiles(X)).all()
+""",
+    "benchmarks": """
+import catboost, lightgbm, matplotlib, ngboost, quantile_forest
+from fourier_head import FourierRegressor
+assert FourierRegressor
+""",
     "lightning": """
 import torch
 from lightning.pytorch import Trainer
