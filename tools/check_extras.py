@@ -9,6 +9,7 @@ torch comes first and alone, in the version the project is tested with, before a
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -154,12 +155,18 @@ import build, pre_commit, twine
 def check(wheel: Path, extra: str) -> None:
     """Install ``wheel[extra]`` into an environment of its own and run its smoke test outside of the checkout."""
     with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
+        uv = shutil.which("uv")  # where there is uv, environments are made of links and take seconds instead of minutes
+        if uv:
+            subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder], check=True)
+        else:
+            venv.create(folder, with_pip=True)
         python = next(p for p in (Path(folder, "bin/python"), Path(folder, "Scripts/python.exe")) if p.exists())
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [uv, "pip"] if uv else [str(python), "-m", "pip"]
+        place = ["--python", str(python)] if uv else []
+        install = [*pip, "install", "--quiet", *place]
         subprocess.run([*install, TORCH], check=True)
         subprocess.run([*install, f"{wheel}[{extra}]" if extra else str(wheel)], check=True)
-        subprocess.run([str(python), "-m", "pip", "check"], check=True)
+        subprocess.run([*pip, "check", *place], check=True)
         subprocess.run([str(python), "-I", "-c", SMOKE[extra]], check=True, cwd=folder)
 
 
