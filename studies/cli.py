@@ -13,6 +13,7 @@ from studies.atari.command import atari
 from studies.chronos.command import forecasting
 from studies.common.command_line import EngineName, Quick, folder_option, study_errors, tell
 from studies.common.folders import QUICK_RESULTS, study_folder
+from studies.joint_paths.command import joint_paths
 from studies.numbers.command import numbers
 from studies.synthetic.command import likelihood, synthetic
 from studies.tempo.command import tempo
@@ -42,6 +43,33 @@ def report(
             raise UserError(f"{results} is not there, but quick looks are: python -m studies report {QUICK_RESULTS}.")
         path = write_report(results, output)
         typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB).")
+
+
+@app.command()
+def spectrum(
+    output: Annotated[Path | None, folder_option("spectrum")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Training series, a file or folder.", show_default="artificial ones")
+    ] = None,
+    windows: Annotated[int, typer.Option(min=1, help="Training windows of a seed.")] = 20_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Each draws its own windows.")] = 3,
+    quick: Quick = False,
+) -> None:
+    """Section 2.3: the Fourier spectrum of next tokens under uniform and mixed bins."""
+    output = study_folder("spectrum", quick, output)
+    with study_errors(output) as (out, progress):
+        from studies.spectrum.study import Settings, run
+
+        tell(out, run(Settings(output, corpus, windows, seeds, quick), progress), output)
+
+
+@app.command()
+def claims() -> None:
+    """Write results/claims.json and docs/paper.md: every claim of the paper and what the results say of it."""
+    with clear_errors():
+        from studies.claims.table import counts, write
+
+        typer.echo(f"{counts(write())}.")
 
 
 @app.command()
@@ -85,3 +113,4 @@ app.command()(tempo)
 app.command()(atari)
 app.command()(forecasting)
 app.command("zero-shot")(zero_shot)
+app.command("joint-paths")(joint_paths)

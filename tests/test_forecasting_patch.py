@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from fourier_head.domains.maps import Affine, Asinh
 from fourier_head.errors import UserError
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster, naive_error
 from fourier_head.forecasting.patch.predict import batches
 from fourier_head.forecasting.patch.pretrained import load_model, save_model, shipped
 from fourier_head.forecasting.patch.scaling import fill_forward, scale_of, seasonal_naive
-from fourier_head.maps import Affine, Asinh
 
 TINY = {"context": 64, "horizon": 32, "patch": 8, "width": 24, "layers": 2, "heads": 2, "frequencies": 5}
 NAN = math.nan
@@ -93,7 +93,7 @@ HEADS = [{}, {"packets": 2}, {"loss": "nll"}, {"loss": "both"}, {"head": "quanti
 
 def gradients(model: PatchForecaster, *batch: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     model.zero_grad()
-    loss = model.loss(*batch, even=0.5)
+    loss = model.loss(*batch, naive_weighting=0.5)
     loss.backward()
     return loss.detach(), {name: weight.grad.clone() for name, weight in model.named_parameters()}
 

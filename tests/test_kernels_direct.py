@@ -63,6 +63,17 @@ def test_a_small_head_takes_it_and_equals_the_reference(reduction, monkeypatch):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_outputs_of_many_projections_have_the_same_gradient():
+    outputs = torch.randn(3, 5, 10, requires_grad=True)
+    target = torch.randint(12, (3, 5))
+    gradients = []
+    for impl in ("closed_form", "reference"):
+        head = FourierHead(10, 12, 4, impl=impl)
+        head.proj = torch.nn.Identity()  # as a stack of heads has it
+        gradients.append(torch.autograd.grad(head.loss(outputs, target), outputs)[0])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -74,5 +85,6 @@ def test_a_small_head_takes_it_and_equals_the_reference(reduction, monkeypatch):
 def test_what_it_leaves_to_plain_torch(change, reason):
     options = {"num_bins": 12, "dtype": torch.float32} | change
     x, weight = (torch.zeros(n, 6, dtype=options["dtype"]) for n in (2, 10))
-    assert direct.applies(torch.zeros(2, 6), torch.zeros(10, 6), 12)
-    assert not direct.applies(x, weight, options["num_bins"]), reason
+    assert direct.applies(torch.zeros(2, 6), torch.zeros(10, 6), 10, 12)
+    assert direct.applies(torch.zeros(2, 10), None, 10, 12)
+    assert not direct.applies(x, weight, 10, options["num_bins"]), reason

@@ -297,7 +297,7 @@ def test_pretraining_teaches_the_encoder_and_is_done_once(nano, tmp_path):
     assert losses[-1] < 0.8 * losses[0]
     made = path.stat().st_mtime_ns
     assert pretraining.pretrained_file(nano, 60, 64, path, "cpu").stat().st_mtime_ns == made
-    recipe = training.recipe_of("longer", epochs=1, batch=80, rate=0.0)
+    recipe = training.recipe_of("longer", epochs=1, batch=80, rate=1e-9)
     common = {"source": "generated", "seed": 0, "per_tempo": 1, "start": "uniform", "recipe": recipe, "model": nano}
     taught = training.train_run(head="linear", frequencies=None, pretrain=60, weights=str(path), **common)
     fresh = training.train_run(head="linear", frequencies=None, **common)
@@ -306,24 +306,14 @@ def test_pretraining_teaches_the_encoder_and_is_done_once(nano, tmp_path):
 
 
 @pytest.fixture
-def stop_at_look(monkeypatch):
-    """Let time be up when pretraining looks at the clock for the n-th time."""
-
-    def stop(number):
-        looks = iter(range(1, 10_000))
-
-        def look(deadline):
-            return deadline is not None and next(looks) >= number
-
-        monkeypatch.setattr(pretraining, "is_over", look)
-
-    return stop
+def time_for_clips(monkeypatch):
+    """Let clips be drawn after any deadline: time is up in training alone."""
+    monkeypatch.setattr(pretraining, "is_over", lambda deadline: False)
 
 
-def test_pretraining_stops_at_the_limit_and_goes_on_to_the_same_weights(nano, tmp_path, stop_at_look):
+def test_pretraining_stops_at_the_limit_and_goes_on_to_the_same_weights(nano, tmp_path, time_for_clips):
     whole = pretraining.pretrained_file(nano, 12, 16, tmp_path / "whole.safetensors", "cpu")
     path, said = tmp_path / "parts.safetensors", []
-    stop_at_look(6)
     with pytest.raises(TimeUp):
         pretraining.pretrained_file(nano, 12, 16, path, "cpu", said.append, deadline=0.0)
     assert not path.exists()
@@ -334,10 +324,9 @@ def test_pretraining_stops_at_the_limit_and_goes_on_to_the_same_weights(nano, tm
     assert path.read_bytes() == whole.read_bytes()
 
 
-def test_a_limit_within_pretraining_is_told_and_what_is_learned_kept(nano, tmp_path, monkeypatch, stop_at_look):
+def test_a_limit_within_pretraining_is_told_and_what_is_learned_kept(nano, tmp_path, monkeypatch, time_for_clips):
     settings = Settings(tmp_path, nano, seeds=1, frequencies=(2,), clips=1, epochs=1, pretrain=20, device="cpu")
     monkeypatch.setattr(study, "UNLABELLED", 16)
-    stop_at_look(6)
     with pytest.raises(UserError, match="in pretraining, which is kept; the same command goes on"):
         run(Settings(**vars(settings) | {"time_limit": 0.0}))
     assert [p.name for p in (tmp_path / ".partial").iterdir()] == ["encoder-nano-20.unfinished-cpu"]
@@ -448,3 +437,26 @@ def test_options_are_checked(tmp_path):
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="needs a graphics card"):
             tasks_of(Settings(tmp_path, device="cuda"))
+
+
+def test_a_random_split_deals_out_every_clip_once():
+    from studies.tempo.data import random_split
+
+    parts = random_split(3, 2, 16, "cpu")
+    bpm = torch.cat([parts.train.bpm, parts.validation.bpm, parts.test.bpm])
+    assert sorted(bpm.tolist()) == sorted([*range(50, 211)] * 2)
+    assert {0, 1} == set((parts.test.bpm % 2).tolist())  # odd and even tempos in each part
+    assert not torch.equal(parts.train.bpm, random_split(4, 2, 16, "cpu").train.bpm)
+
+
+def test_recipes_are_chosen_on_validation_clips_alone():
+    from studies.tempo.study import CHOSEN, chosen_runs
+
+    runs = [
+        {"head": "linear", "frequencies": None, "seed": s, "protocol": p, "validation_f1": v, "macro_f1": t}
+        for s in (0, 1)
+        for p, v, t in (("released", 0.1, 0.9), ("longer", 0.2, 0.3))
+    ]
+    chosen = chosen_runs(runs)
+    assert {(r["protocol"], r["recipe"], r["macro_f1"]) for r in chosen} == {(CHOSEN, "longer", 0.3)}
+    assert [r["seed"] for r in chosen] == [0, 1]

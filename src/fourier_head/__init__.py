@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 from fourier_head.version import __version__
 
 if TYPE_CHECKING:
-    from fourier_head.adaptive import Adaptive
     from fourier_head.bins import Bins
     from fourier_head.densities.fourier import FourierDensity
     from fourier_head.densities.gaussian_mixture import GaussianMixture
     from fourier_head.densities.histogram import HistogramDensity
     from fourier_head.densities.mixture import MixtureDensity
     from fourier_head.domains import BinnedInterval, Circle, Interval, Line
+    from fourier_head.domains.adaptive import Adaptive
+    from fourier_head.domains.maps import Affine, Asinh, Log
     from fourier_head.forecasting.forecaster import Forecaster
     from fourier_head.frequencies import recommend_head, suggest_frequencies
     from fourier_head.heads import FourierHead, Head, released_floor
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from fourier_head.integrations.numbers import NumberLM
     from fourier_head.integrations.scikit_learn import FourierRegressor
     from fourier_head.integrations.transformers import replace_head
-    from fourier_head.maps import Affine, Asinh, Log
     from fourier_head.metrics import smoothness
 
 # What comes from where: torch takes seconds to import, which `fourier-head --help` need not wait for.
 _HOMES = {
     name: module
     for module, names in {
-        "adaptive": ("Adaptive",),
+        "domains.adaptive": ("Adaptive",),
         "heads.baselines": ("HLGaussHead", "LinearHead", "MixtureHead", "RegressionHead"),
         "bins": ("Bins",),
         "densities.fourier": ("FourierDensity",),
@@ -39,7 +39,7 @@ _HOMES = {
         "integrations.numbers": ("NumberLM",),
         "integrations.scikit_learn": ("FourierRegressor",),
         "integrations.transformers": ("replace_head",),
-        "maps": ("Affine", "Asinh", "Log"),
+        "domains.maps": ("Affine", "Asinh", "Log"),
         "metrics": ("smoothness",),
         "densities.gaussian_mixture": ("GaussianMixture",),
         "densities.mixture": ("MixtureDensity",),

@@ -13,7 +13,7 @@ from fourier_head.errors import UserError
 def check_writable(output: Path, within: Path | None = None) -> None:
     """Raise unless a folder can be made or written to: better said before the work that it is for than after.
 
-    Arguments:
+    Args:
         output: the folder.
         within: the one to write to, itself unless given; a folder that is replaced whole needs rights to its parent.
     """

@@ -13,8 +13,8 @@ from torch import Tensor
 from fourier_head._arrays import widened
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Boundary, Domain
+from fourier_head.domains.maps import ValueMap
 from fourier_head.fourier import series, spectrum
-from fourier_head.maps import ValueMap
 
 Regularizer = Literal["roughness", "paper"]
 

@@ -19,9 +19,9 @@ from torch.utils.checkpoint import checkpoint
 from fourier_head import kernels
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Domain
+from fourier_head.domains.maps import ValueMap
 from fourier_head.kernels import direct, placed
 from fourier_head.layout import Layout, Regularizer
-from fourier_head.maps import ValueMap
 from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted
 
 Name = Literal["auto", "fused", "closed_form", "compiled", "reference"]
@@ -214,7 +214,7 @@ def _why_not_closed_form(request: Request) -> str | None:
         return "it knows bin ids of the plain head, and values of one whose domain adapts"
     if request.layout.bin_mass != "midpoint":
         return "exact bin masses are left to the reference"
-    if request.weight is None or not direct.applies(request.x, request.weight, request.layout.require_bins()):
+    if not direct.applies(request.x, request.weight, request.layout.num_coefficients, request.layout.require_bins()):
         return "it needs a few frequencies in float32 on a CPU, and no tracer"
     return None
 

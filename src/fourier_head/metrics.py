@@ -47,7 +47,7 @@ def spectral_entropy(signal: Numeric, *, base: float = 2.0, dc: bool = True, nor
     samples with the constant term kept: a categorical is positive, so that term has nearly all the power. To compare
     the shape of the noise alone use `dc=False`.
 
-    Arguments:
+    Args:
         signal: real samples.
         base: base of the logarithm.
         dc: whether the constant term n = 0 counts.
@@ -81,7 +81,7 @@ def kl_divergence(p: Numeric, q: Numeric, *, log_input: bool = False) -> Tensor:
 
     with 0 log 0 = 0 and infinity where q vanishes but p does not.
 
-    Arguments:
+    Args:
         p, q: probabilities, or log-probabilities with `log_input=True`.
 
     Example:
@@ -120,7 +120,7 @@ def crps_from_samples(samples: Numeric, value: Numeric, *, fair: bool = False) -
 
     .. math:: \frac1n \sum_i |x_i - y| - \frac1{2 n^2} \sum_{i,j} |x_i - x_j|
 
-    Arguments:
+    Args:
         samples: shape (n, ...).
         value: the observation, shape (...).
         fair: divide the second sum by 2 n (n - 1): an unbiased estimate of the CRPS of what the samples came from.
@@ -180,7 +180,7 @@ def crps_from_quantiles(quantiles: Numeric, levels: Numeric, value: Numeric) -> 
     With levels (i - 1/2) / K it is the exact CRPS of K equal atoms at the quantiles; with 0.1, ..., 0.9 it is the
     quantity that WQL sums. Levels should be evenly spread.
 
-    Arguments:
+    Args:
         quantiles: shape (K, ...).
         levels: shape (K,).
         value: the observation, shape (...).
@@ -197,7 +197,7 @@ def crps_from_pmf(pmf: Numeric, points: Numeric, value: Numeric) -> Tensor:
 
     .. math:: \mathrm{CRPS}(F, y) = \int (F(x) - 1[x \ge y])^2 \, dx
 
-    Arguments:
+    Args:
         pmf: probabilities of the m bins, shape (..., m).
         points: increasing; m centres (all mass sits on them) or m + 1 edges (mass is spread evenly in each bin).
         value: the observation, shape (...).
@@ -235,7 +235,7 @@ def seasonal_error(history: Numeric | Sequence[Numeric], season: int = 1) -> Ten
 
     As in gluonts, pairs with a missing (NaN) value are skipped and a history no longer than the season uses season 1.
 
-    Arguments:
+    Args:
         history: shape (..., time), or a list of series of different lengths, which gives one number for each.
         season: steps per season.
 
@@ -271,7 +271,7 @@ def mase(
     The mean runs over every observed target of every series; missing (NaN) targets and series whose scale is 0 or
     unknown are left out.
 
-    Arguments:
+    Args:
         forecast: medians, shape (..., horizon).
         target: shape (..., horizon).
         history: what came before, shape (..., time) or a list with one series for each row of `target`.
@@ -306,7 +306,7 @@ def wql(quantiles: Numeric, levels: Numeric, target: Numeric, *, reduction: Lite
 
     Both sums run over every observed target; missing (NaN) targets are left out.
 
-    Arguments:
+    Args:
         quantiles: shape (K, ...).
         levels: shape (K,).
         target: shape (...).
@@ -392,7 +392,7 @@ def calibration_error(pit_values: Numeric, levels: Numeric | None = None) -> Ten
 
     .. math:: \mathrm{mean}_\tau \; \big| \mathrm{mean} \, 1[F(y) \le \tau] - \tau \big|
 
-    Arguments:
+    Args:
         pit_values: :math:`F(y)` of each observation; missing (NaN) ones are left out.
         levels: the levels averaged over, 0.01 to 0.99 if not given.
 

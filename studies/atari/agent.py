@@ -68,7 +68,7 @@ def lambda_returns(reward: Tensor, ended: Tensor, best_next: Tensor, discount: f
 
     with the maximum alone after the last step.
 
-    Arguments:
+    Args:
         reward, ended: (T, n), of step t.
         best_next: (T, n), the largest value of the state after step t.
 

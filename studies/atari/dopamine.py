@@ -64,7 +64,7 @@ def read_dopamine(
 ) -> Recording:
     """Return transitions spread evenly over the checkpoints of a folder as a recording, one stream per checkpoint.
 
-    Arguments:
+    Args:
         folder: with the files.
         game: whose play it is.
         transitions: how many in all, None for every one.

@@ -20,7 +20,7 @@ def measure_quality(
 ) -> dict[str, Any]:
     """Return the quality of a recording as plain numbers.
 
-    Arguments:
+    Args:
         folder: with the shards.
         episodes: step, return and length of every finished episode of every environment.
         steps, seconds: of all environments together, and what they took.

@@ -160,7 +160,7 @@ def play(
     Every step the model reads the last ``context`` steps again; only the tokens of frames are kept, as the encoder
     costs more than all else. The return to go falls by every reward, as in training.
 
-    Arguments:
+    Args:
         model: in evaluation mode or not, it is put back as it was.
         about: what to play, set as the recording was.
         target: return to go at the beginning.

@@ -44,7 +44,7 @@ class ChronosTokenizer:
     comes back is 2 bins too high on [-1, 10) and 4 on [10, 15]. `released=True` reproduces it; its uniform bins, those
     of Chronos, decode right.
 
-    Arguments:
+    Args:
         kind: "mixed" has narrow bins in the dense range and wide ones around it (the paper), "uniform" equal ones.
         num_ids: size of the vocabulary, special tokens included.
         low, high: the interval of scaled values; those outside go to its ends.
@@ -124,7 +124,7 @@ class ChronosTokenizer:
     def encode(self, values: Tensor, scale: Tensor | None = None, *, eos: bool = False) -> Tokens:
         """Return the tokens of series, time last.
 
-        Arguments:
+        Args:
             values: shape (..., time); NaN and infinite values are missing.
             scale: that of the context, where these values continue one; their own otherwise.
             eos: whether to end every sequence with EOS.
@@ -165,7 +165,7 @@ class ChronosTokenizer:
     def decode(self, ids: Tensor, scale: Tensor | None = None) -> Tensor:
         """Return the values of ids, NaN for special tokens (the released tokenizer: its lowest value).
 
-        Arguments:
+        Args:
             ids: shape (batch..., ...), as sample paths have more axes than the scale.
             scale: shape (batch...); 1 otherwise.
         """

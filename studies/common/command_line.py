@@ -39,7 +39,7 @@ def folder_option(study: str) -> Any:
 def study_errors(output: Path, runs: Path | None = None) -> Iterator[tuple[Console, Console]]:
     """Yield consoles for results and for progress; turn errors into one sentence, and say what an interrupt keeps.
 
-    Arguments:
+    Args:
         output: folder of the results; that it cannot be written is said before anything runs.
         runs: folder beside which finished runs are kept, that of the results unless given.
     """

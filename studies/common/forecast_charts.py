@@ -77,7 +77,7 @@ def relative_chart(
 ) -> Chart:
     """Draw each model's score on each set over that of seasonal naive: below 1 is better than repeating the season.
 
-    Arguments:
+    Args:
         scores: of all models to show, published ones too; several seeds are averaged.
         naive: the scores of seasonal naive.
         metric: "mase" or "wql".

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from fourier_head._files import write_atomically
-from fourier_head.pages.charts import Chart, save_png
+from fourier_head.pages.charts import Chart
+from fourier_head.pages.drawing import save_png
 from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json
 from fourier_head.version import __version__
 from studies.common.folders import study_folder
@@ -39,7 +40,7 @@ def row(metric: str, ours: float | None, **more: Any) -> Row:
 def aggregate(runs: Iterable[Mapping[str, Any]], metrics: Sequence[str], by: Sequence[str]) -> list[Row]:
     """Return one row per metric and group of runs: mean, deviation between seeds (n - 1) and their number.
 
-    Arguments:
+    Args:
         runs: single runs, flat; a metric a run lacks, or that is not finite, is left out of its mean.
         metrics: keys to average.
         by: keys that name a group and go into its rows.
@@ -99,6 +100,11 @@ def versions() -> dict[str, str]:
     }
 
 
+def circumstances(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return on which machines and with which versions runs were made, as each says, for `write_results`."""
+    return {"hardware": "; and ".join(sorted({run["hardware"] for run in runs})), "versions": runs[0]["versions"]}
+
+
 def commit() -> str | None:
     """Return the commit of this checkout, marked `-dirty` where its sources differ; None outside of one."""
     root = Path(__file__).resolve().parents[2]
@@ -138,7 +144,7 @@ def write_results(
 ) -> Summary:
     """Write the folder of a study, `summary.json` last, and drop the finished runs kept for a restart.
 
-    Arguments:
+    Args:
         output: the folder; its name is the study's name.
         rows: what `row` returns.
         command: what `command_line` returns.

@@ -65,7 +65,7 @@ class Clips:
 def draw_clips(bpm: Tensor, generator: torch.Generator, timbre: Tensor | None = None) -> Clips:
     """Draw everything but the tempo of clips at random.
 
-    Arguments:
+    Args:
         bpm: one tempo per clip.
         generator: a generator of the CPU, so that a seed means the same clips on every device.
         timbre: indices into ``TIMBRES``; drawn too where there are none.
@@ -107,7 +107,7 @@ def render(
 ) -> Tensor:
     """Return waveforms (clips, samples) in [-1, 1]; clicks fall between samples where the tempo says so.
 
-    Arguments:
+    Args:
         clips: what ``draw_clips`` returns, on the device where the sound is to be made.
         generator: of that device, for the noise.
 

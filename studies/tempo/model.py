@@ -48,7 +48,7 @@ HEADS: dict[str, type[Head]] = {"linear": LinearHead, "hl_gauss": HLGaussHead, "
 def build(model: str, head: str, num_frequencies: int | None, seed: int, start: Start = "uniform") -> Any:
     """Return an AST classifier of tempos with one of our heads; its encoder is the same for every head of a seed.
 
-    Arguments:
+    Args:
         model: a key of ``SIZES``, or the name or path of an AST classifier with weights.
         head: a key of ``HEADS``.
         num_frequencies: of a Fourier head.

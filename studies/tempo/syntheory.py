@@ -31,7 +31,7 @@ FULL_SCALE = {1: 128.0, 2: 32768.0, 3: 8388608.0, 4: 2147483648.0}
 def read_tempos(folder: Path) -> tuple[Tensor, Tensor]:
     """Return waveforms (clips, samples) at 16 kHz and their tempos, ordered as the set is; silent clips are left out.
 
-    Arguments:
+    Args:
         folder: of the set itself, or one that holds it as `tempos`.
     """
     if not folder.is_dir():

@@ -49,7 +49,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Return seconds and series per second of each forecaster on each device, all in one run.
 
-    Arguments:
+    Args:
         forecasters: gives those on a device by name, each called with contexts, horizon and frequency; all after the
             first sample.
         devices: cpu, of which two cores are used, and cuda.

@@ -92,7 +92,7 @@ class Calendar:
     def after(self, last: np.datetime64, steps: int, month_day: int | None = None) -> Moments:
         """Return the next moments after one, NaT where they are too far away for a moment.
 
-        Arguments:
+        Args:
             last: the last moment of the series.
             steps: how many; where negative, the ones before, latest first.
             month_day: the day that months are named by, 31 for the last one; unless given, as ``last`` has it.

@@ -44,7 +44,7 @@ def guess_columns(
 ) -> Columns:
     """Return the columns that are meant, by what was given, else by their names, else by what they hold.
 
-    Arguments:
+    Args:
         when: the moments of the rows, read from the column of the time unless given.
 
     Example:
@@ -151,7 +151,7 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.Data
 
     Years with months, days or weeks are joined only where no other column holds dates.
 
-    Arguments:
+    Args:
         taken: columns that mean something else.
     """
     import pandas as pd

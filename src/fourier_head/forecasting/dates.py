@@ -189,7 +189,7 @@ def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
 def _clock_of_offsets(column: pd.Series, times: pd.Series) -> Clock | None:
     """Return the clock that the offsets written in a column are of, None where they are of no one.
 
-    Arguments:
+    Args:
         column: dates as they were written.
         times: the same in universal time.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,22 +15,32 @@ import numpy as np
 import torch
 
 from fourier_head._devices import best_device, chosen_device
+from fourier_head.forecasting.backtest import Backtest, backtest
+from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster  # noqa: F401 (the example)
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
-from fourier_head.forecasting.patch.pretrained import load_model, save_model
+from fourier_head.forecasting.patch.pretrained import Config, Network, load_model, save_model
+from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.scores import Forecast, central_levels
 from fourier_head.forecasting.support import Support
+from fourier_head.forecasting.windows import past_windows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fourier_head.forecasting.fine_tuning import FineTuning
 
 TOKENS = {"cpu": 4096, "cuda": 1 << 17}
 """Patches in one pass: enough to keep the arithmetic busy, few enough for the caches and for a moving bar."""
 MANY = 2000
 """Series from which on a bar is shown in a terminal unless said otherwise."""
+COLUMNS = ("freq", "id", "time", "target", "fill", "aggregate")
+"""What says how a table is read."""
+WINDOWS = 8
+"""Windows of the past of a series that tell how its steps hang together."""
 
 Progress = Callable[[int, int], None]
 """Called with series done and series in all."""
@@ -51,7 +62,7 @@ class Forecaster:
         Forecasts(2 series, 6 steps)
     """
 
-    def __init__(self, model: PatchForecaster):
+    def __init__(self, model: Network):
         self.model = model.eval()
         self.history: list[FineTuning] = []
 
@@ -71,7 +82,7 @@ class Forecaster:
         return save_model(self.model, folder, dtype)
 
     @property
-    def config(self) -> PatchConfig:
+    def config(self) -> Config:
         """The shape of the network."""
         return self.model.config
 
@@ -98,6 +109,8 @@ class Forecaster:
         id: str | Sequence[str] | None = None,
         time: str | None = None,
         target: str | None = None,
+        fill: float | None = None,
+        aggregate: str | None = None,
         paths: int = 9,
         natural: bool = True,
         precision: str = "auto",
@@ -105,29 +118,28 @@ class Forecaster:
     ) -> Forecasts:
         """Return the forecasts of the next steps of every series.
 
-        Arguments:
+        Args:
             data: a long DataFrame (name, time and value columns), a wide one (a column for each series), an array
                 (time,) or (series, time), a list or dictionary of arrays or pandas Series, or a GluonTS data set.
                 Missing values are NaN, missing moments are found.
             horizon: steps ahead, any number; beyond ``config.horizon`` possible pasts are followed on.
             freq: pandas frequency of the series; found from timestamps where there are any.
             id, time, target: names of the columns, guessed unless given.
+            fill: value of steps without a row, such as 0 where a table holds days with a sale only; else missing.
+            aggregate: "sum" or "mean" of several rows for one step, which are an error unless given.
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
                 show: whole numbers where all were, none below zero where none was.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
-        for what, value in (
-            ("horizon must be a whole number of steps", horizon),
-            ("paths must be a whole number", paths),
-        ):
-            if isinstance(value, bool) or not isinstance(value, Real) or not (value >= 1 and value % 1 == 0):
-                raise ValueError(f"{what} from 1 on, got {value!r}.")
+        horizon, paths = check_count("horizon", horizon, " of steps"), check_count("paths", paths)
         if precision not in ("auto", "bf16", "float32"):
             raise ValueError(f"precision must be 'auto', 'bf16' or 'float32', got {precision!r}.")
-        series = data if isinstance(data, SeriesSet) else read_series(data, freq=freq, id=id, time=time, target=target)
-        rolling = Rolling(self.model, int(horizon), int(paths))
+        columns: dict[str, Any] = {"freq": freq, "id": id, "time": time, "target": target}
+        columns |= {"fill": fill, "aggregate": aggregate}
+        series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
+        rolling = Rolling(self.model, horizon, paths)
         self.model.eval()
         half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
         empty, support = 0, Support.unknown(len(series))
@@ -143,7 +155,84 @@ class Forecaster:
                 f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
-        return Forecasts(rolling.density(), series, support)
+        settings = {"paths": paths, "natural": natural, "precision": precision}
+        return Forecasts(
+            rolling.density(), series, support, functools.partial(self._dependence, series, horizon, settings)
+        )
+
+    def backtest(
+        self, data: Any, horizon: int, windows: int = 5, *, stride: int | None = None, **settings: Any
+    ) -> Backtest:
+        """Return how good forecasts of one's own series would have been: MASE, WQL and coverage beside seasonal naive.
+
+        Arguments:
+            data: as in ``predict``.
+            horizon: steps of each window; the last window of a series ends where the series does.
+            windows: at most so many of each series; at least a third of it, or 8 values, lie before each.
+            stride: steps from one window to the next, ``horizon`` unless given, or fewer where a series is short.
+            settings: ``freq``, ``id``, ``time``, ``target``, ``fill``, ``aggregate`` and others of ``predict``.
+
+        Example:
+            >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
+            >>> Forecaster(PatchForecaster(config)).backtest({"a": range(60)}, horizon=6, freq="ME")
+            Backtest(1 series, 5 windows of 6 steps)
+        """
+        for what, value in (("windows", windows), *([("stride", stride)] if stride is not None else [])):
+            check_count(what, value)
+        series, predict = self._looking_back(data, settings)
+        return backtest(predict, series, check_count("horizon", horizon), int(windows), stride)
+
+    def anomalies(
+        self, data: Any, share: float = 0.99, *, last: int | None = None, steps: int = 1, **settings: Any
+    ) -> pd.DataFrame:
+        """Return what was expected of past values, and which of them lie outside of their interval.
+
+        Every value is forecast from those before it. The table has the value, what was ``expected`` (the median), the
+        ends ``low`` and ``high`` of the interval, a ``score``, which is standard normal where all is as expected, and
+        whether the value is an ``anomaly``.
+
+        Arguments:
+            data: as in ``predict``.
+            share: of outcomes that the interval should hold.
+            last: values at the end of each series that are looked at, all unless given.
+            steps: values forecast from one moment; 1 sees most, 8 cost an eighth.
+            settings: of ``predict``.
+        """
+        series, predict = self._looking_back(data, settings)
+        return anomalies(predict, series, share, last, steps)
+
+    def impute(self, data: Any, share: float = 0.8, **settings: Any) -> pd.DataFrame:
+        """Return every step of the series, those that were missing filled in from before and after.
+
+        Arguments:
+            data: as in ``predict``; missing values are NaN or have no row.
+            share: of outcomes that the interval from ``low`` to ``high`` of filled values should hold.
+            settings: of ``predict``.
+        """
+        series, predict = self._looking_back(data, settings)
+        return impute(predict, series, share)
+
+    def _looking_back(self, data: Any, settings: dict[str, Any]) -> tuple[SeriesSet, Callable[..., Forecasts]]:
+        """Return the series, and what forecasts their pasts without a word."""
+        columns = {key: settings.pop(key) for key in COLUMNS if key in settings}
+        series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
+
+        def predict(pasts: SeriesSet, horizon: int) -> Forecasts:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # said of the series themselves
+                return self.predict(pasts, horizon, **{"progress": False, **settings})
+
+        return series, predict
+
+    def _dependence(self, series: SeriesSet, horizon: int, settings: dict[str, Any]) -> Dependence:
+        """Return how steps hang together, from what was forecast wrong at earlier moments of the same series."""
+        windows = past_windows(series, min(int(horizon), self.config.horizon), WINDOWS)
+        if not len(windows):
+            return Dependence.usual(series.periods)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is to say of the series was said of the forecast itself
+            past = self.predict(windows.pasts, windows.targets.shape[1], progress=False, **settings)
+        return Dependence.fitted(series.periods, past.normal_scores(windows.targets), windows.owner)
 
     def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:
         """Return central quantiles, as `fourier_head.forecasting.evaluation.evaluate` asks forecasters for them."""
@@ -174,6 +263,14 @@ class Forecaster:
         from fourier_head.forecasting.fine_tuning import fine_tune
 
         return fine_tune(self, data, **settings)
+
+
+def check_count(what: str, value: Any, of: str = "") -> int:
+    """Return a whole number from 1 on, or say what is wrong with it."""
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else 0.0
+    if not (number >= 1 and number % 1 == 0):
+        raise ValueError(f"{what} must be a whole number{of} from 1 on, got {value!r}.")
+    return int(number)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def guess_names(
 ) -> tuple[str, ...]:
     """Return the columns that name series; none where no two rows share a moment, unless one is called a name.
 
-    Arguments:
+    Args:
         columns: those that may.
         measures: those of them that hold numbers, which are names only where they are whole and no words will do.
         when: the moments of the rows, None where there are none.

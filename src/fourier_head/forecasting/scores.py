@@ -51,7 +51,7 @@ def central_levels(intervals: Sequence[float] = INTERVALS) -> tuple[float, ...]:
 class Forecast:
     """Forecasts of a set: quantiles at any levels and, where the forecaster has one, the distribution function.
 
-    Arguments:
+    Args:
         quantiles: shape (series, horizon, levels).
         levels: strictly between 0 and 1, ascending.
         cdf: takes targets of shape (series, horizon) and returns the probability of values up to them, same shape,
@@ -217,7 +217,7 @@ def score(
     shares of targets in ten equal bins of probability, from the distribution function or, for want of one, from the
     deciles.
 
-    Arguments:
+    Args:
         target: shape (series, horizon), NaN where missing.
         contexts: what came before, one array per series.
         season: steps per season.

@@ -36,7 +36,7 @@ class SeasonalNaive:
 
     Published baselines were scored so: WQL is then :math:`sum |y - f| / sum |y|`.
 
-    Arguments:
+    Args:
         season: steps per season; that of the frequency otherwise.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from fourier_head.forecasting.calendars import Calendar, Moments, day_of_months
 from fourier_head.forecasting.columns import Columns
 from fourier_head.forecasting.frequency import frequency_in_words
 from fourier_head.forecasting.keys import may_be_set_back
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOWHERE = np.datetime64("NaT", "ns")
 AGGREGATES = ("sum", "mean")
@@ -146,6 +149,19 @@ class SeriesSet:
         there = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone)
         return there.tz_localize(None).to_numpy("datetime64[ns]")
 
+    def zoned(self, times: pd.DatetimeIndex) -> pd.DatetimeIndex:
+        """Return moments as timestamps in the zone of the series."""
+        zone = self.zone
+        if zone is None:
+            return times
+        if isinstance(zone, Clock):
+            zone = zone.last  # whether and when it will be set again, past offsets do not say
+        if self.universal:
+            return times.tz_localize("UTC").tz_convert(zone)
+        # Where clocks change, a time of day may come twice, or not at all.
+        twice = np.ones(len(times), dtype=bool)
+        return times.tz_localize(zone, ambiguous=twice, nonexistent="shift_forward")
+
     def future(self, number: int, horizon: int) -> Moments:
         """Return the moments that a forecast of one series is of; NaT where time is not known."""
         calendar = self.calendars[number]
@@ -162,7 +178,7 @@ class SeriesSet:
     def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None = None) -> None:
         """Append a series.
 
-        Arguments:
+        Args:
             calendar: of the series; found from the times unless given.
             times: of the values, in any order; with them, values are put on every step from the first to the last.
         """
@@ -198,8 +214,8 @@ class SeriesSet:
             if (np.diff(again) == 1).any() or not may_be_set_back(times)[again].all():
                 when = moment(self.local(times[again[:1]])[0])
                 raise ValueError(
-                    f"{say(name)} has several values at {when}; add them up with aggregate='sum', take their mean with "
-                    "aggregate='mean', or name the columns that tell them apart as id."
+                    f"{label(name)} has several values at {when}; add them up with aggregate='sum', take their mean "
+                    "with aggregate='mean', or name the columns that tell them apart as id."
                 )
             how, what = "mean", "set back"
         import pandas as pd
@@ -221,7 +237,8 @@ class SeriesSet:
         if len(same):
             first, second = (str(times[same[0] + i].astype("datetime64[s]")) for i in (0, 1))
             raise ValueError(
-                f"{say(name)} has two values in one step of its frequency {calendar.freq!r}, at {first} and {second}; "
+                f"{label(name)} has two values in one step of its frequency {calendar.freq!r}, "
+                f"at {first} and {second}; "
                 + (
                     "give the steps to put values together by, such as freq='D'."
                     if self.aggregate
@@ -231,7 +248,7 @@ class SeriesSet:
         steps = int(place[-1]) + 1
         if steps > 100 * len(place) + 10_000:
             raise ValueError(
-                f"{say(name)} has {len(place)} values on {steps} steps of frequency {calendar.freq!r}; give its freq."
+                f"{label(name)} has {len(place)} values on {steps} steps of frequency {calendar.freq!r}; give its freq."
             )
         self._count["steps"] += steps
         self._count["gaps"] += steps - len(place)
@@ -248,7 +265,7 @@ class SeriesSet:
         common = Counter(c for c in self.calendars if c is not None).most_common(1)
         if lonely and not common:
             raise ValueError(
-                f"the frequency of {say(self.names[lonely[0]])} cannot be told from one value; give its freq."
+                f"the frequency of {label(self.names[lonely[0]])} cannot be told from one value; give its freq."
             )
         for i in lonely:
             self.calendars[i] = common[0][0]
@@ -272,10 +289,10 @@ def _sorted(times: Moments, values: np.ndarray) -> tuple[Moments, np.ndarray]:
     return times[order], values[order]
 
 
-def say(name: Any) -> str:
+def label(name: Any) -> str:
     """Return a series in words.
 
-    >>> say("sales"), say(("north", 3)), say(None)
+    >>> label("sales"), label(("north", 3)), label(None)
     ("series 'sales'", "series 'north, 3'", 'the series')
     """
     # Names may be numbers of numpy, which compare with a tuple value by value.

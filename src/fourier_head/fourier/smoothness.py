@@ -50,7 +50,7 @@ def smoothness(
     (L1: to about 1e-12) in float64 work whatever the dtype of `pmf`. A batch costs one FFT and one small matrix
     product for L2; L1 needs an inverse FFT for each of some hundred widths.
 
-    Arguments:
+    Args:
         pmf: probabilities, bins last.
         discrepancy: the norm, `"l2"` as in the paper's experiments or `"l1"`.
         max_sigma: last width of the sum; `None` for no end, `"released"` for 100, where the released code stops.

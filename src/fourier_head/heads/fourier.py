@@ -14,13 +14,13 @@ from torch.nn import functional
 
 from fourier_head import losses, reductions
 from fourier_head._arrays import is_out_of_sight, widened
-from fourier_head.adaptive import Adaptive  # noqa: F401  (in the example)
 from fourier_head.bins import Bins
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import BinnedInterval, Boundary, Domain, Interval
+from fourier_head.domains.adaptive import Adaptive  # noqa: F401  (in the example)
+from fourier_head.domains.maps import ValueMap
 from fourier_head.layout import Layout, Regularizer
 from fourier_head.losses import Request
-from fourier_head.maps import ValueMap
 
 # Multiplications from which on a projection takes padded weights: on an H200 a padded one saves about a microsecond per
 # 2^27 of them, and the copy takes 3.5.
@@ -309,7 +309,7 @@ class FourierHead(Head):
         layer = self.proj
         hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
         # An adapter has a forward of its own; so has a layer whose weights are offloaded, as an attribute.
-        more = hooks or type(layer).forward is not nn.Linear.forward or "forward" in vars(layer)
+        more = hooks or type(layer).forward is not nn.Linear.forward or "forward" in layer.__dict__
         if more or self.num_outputs is not None:
             return self._split_outputs(layer(x)), None, None
         return x, layer.weight, layer.bias

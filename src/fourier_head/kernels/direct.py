@@ -20,18 +20,17 @@ from fourier_head.fourier import series
 LARGEST = 1 << 18
 
 
-def applies(x: Tensor, weight: Tensor, num_bins: int) -> bool:
-    """Tell whether the loss of ``x`` and weights (2 (N + 1), width) can be taken from a table unseen by any tracer."""
-    outputs = weight.shape[0]
+def applies(x: Tensor, weight: Tensor | None, outputs: int, num_bins: int) -> bool:
+    """Tell whether the loss of features and weights, or of 2 (N + 1) outputs, is in a table, unseen by any tracer."""
+    tensors = [x] if weight is None else [x, weight]
     return (
-        x.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
+        all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
         and outputs <= 2 * num_bins
         and 2 * outputs * num_bins <= LARGEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
-        and not any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in (x, weight))
+        and not any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
     )
 
 

@@ -170,7 +170,7 @@ def spans(hide: Tensor) -> Tensor:
 def self_attention(own: Tensor, table: Tensor | None, hide: Tensor | None, span: Tensor | None) -> Tensor:
     """Return what queries find, (B, T, heads, D); those that see no key find zeros.
 
-    Arguments:
+    Args:
         own: queries, keys and values (B, T, 3, heads, D).
         table: the bias by distance in units of log2(e), (heads, 2 x (length + MARGIN)), see ``PositionBias``.
         hide: added to the scores of each key, (B, T); below half of ``HIDDEN`` a key is not there.
@@ -187,7 +187,7 @@ def context_attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return what queries (B, Q, 1, heads, D) find among keys of another sequence, and the link for the next layer.
 
-    Arguments:
+    Args:
         contexts: keys and values (B, K, layers, 2, heads, D).
         link: the contexts again for the first layer, then what the layer before returned; gradients take this way.
         layer: whose keys and values; layers come one after the other.

@@ -202,7 +202,7 @@ def load_predictor(folder: str | Path, device: torch.device | str = "cpu", **opt
 def batches(contexts: Sequence[np.ndarray], longest: int, rows: int) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Yield numbers of series and their contexts (B, C) in float64, NaN before each begins, of like length together.
 
-    Arguments:
+    Args:
         contexts: values of each series, oldest first.
         longest: values that count, the last ones.
         rows: series of a batch.

@@ -32,6 +32,10 @@ def forecast(
     aggregate: Annotated[
         str | None, typer.Option(help="Of several rows for one step: sum or mean.", show_default="an error")
     ] = None,
+    backtest: Annotated[
+        int | None,
+        typer.Option(min=1, help="Also forecast so many windows of the past, and say how good that was."),
+    ] = None,
     levels: Annotated[str, typer.Option(help="Levels of the quantiles.")] = "0.025,0.1,0.25,0.5,0.75,0.9,0.975",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to write.", show_default="forecast-<name of the data>")
@@ -77,6 +81,7 @@ def forecast(
             device,
             fill,
             aggregate,
+            backtest,
         )
         out, err = Console(highlight=False), Console(stderr=True, highlight=False)
         if data is not None and data.is_dir():
@@ -109,7 +114,8 @@ def forecast(
         steps = "1 step" if horizon == 1 else f"{horizon} steps"
         out.print(
             f"{result['series']:,} series ({result['timing']}), {steps} in {result['seconds']:.1f} s.\n"
-            f"Wrote {settings.folder / 'index.html'}.",
+            + (f"{result['backtest']}\n" if result["backtest"] else "")
+            + f"Wrote {settings.folder / 'index.html'}.",
             markup=False,
             soft_wrap=True,
         )

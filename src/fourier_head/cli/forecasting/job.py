@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
+    from fourier_head.forecasting.backtest import Backtest
     from fourier_head.forecasting.forecaster import Forecaster
     from fourier_head.forecasting.results import Forecasts
     from fourier_head.tasks.engine import Engine
 
 TOOL = "fourier-head forecast"
 FORMATS = ("csv", "parquet")
+BACKTEST = "backtest.csv"
 FARTHEST = 100_000
 """Steps ahead that the command still forecasts: weeks of minutes, and more would take hours without a word."""
 
@@ -50,6 +52,7 @@ class Settings:
         charts: fan charts drawn at most.
         device: where to compute; a GPU where there is one unless given.
         fill, aggregate: as `read_series` takes them.
+        backtest: windows of the past that are forecast, too; none unless given.
     """
 
     data: Path | None
@@ -66,6 +69,7 @@ class Settings:
     device: str | None = None
     fill: float | None = None
     aggregate: str | None = None
+    backtest: int | None = None
 
     def __post_init__(self) -> None:
         if self.horizon < 1:
@@ -95,7 +99,7 @@ class Settings:
         """The command that does the same."""
         words = ["fourier-head", "forecast", "--example" if self.data is None else shlex.quote(str(self.data))]
         words.append(f"--horizon {self.horizon}")
-        for name in ("freq", "id", "time", "target", "fill", "aggregate"):
+        for name in ("freq", "id", "time", "target", "fill", "aggregate", "backtest"):
             if (value := getattr(self, name)) is not None:
                 words.append(f"--{name} {shlex.quote(value if isinstance(value, str) else f'{value:g}')}")
         if self.levels != LEVELS:
@@ -143,6 +147,9 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
                 fill=settings.fill,
             )
             forecasts = forecaster.predict(series, settings.horizon, progress=progress or False)
+            looked_back = (
+                forecaster.backtest(series, settings.horizon, settings.backtest) if settings.backtest else None
+            )
         table = forecasts.to_frame(settings.levels)
     except ValueError as error:
         raise UserError(f"{name}: {in_flags(str(error))}") from None
@@ -166,10 +173,11 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
         "seconds": seconds,
         "guessed": guessed,
         "notes": said,
+        "backtest": None if looked_back is None else looked_back.words,
         "columns": list(table.columns),
     }
     with replacing(settings.folder, TOOL, "forecast") as stage:
-        _write(stage, forecasts, forecaster, table, settings, summary)
+        _write(stage, forecasts, forecaster, table, settings, summary, looked_back)
     return summary
 
 
@@ -246,10 +254,12 @@ def _write(
     table: pd.DataFrame,
     settings: Settings,
     summary: dict[str, Any],
+    looked_back: Backtest | None,
 ) -> None:
     """Write table, charts, page and the list of files."""
     from fourier_head.cli.forecasting import fan, page
-    from fourier_head.pages.charts import save_png
+    from fourier_head.cli.forecasting.trust import section
+    from fourier_head.pages.drawing import save_png
     from fourier_head.tasks.runs import hardware, to_json
 
     target = forecasts.series.target
@@ -271,9 +281,13 @@ def _write(
         "seconds": summary["seconds"],
         "hardware": hardware(forecaster.device.type == "cuda"),
         "command": settings.command,
+        "backtest": None if looked_back is None else section(looked_back, BACKTEST),
     }
     (stage / "index.html").write_text(page.build(forecasts, fans, about), encoding="utf-8")
     files = [RESULTS, file, "charts", "index.html"]
+    if looked_back is not None:
+        looked_back.to_frame().to_csv(stage / BACKTEST, index=False, float_format="%.6g")
+        files.append(BACKTEST)
     (stage / RESULTS).write_text(to_json({**summary, "files": files}, indent=1), encoding="utf-8")
 
 
@@ -338,6 +352,7 @@ def forecast_folder(settings: Settings, engine: str = "local", console: Console 
         "device",
         "fill",
         "aggregate",
+        "backtest",
     )
     options = {key: getattr(settings, key) for key in keys}
     options["levels"] = list(settings.levels)

@@ -23,7 +23,7 @@ def batches(
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Yield the numbers of series and their contexts (B, C), NaN before each begins, series of like length together.
 
-    Arguments:
+    Args:
         contexts: values of each series, oldest first.
         longest: values that count, the last ones.
         patch: C is a multiple of this.

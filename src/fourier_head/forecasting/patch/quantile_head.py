@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 
 from fourier_head.densities.scalar import ScalarDensity
-from fourier_head.maps import Affine, ValueMap
+from fourier_head.domains.maps import Affine, ValueMap
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

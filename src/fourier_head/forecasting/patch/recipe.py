@@ -15,7 +15,8 @@ from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
-from fourier_head.training.loop import Training, TrainingSettings
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"width": 96, "layers": 2, "heads": 3},
@@ -35,14 +36,14 @@ class Recipe:
         model: its shape and head.
         shares: parts of the corpus, see ``corpora.standard_corpus``.
         augment: whether windows are changed at random.
-        even: how errors of smooth and rough series weigh against each other, see ``PatchForecaster.loss``.
+        naive_weighting: how errors of smooth and rough series weigh against each other, see ``PatchForecaster.loss``.
         seed: of weights and data.
     """
 
     model: PatchConfig = field(default_factory=PatchConfig)
     shares: Mapping[str, float] | str = "standard"
     augment: bool = True
-    even: float = 0.0
+    naive_weighting: float = 0.0
     seed: int = 0
 
 
@@ -67,7 +68,7 @@ def prepare(
         processes = int(os.environ.get("WORLD_SIZE", 1))
         return BatchStream(corpus, settings.batch // processes, recipe.seed, rank=rank)
 
-    return model, Training(Objective(model, recipe.even), stream, settings, device)
+    return model, Training(Objective(model, recipe.naive_weighting), stream, settings, device)
 
 
 def train(
@@ -80,7 +81,7 @@ def train(
     """Train a forecaster; return it with its averaged weights, where there are any, and whether the budget is spent."""
     model, training = prepare(recipe, store, settings, device)
     done = training.run(report)
-    training.use_average()
+    training.use_ema()
     return model.eval(), done
 
 

@@ -15,7 +15,7 @@ from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.pretrained import save_model
 from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, prepare
-from fourier_head.training.loop import TrainingSettings
+from fourier_head.training.settings import TrainingSettings
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,13 +30,18 @@ def parser() -> argparse.ArgumentParser:
     add("--packets", type=int, default=0)
     add("--loss", choices=["crps", "nll", "both"], default="crps")
     add("--dropout", type=float, default=0.0)
-    add("--even", type=float, default=0.0, help="0: errors in deviations of a series, 1: in its own naive error")
+    add(
+        "--naive-weighting",
+        type=float,
+        default=0.0,
+        help="0: errors in deviations, 1: in naive errors",
+    )
     add("--steps", type=int, help="budget in steps")
     add("--seconds", type=float, help="budget in seconds, over all runs")
     add("--limit", type=float, help="seconds of this run")
     add("--batch", type=int, default=2048)
     add("--learning-rate", type=float, default=1e-3)
-    add("--average", type=float, default=0.08)
+    add("--ema", type=float, default=0.08, help="half-life of averaged weights, as a share of the steps so far")
     add("--seed", type=int, default=0)
     add("--device", choices=["cpu", "cuda"], default=None)
     return options
@@ -56,9 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
         loss=given.loss,
         dropout=given.dropout,
     )
-    recipe = Recipe(config, even=given.even, seed=given.seed)
+    recipe = Recipe(config, naive_weighting=given.naive_weighting, seed=given.seed)
     if store is None:
-        recipe = Recipe(config, {"kernels": 0.5, "structural": 0.5}, even=given.even, seed=given.seed)
+        recipe = Recipe(
+            config, {"kernels": 0.5, "structural": 0.5}, naive_weighting=given.naive_weighting, seed=given.seed
+        )
     precision, compile = fast_training(given.device or best_device())
     settings = TrainingSettings(
         given.output,
@@ -67,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         seconds=given.seconds,
         limit=given.limit,
         learning_rate=given.learning_rate,
-        average=given.average,
+        ema=given.ema,
         precision=precision,
         compile=compile,
     )
@@ -82,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     done = training.run(report)
     if training.accelerator.is_main_process:
-        training.use_average()
+        training.use_ema()
         save_model(model, given.output / "model")
         print("done" if done else "stopped at its limit; the same command goes on from here")
     return 0

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourier_head.adaptive import Adaptive
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Circle, Domain, Interval, Line
+from fourier_head.domains.adaptive import Adaptive
 from fourier_head.heads import DomainLike, FourierHead, Head, as_domain
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
 

@@ -13,10 +13,10 @@ from torch.distributions import constraints
 from torch.nn import functional
 
 from fourier_head._arrays import Numeric, as_tensors, widened
-from fourier_head.domains import Domain
+from fourier_head.domains.domain import Domain
+from fourier_head.domains.maps import MAPS, Affine, Asinh, Log, ValueMap, broadcast_shape
 from fourier_head.fourier import spectrum, tails
 from fourier_head.fourier.quadrature import legendre, legendre_pieces
-from fourier_head.maps import MAPS, Affine, Asinh, Log, ValueMap, broadcast_shape
 
 if TYPE_CHECKING:
     from fourier_head.bins import Bins

@@ -1,0 +1,149 @@
+"""Backtest: how good forecasts of one's own series would have been, beside the repetition of the last season."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.scores import (
+    INTERVALS,
+    Forecast,
+    central_levels,
+    observed_frequencies,
+    series_errors,
+)
+from fourier_head.forecasting.seasonal_naive import repeat_season
+from fourier_head.forecasting.series_set import SeriesSet
+from fourier_head.forecasting.windows import Windows, past_windows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COVERAGES = tuple(f"coverage_{round(100 * share)}" for share in INTERVALS)
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """Scores of forecasts of earlier moments.
+
+    Args:
+        series: what was forecast; ``rows`` has one entry for each of them.
+        windows: the pasts and what followed.
+        forecasts: of the windows.
+        rows: of each series that had a window: ``windows``, ``mase`` and ``wql``, the same of seasonal naive with
+            ``naive_`` before them, and what share of the outcomes the central intervals held.
+        overall: the same over all windows of all series.
+    """
+
+    series: SeriesSet
+    windows: Windows
+    forecasts: Forecasts
+    rows: list[dict[str, Any]]
+    overall: dict[str, float]
+
+    @property
+    def horizon(self) -> int:
+        """Steps of a window."""
+        return self.windows.targets.shape[1]
+
+    def __repr__(self) -> str:
+        return f"Backtest({len(self.rows):,} series, {len(self.windows):,} windows of {self.horizon} steps)"
+
+    @property
+    def words(self) -> str:
+        """What came of it, in sentences."""
+        all, steps = self.overall, "1 step" if self.horizon == 1 else f"{self.horizon} steps"
+        ratio = all["mase"] / all["naive_mase"] if all["naive_mase"] else float("nan")
+        gain = f"{abs(1 - ratio):.0%} {'smaller' if ratio <= 1 else 'LARGER'}"
+        better = np.mean([row["mase"] <= row["naive_mase"] for row in self.rows])
+        out = f"In {len(self.windows):,} windows of {steps} of the past, "
+        out += f"errors were {gain} than those of repeating the last season (MASE {all['mase']:.3f} against "
+        out += f"{all['naive_mase']:.3f})" if np.isfinite(ratio) else "there was nothing to compare errors with"
+        out += f", and no larger in {better:.0%} of the series" if len(self.rows) > 1 and np.isfinite(ratio) else ""
+        held = ", ".join(f"{all[key]:.0%}" for key in COVERAGES)
+        return f"{out}. Intervals meant to hold 50, 80 and 95 % of the outcomes held {held}."
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a table with a row for each series, under the names that the data has for them."""
+        import pandas as pd
+
+        columns, names = self.series.name_columns, [row["name"] for row in self.rows]
+        content: dict[str, Any] = {
+            column: [name[place] if len(columns) > 1 else name for name in names]
+            for place, column in enumerate(columns)
+        }
+        keys = [key for key in self.overall if key != "series"]
+        return pd.DataFrame(content | {key: [row[key] for row in self.rows] for key in keys})
+
+
+def backtest(
+    predict: Callable[[SeriesSet, int], Forecasts], series: SeriesSet, horizon: int, count: int, stride: int | None
+) -> Backtest:
+    """Return the scores of up to ``count`` windows of every series.
+
+    Arguments:
+        predict: gives the forecasts of series for a horizon.
+        stride: steps from one window to the next, see `past_windows`.
+    """
+    windows = past_windows(series, horizon, count, stride)
+    if not len(windows):
+        longest = max(map(len, series.values))
+        raise ValueError(
+            f"no series is long enough for a backtest of {horizon} steps: the longest has {longest} values, and at "
+            "least a third of them, or 8, must lie before a window."
+        )
+    forecasts = predict(windows.pasts, horizon)
+    levels = central_levels()
+    ours = Forecast(forecasts.quantiles(levels), levels)
+    naive = Forecast(np.repeat(_naive(windows)[..., None], 9, axis=-1))
+    added: dict[str, np.ndarray] = {}
+    for period in np.unique(windows.pasts.periods):  # the scale of MASE is a season of each series
+        mine = np.flatnonzero(windows.pasts.periods == period)
+        contexts = [windows.pasts.values[i] for i in mine]
+        for prefix, one in (("", ours), ("naive_", naive)):
+            part = Forecast(one.quantiles[mine], one.levels)
+            for key, value in series_errors(part, windows.targets[mine], contexts, int(period)).items():
+                added.setdefault(prefix + key, np.zeros(len(windows)))[mine] = value
+    rows = [
+        {"name": series.names[number], **_row(added, ours, windows, np.flatnonzero(windows.owner == number))}
+        for number in np.unique(windows.owner)
+    ]
+    overall = {"series": len(rows), **_row(added, ours, windows, np.arange(len(windows)))}
+    return Backtest(series, windows, forecasts, rows, overall)
+
+
+def _row(added: dict[str, np.ndarray], ours: Forecast, windows: Windows, some: np.ndarray) -> dict[str, float]:
+    """Return the scores over some windows."""
+
+    def ratio(above: str, below: str) -> float:
+        size = float(added[below][some].sum())
+        return float(added[above][some].sum()) / size if size else float("nan")
+
+    row: dict[str, float] = {"windows": len(some)}
+    for prefix in ("", "naive_"):
+        row |= {f"{prefix}mase": ratio(f"{prefix}scaled", f"{prefix}count")}
+        row |= {f"{prefix}wql": ratio(f"{prefix}loss", f"{prefix}size")}
+    targets = windows.targets[some]
+    if np.isnan(targets).all():
+        return row | dict.fromkeys(COVERAGES, float("nan"))
+    seen = observed_frequencies(Forecast(ours.quantiles[some], ours.levels), targets)
+    below = dict(zip(ours.levels, seen.tolist(), strict=True))
+    for share, key in zip(INTERVALS, COVERAGES, strict=True):
+        row[key] = below[round((1 + share) / 2, 9)] - below[round((1 - share) / 2, 9)]
+    return row
+
+
+def _naive(windows: Windows) -> np.ndarray:
+    """Return the last season of each past, repeated (windows, horizon); the last known value where one is missing."""
+    out = np.zeros(windows.targets.shape)
+    periods = windows.pasts.periods
+    for period in np.unique(periods):
+        mine = np.flatnonzero(periods == period)
+        out[mine] = repeat_season([windows.pasts.values[i] for i in mine], windows.targets.shape[1], int(period))
+    known = [past[~np.isnan(past)][-1:] for past in windows.pasts.values]
+    last = np.array([float(one[0]) if len(one) else 0.0 for one in known])
+    return np.where(np.isnan(out), last[:, None], out)

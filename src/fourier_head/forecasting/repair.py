@@ -1,0 +1,149 @@
+"""Look back at series with a forecaster: values that it did not expect, and gaps filled from both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.series_set import NOWHERE, SeriesSet
+from fourier_head.forecasting.windows import cut
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Predict = Callable[[SeriesSet, int], Forecasts]
+INNER = 0.6744897501960817
+"""The upper quartile of the normal distribution: half an interval of quartiles is so many deviations."""
+
+
+def anomalies(
+    predict: Predict,
+    series: SeriesSet,
+    share: float = 0.99,
+    last: int | None = None,
+    steps: int = 1,
+    shortest: int = 12,
+) -> pd.DataFrame:
+    """Return what was expected of past values, and which of them lie outside of their interval.
+
+    Arguments:
+        predict: gives the forecasts of series for a horizon.
+        share: of outcomes that the interval should hold.
+        last: values at the end of each series that are looked at, all unless given.
+        steps: values forecast from one moment; 1 sees most, more cost less.
+        shortest: values before the first one that is looked at.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1, got {share}.")
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}.")
+    owner, dropped = [], []
+    for number, values in enumerate(series.values):
+        first = max(shortest, len(values) - (last or len(values)))
+        ends = np.arange(first, len(values), steps)
+        owner += [number] * len(ends)
+        dropped += (len(values) - ends).tolist()
+    if not owner:
+        raise ValueError(f"no series has more than {shortest} values, which must come before one that is looked at.")
+    forecasts = predict(cut(series, owner, dropped), steps)
+    levels = [(1 - share) / 2, 0.5, (1 + share) / 2]
+    padded = [np.concatenate([values, np.full(steps, np.nan)]) for values in series.values]
+    starts = [len(series.values[n]) - d for n, d in zip(owner, dropped, strict=True)]
+    seen = np.stack([padded[n][start:][:steps] for n, start in zip(owner, starts, strict=True)])
+    low, middle, high = np.moveaxis(forecasts.quantiles(levels), -1, 0)
+    content = {
+        "value": seen,
+        "expected": middle,
+        "low": low,
+        "high": high,
+        "score": forecasts.normal_scores(seen),
+        "anomaly": (seen < low) | (seen > high),
+    }
+    place = np.array(starts)[:, None] + np.arange(steps)
+    there = ~np.isnan(seen)
+    who = np.repeat(owner, steps).reshape(place.shape)
+    return _table(series, who[there], place[there], {key: value[there] for key, value in content.items()})
+
+
+def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFrame:
+    """Return every step of the series, those that were missing filled in from before and after.
+
+    What follows from the values before a gap, and from those after it in turned time, is averaged, each by how sure it
+    is. ``low`` and ``high`` of filled steps are the ends of the interval that should hold the given share.
+
+    Arguments:
+        predict: gives the forecasts of series for a horizon.
+        share: of outcomes that the interval should hold.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1, got {share}.")
+    gaps = [(n, a, b) for n, values in enumerate(series.values) for a, b in _gaps(values)]
+    value, low, high = ([one.copy() for one in series.values] for _ in range(3))
+    levels = [(1 - share) / 2, 0.25, 0.5, 0.75, (1 + share) / 2]
+    for size in sorted({b - a for _, a, b in gaps}):
+        some = [(n, a, b) for n, a, b in gaps if b - a == size]
+        numbers = [n for n, _, _ in some]
+        before = cut(series, numbers, [len(series.values[n]) - a for n, a, _ in some])
+        after = replace(
+            cut(series, numbers, [0] * len(some)),
+            values=[series.values[n][b:][::-1] for n, _, b in some],
+            last=[NOWHERE] * len(some),  # turned time has no dates
+        )
+        sides = [predict(before, size).quantiles(levels), predict(after, size).quantiles(levels)[:, ::-1]]
+        width = [np.maximum(side[..., 3] - side[..., 1], 1e-12) / (2 * INNER) for side in sides]
+        empty = [np.array([not np.isfinite(x).any() for x in one.values])[:, None] for one in (before, after)]
+        weight = [np.where(none, 0.0, w**-2.0) for none, w in zip(empty, width, strict=True)]
+        total = np.maximum(weight[0] + weight[1], 1e-300)
+        shares = [w / total for w in weight]
+        middle = sum(s * side[..., 2] for s, side in zip(shares, sides, strict=True))
+        # Two sides that know the same are no surer than the surer one by more than the root of two.
+        reach = [
+            total**-0.5
+            * sum(
+                s * np.abs(side[..., end] - side[..., 2]) / w for s, side, w in zip(shares, sides, width, strict=True)
+            )
+            for end in (0, 4)
+        ]
+        for i, (n, a, b) in enumerate(some):
+            value[n][a:b], low[n][a:b], high[n][a:b] = middle[i], middle[i] - reach[0][i], middle[i] + reach[1][i]
+    lengths = [len(one) for one in series.values]
+    who, place = np.repeat(np.arange(len(lengths)), lengths), np.concatenate([np.arange(n) for n in lengths])
+    missing = np.isnan(np.concatenate(series.values))
+    content = {"value": value, "low": low, "high": high}
+    columns = {key: np.concatenate(each) for key, each in content.items()}
+    return _table(series, who, place, columns | {"filled": missing})
+
+
+def _gaps(values: np.ndarray) -> list[tuple[int, int]]:
+    """Return where missing values begin and end, in a series that has any other.
+
+    >>> _gaps(np.array([np.nan, 1, np.nan, np.nan, 2]))
+    [(0, 1), (2, 4)]
+    """
+    missing = np.isnan(values)
+    if missing.all():
+        return []
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], missing.astype(int), [0]])))
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def _table(series: SeriesSet, who: np.ndarray, place: np.ndarray, columns: dict[str, np.ndarray]) -> pd.DataFrame:
+    """Return a long table: names, moments or numbers of steps from 0, and the columns."""
+    import pandas as pd
+
+    names = [series.names[number] for number in who]
+    several = len(series.name_columns) > 1
+    content: dict[str, Any] = {
+        column: [name[i] if several else name for name in names] for i, column in enumerate(series.name_columns)
+    }
+    if series.timed:
+        times = {int(n): series.past(int(n), len(series.values[n])) for n in np.unique(who)}
+        moments = np.array([times[int(n)][p] for n, p in zip(who, place, strict=True)], dtype="datetime64[ns]")
+        content[series.time_column] = series.zoned(pd.DatetimeIndex(moments))
+    else:
+        content["step"] = place
+    return pd.DataFrame(content | columns)

@@ -1,0 +1,185 @@
+"""The study joint-paths: sums over the horizon from whole paths, beside paths of independent steps."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fourier_head._devices import chosen_device
+from fourier_head.errors import UserError
+from fourier_head.forecasting.dependence import KINDS, group_of, usual_weights
+from fourier_head.forecasting.evaluation import geometric_mean
+from fourier_head.forecasting.evaluation_sets import BENCHMARK, EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.forecaster import WINDOWS, Forecaster
+from fourier_head.forecasting.inputs import read_series
+from fourier_head.forecasting.path_scores import energy_score, variogram_score
+from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.scores import INTERVALS, interval_error, scales
+from fourier_head.forecasting.windows import past_windows
+from studies.common.report.summary import Row, Summary
+from studies.common.results import command_line, row, write_results
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+QUICK_SERIES = 10
+JUDGED = 200
+"""Paths of each series that energy and variogram scores compare: all pairs of them."""
+PROTOCOLS = ("joint", "independent")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to draw paths of.
+
+    Args:
+        output: folder of the results.
+        evaluation: folder of evaluation sets, or None.
+        corpus: training series, packed or a folder, of which the held-out ones are taken instead.
+        model: forecaster of the package or folder.
+        most: series of each set.
+        paths: drawn of each series.
+        quick: ten series of each set only.
+    """
+
+    output: Path
+    evaluation: Path | None = None
+    corpus: Path | None = None
+    model: str = "small"
+    most: int = 200
+    paths: int = 1000
+    device: str = "auto"
+    quick: bool = False
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary:
+    """Draw paths, score them and write the folder."""
+    begin = time.monotonic()
+    device = chosen_device(settings.device)
+    forecaster = Forecaster.from_pretrained(settings.model, device)
+    runs: list[dict[str, Any]] = []
+    errors: dict[str, list[tuple[np.ndarray, int]]] = {}
+    for one in _sets(settings):
+        series = read_series(one.contexts(), freq=one.freq)
+        forecasts = forecaster.predict(series, one.horizon, progress=False)
+        runs += [_scores(one, forecasts, protocol, settings.paths) for protocol in PROTOCOLS]
+        if settings.corpus is not None:
+            windows = past_windows(series, min(one.horizon, forecaster.config.horizon), WINDOWS)
+            if len(windows):
+                past = forecaster.predict(windows.pasts, windows.targets.shape[1], progress=False)
+                period = int(series.periods[0])
+                entry = (past.normal_scores(windows.targets), period)
+                errors.setdefault(group_of(period), []).append(entry)
+        if console is not None:
+            joint, apart = (f"{run['coverage_80']:.1%}" for run in runs[-2:])
+            console.print(f"{one.name}: 80 % intervals of sums hold {joint}, of independent steps {apart}")
+    rows = _rows(runs)
+    for group, found in errors.items():
+        rows += [
+            row("weight", float(weight), dataset=group, protocol=kind)
+            for kind, weight in zip(KINDS, usual_weights(found), strict=True)
+        ]
+    options = {
+        "output": settings.output,
+        "evaluation": "EVALUATION" if settings.evaluation else None,
+        "corpus": "CORPUS" if settings.corpus else None,
+        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
+        "most": settings.most,
+        "paths": settings.paths,
+        "device": settings.device,
+        "quick": settings.quick,
+    }
+    return write_results(
+        settings.output,
+        rows,
+        command=command_line("joint-paths", options, {"model": "small", "most": 200, "paths": 1000, "device": "auto"}),
+        seconds=time.monotonic() - begin,
+        runs=runs,
+        gpu=device == "cuda",
+        notes=_notes(rows),
+        quick=f"{QUICK_SERIES} series of each set" if settings.quick else None,
+    )
+
+
+def _sets(settings: Settings) -> list[EvaluationSet]:
+    """Return what to forecast: at most so many series of each set, spread evenly over it."""
+    if (settings.evaluation is None) == (settings.corpus is None):
+        raise UserError("give --evaluation, a folder of evaluation sets, or --corpus, training series.")
+    if settings.evaluation is not None:
+        there = {path.stem for path in settings.evaluation.glob("*.parquet")}
+        sets = read_evaluation_sets(settings.evaluation, [name for name in BENCHMARK if name in there])
+    else:
+        from fourier_head.forecasting.corpora.readers import read_store
+        from fourier_head.forecasting.patch.recipe import HELD_OUT
+        from fourier_head.forecasting.validation import validation_sets
+
+        assert settings.corpus is not None
+        sets = validation_sets(read_store(settings.corpus).split(HELD_OUT, seed=0)[1], most=settings.most)
+    most = QUICK_SERIES if settings.quick else settings.most
+    out = []
+    for one in sets:
+        # A sum needs every step.
+        whole = [series for series in one.series if np.isfinite(series[-one.horizon :]).all()]
+        chosen = [whole[i] for i in np.unique(np.linspace(0, len(whole) - 1, min(most, len(whole))).astype(int))]
+        if chosen:
+            out.append(EvaluationSet(one.name, chosen, one.horizon, one.season, one.freq, one.status))
+    return out
+
+
+def _scores(one: EvaluationSet, forecasts: Forecasts, protocol: str, count: int) -> dict[str, Any]:
+    """Return coverage of sums, and energy and variogram scores in units of each series' seasonal error."""
+    drawn = forecasts.samples(count, torch.Generator().manual_seed(0), joint=protocol == "joint")
+    target = one.targets().astype(float)
+    sums, total = drawn.sum(-1), target.sum(-1, keepdims=True)
+    # Where sums are whole numbers, the outcome stands for the whole of its jump.
+    level = ((sums < total).mean(1) + (sums <= total).mean(1)) / 2
+    run: dict[str, Any] = {"dataset": one.name, "protocol": protocol, "series": len(one), "horizon": one.horizon}
+    run |= {f"coverage_{round(100 * share)}": float((abs(level - 0.5) <= share / 2).mean()) for share in INTERVALS}
+    scale = scales(one.contexts(), one.season)[:, None]
+    good = (scale > 0)[:, 0]
+    judged, outcome = drawn[good, :JUDGED] / scale[good, None], target[good] / scale[good]
+    run["energy"] = float(energy_score(judged, outcome).mean())
+    run["variogram"] = float(variogram_score(judged, outcome).mean())
+    return run
+
+
+def _rows(runs: list[dict[str, Any]]) -> list[Row]:
+    rows: list[Row] = []
+    metrics = [f"coverage_{round(100 * share)}" for share in INTERVALS]
+    for run in runs:
+        about = {"dataset": run["dataset"], "head": "fourier", "protocol": run["protocol"], "series": run["series"]}
+        rows += [row(metric, run[metric], **about) for metric in (*metrics, "energy", "variogram")]
+    for protocol in PROTOCOLS:
+        mine = [run for run in runs if run["protocol"] == protocol]
+        mean = {metric: float(np.mean([run[metric] for run in mine])) for metric in metrics}
+        about = {"dataset": "all", "head": "fourier", "protocol": protocol, "series": sum(r["series"] for r in mine)}
+        rows += [row(metric, value, **about) for metric, value in mean.items()]
+        rows.append(row("interval_error", interval_error(mean), **about))
+    joint, apart = ([run for run in runs if run["protocol"] == protocol] for protocol in PROTOCOLS)
+    for metric in ("energy", "variogram"):
+        ratios = [
+            a[metric] / b[metric] for a, b in zip(joint, apart, strict=True) if a["horizon"] > 1 and b[metric] > 0
+        ]
+        rows.append(row(f"relative_{metric}", geometric_mean(ratios), dataset="all", head="fourier", protocol="joint"))
+    return rows
+
+
+def _notes(rows: list[Row]) -> list[str]:
+    def value(metric: str, protocol: str) -> float:
+        return next(r["ours"] for r in rows if (r["metric"], r["protocol"], r["dataset"]) == (metric, protocol, "all"))
+
+    said = [
+        ", ".join(f"{value(f'coverage_{round(100 * share)}', protocol):.1%}" for share in INTERVALS)
+        for protocol in PROTOCOLS
+    ]
+    return [
+        f"Intervals of sums over the horizon that should hold 50, 80 and 95 % hold {said[0]} (means over sets); with "
+        f"steps drawn independently of each other, {said[1]}.",
+        f"Energy and variogram scores are {value('relative_energy', 'joint'):.3f} and "
+        f"{value('relative_variogram', 'joint'):.3f} times those of independent steps (geometric means over sets).",
+    ]
