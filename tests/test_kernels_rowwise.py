@@ -82,7 +82,7 @@ def values_of(name, options):
     domain, draw = DOMAINS[name]
     if name == "circle" and options.get("boundary"):
         pytest.skip("a circle has no walls")
-    if "adaptive" in name and options.get("num_bins"):
+    if name in ("adaptive", "fitted", "anchored"):  # no bins are laid over these
         options = {k: v for k, v in options.items() if k != "num_bins"}
     fused, plain = pair(**{"num_frequencies": 6, "domain": domain, "boundary": "periodic"} | options)
     generator = torch.Generator().manual_seed(1)
