@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fourier_head.forecasting.dates import DateWarning, moments
-from fourier_head.forecasting.inputs import read_series, say
+from fourier_head.forecasting.inputs import label, read_series
 
 MONTHS = pd.date_range("2016-01-01", periods=30, freq="MS")
 VALUES = np.arange(30.0)
@@ -201,8 +201,8 @@ def test_whole_numbers_may_name_series():
     frame = pd.concat([month_table(MONTHS).assign(store=number) for number in (1, 2, 3)])
     series = read_series(frame)
     assert series.names == [1, 2, 3]
-    assert say(series.names[0]) == "series '1'"
-    assert say(()) == "the series"
+    assert label(series.names[0]) == "series '1'"
+    assert label(()) == "the series"
 
 
 def test_the_timing_of_several_kinds_is_one_line():

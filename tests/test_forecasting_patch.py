@@ -93,7 +93,7 @@ HEADS = [{}, {"packets": 2}, {"loss": "nll"}, {"loss": "both"}, {"head": "quanti
 
 def gradients(model: PatchForecaster, *batch: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     model.zero_grad()
-    loss = model.loss(*batch, even=0.5)
+    loss = model.loss(*batch, naive_weighting=0.5)
     loss.backward()
     return loss.detach(), {name: weight.grad.clone() for name, weight in model.named_parameters()}
 
