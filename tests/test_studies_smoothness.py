@@ -61,7 +61,7 @@ def test_quick_study_reproduces_appendix_b(folder):
         assert r["ours"] == pytest.approx(r["paper"], abs=4 * r["paper_std"] / math.sqrt(r["seeds"]))
     varying = {r["dataset"]: r["ours"] for r in rows if r["protocol"] == "bits, no constant"}
     assert varying["white noise"] == max(varying.values())
-    falls = {(r["metric"], r["periods"]): r["ours"] for r in rows if r["metric"].endswith("first_fall")}
+    falls = {(r["metric"], r.get("periods")): r["ours"] for r in rows if r["metric"].endswith("first_fall")}
     assert falls["l2_first_fall", 1.0] is None
     assert falls["l1_first_fall", 1.0] == 128
     assert {p.name for p in folder.iterdir()} >= {"noise.png", "square-waves.png", "rows.csv", "runs.json"}
@@ -79,3 +79,30 @@ def test_the_command_line_runs_the_study_and_says_where(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "summary.json").exists()
     got = testing.CliRunner().invoke(app, ["smoothness", "--engine", "abacus", "-o", str(tmp_path / "out")])
     assert got.exit_code == 2
+
+
+def test_the_continuous_smoothness_grows_with_every_frequency_and_is_of_the_size_of_the_metric():
+    """Equation 1 with widths counted in bins and their sum in place of the integral is the metric, up to its norm."""
+    from studies.smoothness.study import continuous_smoothness
+
+    from fourier_head.metrics import smoothness
+
+    assert continuous_smoothness(torch.zeros(3, dtype=torch.float64), 0.01) == 0
+    wave = torch.tensor([0.2, 0.0, 0.1], dtype=torch.float64)
+    assert continuous_smoothness(wave, 1.0) < float(wave.square().sum().sqrt())
+    more = torch.tensor([0.2, 0.0, 0.1, 0.05], dtype=torch.float64)
+    assert continuous_smoothness(more, 0.01) > continuous_smoothness(wave, 0.01)
+    m = 256
+    z = -1 + (2 * torch.arange(m, dtype=torch.float64) + 1) / m
+    values = 0.5 + sum(q * torch.sin(torch.pi * (k + 1) * z) for k, q in enumerate(wave.tolist()))
+    metric = float(smoothness(values / values.sum())) / (2 / m) ** 0.5
+    # The metric has more weight at its narrowest width, so it is smaller; both are of one size.
+    assert 0.3 < metric / continuous_smoothness(wave, 2 / m) < 1.1
+
+
+def test_steps_between_colours_have_their_signs_in_every_seed():
+    from studies.smoothness.study import measure_steps, step_rows
+
+    rows = step_rows([measure_steps(60, 1024, seed) for seed in range(2)])
+    up = {(one["metric"], one["dataset"]): one["up"] for one in rows}
+    assert all(up["l2_step", f"{colour} noise"] == 2 for colour in ("pink", "white", "blue"))

@@ -208,6 +208,8 @@ def test_more_seeds_make_more_stacks():
         mine = [t for t in tasks if t.settings["kind"] == kind]
         assert len(mine) == len({t.label for t in mine}) == count
         assert sorted({seed for t in mine for seed in t.settings["seeds"]}) == [*range(1, 20), 42]
+    on_gpu = study.groups(study.Settings(protocol="released", arms="paper", seeds=20, device="cuda"))
+    assert len([t for t in on_gpu if t.settings["kind"] == "fourier"]) == 2
 
 
 def test_paper_values_stand_beside_the_released_protocol_only():

@@ -437,3 +437,26 @@ def test_options_are_checked(tmp_path):
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="needs a graphics card"):
             tasks_of(Settings(tmp_path, device="cuda"))
+
+
+def test_a_random_split_deals_out_every_clip_once():
+    from studies.tempo.data import random_split
+
+    parts = random_split(3, 2, 16, "cpu")
+    bpm = torch.cat([parts.train.bpm, parts.validation.bpm, parts.test.bpm])
+    assert sorted(bpm.tolist()) == sorted([*range(50, 211)] * 2)
+    assert {0, 1} == set((parts.test.bpm % 2).tolist())  # odd and even tempos in each part
+    assert not torch.equal(parts.train.bpm, random_split(4, 2, 16, "cpu").train.bpm)
+
+
+def test_recipes_are_chosen_on_validation_clips_alone():
+    from studies.tempo.study import CHOSEN, chosen_runs
+
+    runs = [
+        {"head": "linear", "frequencies": None, "seed": s, "protocol": p, "validation_f1": v, "macro_f1": t}
+        for s in (0, 1)
+        for p, v, t in (("released", 0.1, 0.9), ("longer", 0.2, 0.3))
+    ]
+    chosen = chosen_runs(runs)
+    assert {(r["protocol"], r["recipe"], r["macro_f1"]) for r in chosen} == {(CHOSEN, "longer", 0.3)}
+    assert [r["seed"] for r in chosen] == [0, 1]

@@ -6,6 +6,7 @@ import pytest
 from benchmarks import table_methods, table_robustness, tables
 from scipy import integrate, stats
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.inspection import permutation_importance
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -90,6 +91,14 @@ def test_few_rows_give_wide_intervals(rows):
     assert np.isfinite(density.logpdf(t)).all()
     if rows == 30:
         assert np.mean((t >= low) & (t <= high)) > 0.75
+
+
+def test_importance_of_columns_is_found(clean):
+    X, y, T, t, _ = clean
+    model = quick(max_epochs=20).fit(X, y)
+    found = permutation_importance(model, T, t, scoring=crps_scorer, n_repeats=2, random_state=0).importances_mean
+    assert np.argmax(found) == 0
+    assert found[:2].min() > 5 * np.abs(found[2:]).max()
 
 
 # --- discrete targets

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
@@ -50,7 +51,12 @@ class Boosting:
             miss[part == k] = model.predict(X[part == k])
         share = min(1.0, FOREST_ROWS / len(y))
         self._forest = RandomForestRegressor(
-            FOREST, min_samples_leaf=2, max_samples=share, oob_score=True, n_jobs=1, random_state=seed
+            FOREST,
+            min_samples_leaf=2,
+            max_samples=share,
+            oob_score=True,
+            n_jobs=torch.get_num_threads(),
+            random_state=seed,
         )
         with warnings.catch_warnings():  # of a few rows, some may be in all trees
             warnings.simplefilter("ignore")
@@ -68,7 +74,7 @@ class Boosting:
 
             options: dict[str, Any] = {"n_estimators": trees, "learning_rate": RATE, "num_leaves": leaves}
             options |= {"min_child_samples": least, "subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.8}
-            model: Any = LGBMRegressor(**options, random_state=self._seed, n_jobs=1, verbose=-1)
+            model: Any = LGBMRegressor(**options, random_state=self._seed, n_jobs=torch.get_num_threads(), verbose=-1)
             named = self._categorical.tolist() or "auto"
             return model.fit(X[rows], y[rows], sample_weight=weights[rows], categorical_feature=named).booster_
         options = {"max_iter": trees, "learning_rate": RATE, "max_leaf_nodes": leaves, "min_samples_leaf": least}
