@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     add("--batch", type=int, default=2560, help="windows per step, over short, middle and long ones")
     add("--learning-rate", type=float, default=2e-3)
     add("--hold", type=float, default=0.0, help="share of the budget before the learning rate falls")
-    add("--average", type=float, default=0.06)
+    add("--ema", type=float, default=0.06, help="half-life of averaged weights, as a share of the steps so far")
     add("--most", type=int, default=20, help="held-out series of each set that are scored")
     add("--seed", type=int, default=0)
     add("--device", choices=["cpu", "cuda"], default=None)
@@ -144,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
         "limit": given.limit,
         "learning_rate": given.learning_rate,
         "hold": given.hold,
-        "ema": given.average,
+        "ema": given.ema,
         "precision": precision,
         "optimizer": "muon",
         "warmup_passes": 2,
@@ -171,7 +171,17 @@ def main(arguments: list[str] | None = None) -> int:
     training.use_ema()
     save_model(model, given.output / "model")
     if given.score:
-        found = {"variant": given.variant, "seed": given.seed, "steps": training.step, **score(model, held, given.most)}
+        found: dict[str, Any] = {
+            "variant": given.variant,
+            "seed": given.seed,
+            "steps": training.step,
+            "batch": given.batch,
+            "seconds": training.spent,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "hardware": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+            "torch": torch.__version__,
+            **score(model, held, given.most),
+        }
         (given.output / "score.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "sets"}))
     print("done" if done else "stopped at its limit; the same command goes on from here")
