@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +93,9 @@ def parser() -> argparse.ArgumentParser:
     add("--score", action="store_true", help="score the model on what was held out")
     add("--steps", type=int, help="budget in steps")
     add("--seconds", type=float, help="budget in seconds, over all runs")
+    add(
+        "--until", type=float, help="moment, in seconds since 1970, to end at: what is left once compiled is the budget"
+    )
     add("--limit", type=float, help="seconds of this run")
     add("--batch", type=int, default=2560, help="windows per step, over short, middle and long ones")
     add("--learning-rate", type=float, default=2e-3)
@@ -121,8 +125,8 @@ def score(model: MultiscaleForecaster, held: Any, most: int) -> dict[str, dict[s
 def main(arguments: list[str] | None = None) -> int:
     """Train, save the model beside the checkpoint, and score it on what was held out."""
     given = parser().parse_args(arguments)
-    if (given.steps is None) == (given.seconds is None):
-        raise UserError("one of --steps and --seconds must be given.")
+    if sum(budget is not None for budget in (given.steps, given.seconds, given.until)) != 1:
+        raise UserError("one of --steps, --seconds and --until must be given.")
     variant = VARIANTS[given.variant]
     device = given.device or best_device()
     store, held = (hold_out_sets if given.choose else hold_out)(read_store(given.corpus))
@@ -137,6 +141,13 @@ def main(arguments: list[str] | None = None) -> int:
         for layer in model.layers:
             layer.compile(dynamic=False)
     precision, _ = fast_training(device)
+    stream = BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device)
+    objective = BucketObjective(model, variant.buckets, given.compile).to(device)
+    with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+        objective(*next(stream)).backward()  # compiles, before the clock starts
+    objective.zero_grad(set_to_none=True)
+    if given.until is not None:
+        given.seconds = max(given.until - time.time(), 1.0)
     options: dict[str, Any] = {
         "batch": given.batch,
         "steps": given.steps,
@@ -147,15 +158,10 @@ def main(arguments: list[str] | None = None) -> int:
         "ema": given.ema,
         "precision": precision,
         "optimizer": "muon",
-        "warmup_passes": 2,
         "checkpoint_every": 1e9,
     }
     settings = TrainingSettings(given.output, **{**options, **variant.training})
-
-    def stream(rank: int) -> BucketStream:
-        return BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device, rank=rank)
-
-    training = Training(BucketObjective(model, variant.buckets, given.compile), stream, settings, given.device)
+    training = Training(objective, lambda process: stream, settings, device)
 
     def report(line: dict[str, float]) -> None:
         print(
