@@ -53,11 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.held_out", description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs, or files that hold a list of them")
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot-held-out"))
+    parser.add_argument("--note", action="append", default=[], help="what else there is to say of them")
     given = parser.parse_args(arguments)
     runs = read_runs(given.runs)
     if not runs:
         parser.error("no run with score.json was found.")
-    machines = sorted({run.get("hardware", "") for run in runs})
+    machines = sorted({run["hardware"] for run in runs if "hardware" in run}) or ["not recorded"]
     note = (
         "Scores relative to seasonal naive, geometric means over whole training sets that no run was trained on; `far` "
         "is ten times the usual horizon of series of hours and finer ones. Small networks, many at a time on one card "
@@ -70,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         seconds=sum(run.get("seconds", 0.0) for run in runs),
         seconds_of="the training of all variants",
         runs=[{key: value for key, value in run.items() if key != "sets"} for run in runs],
-        notes=[note],
+        notes=[note, *given.note],
     )
     return 0
 
