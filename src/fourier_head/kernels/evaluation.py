@@ -319,7 +319,7 @@ def _filtered(
     return torch.fft.irfft(torch.view_as_complex(wave), n=cells, norm="forward")
 
 
-def _solve(grid: Tensor, levels: Tensor, walls: bool, tails: float) -> Tensor:
+def _solve(grid: Tensor, levels: Tensor, walls: bool, tails: float = 0.0) -> Tensor:
     z = empty(grid, *levels.shape)
     sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1), tails)
     constants = {"WALLS": walls, "TAILS": tails > 0, **_solving(grid)}
