@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fourier_head.errors import UserError
+from fourier_head.pages.words import short
 
 CLAIMS = "claims.json"
 KEYS = {"confirmed": "close", "not confirmed": "far", "cannot be run here": "none"}
@@ -37,30 +38,36 @@ def read_claims(results: Path) -> list[dict[str, Any]]:
 
 
 def claims_table(claims: Sequence[Mapping[str, Any]], sections: Sequence[str]) -> str:
-    """Return the claims as lines that unfold, with links to the sections of the report that are there."""
-    if not claims:
-        return ""
-    groups: dict[str, str] = {}
+    """Return a line for each part of the paper with a dot for each claim; it unfolds to the claims themselves."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for claim in claims:
-        section = str(claim.get("section"))
-        link = f' <a href="#{escape(section)}">Figures and numbers</a>.' if section in sections else ""
-        numbers = [f"paper {number(claim['paper'])}" if claim["paper"] is not None else ""]
-        if claim["ours"] is not None:
-            numbers.append(f"ours {number(claim['ours'])}{f' ({spread(claim)})' if spread(claim) else ''}")
-        beside = "; ".join(one for one in numbers if one)
-        line = (
-            f'<details><summary><span class="key {KEYS[claim["status"]]}">{escape(claim["status"])}</span>: '
-            f'{escape(claim["claim"])} <span class="small muted">{escape(claim["where"])}. {escape(beside)}</span>'
-            "</summary>"
-            f'<p class="small">Measured: {escape(claim["measure"])}. {escape(claim["why"])}{link}</p></details>'
+        groups.setdefault(title_of(claim), []).append(claim)
+    lines = ""
+    for title, members in groups.items():
+        dots = "".join(
+            f'<b class="dot {KEYS[one["status"]]}" data-tip="{escape(one["status"] + ": " + one["claim"])}"></b>'
+            for one in members
         )
-        groups[title_of(claim)] = groups.get(title_of(claim), "") + line
+        confirmed = sum(one["status"] == "confirmed" for one in members)
+        body = "".join(_claim(one, sections) for one in members)
+        lines += f"""<details class="study"><summary><h2>{escape(title)}</h2><span class="claims">{dots}</span>
+<span>{confirmed} of {len(members)} confirmed</span></summary>
+<div class="scroll"><table><thead><tr><th>Claim</th><th>Paper</th><th>Ours</th></tr></thead>
+<tbody>{body}</tbody></table></div></details>"""
     counts = {status: sum(claim["status"] == status for claim in claims) for status in KEYS}
-    words = ", ".join(f"{count} {status}" for status, count in counts.items())
-    listed = "".join(f"<h3>{escape(title)}</h3>{lines}" for title, lines in groups.items())
+    words = ", ".join(f'<span class="key {KEYS[status]}">{count} {status}</span>' for status, count in counts.items())
     return f"""<h2 id="claims">The paper's claims</h2>
-<p>{words}. A claim is confirmed where the 95 % interval of our number lies on the paper's side; each line unfolds.</p>
-{listed}"""
+<p>{words}. A claim is confirmed where the 95 % interval of our number lies on the paper's side. Each line unfolds.</p>
+{lines}""" * bool(claims)
+
+
+def _claim(claim: Mapping[str, Any], sections: Sequence[str]) -> str:
+    section = str(claim.get("section"))
+    link = f' <a href="#{escape(section)}">Figures and numbers</a>.' if section in sections else ""
+    why = f"{escape(claim['where'])}. Measured: {escape(claim['measure'])}. {escape(claim['why'])}{link}"
+    return f"""<tr><td class="words"><span class="key {KEYS[claim["status"]]}">{escape(claim["claim"])}</span>
+<span class="theirs">{why}</span></td><td>{escape(number(claim["paper"]))}</td>
+<td>{escape(number(claim["ours"]))}<span class="theirs">{escape(spread(claim))}</span></td></tr>"""
 
 
 def title_of(claim: Mapping[str, Any]) -> str:
@@ -77,7 +84,7 @@ def spread(claim: Mapping[str, Any]) -> str:
     """Return the interval and the seeds of a claim in words."""
     words = []
     if claim["interval"] is not None:
-        words.append(f"{claim['interval'][0]:g} to {claim['interval'][1]:g}")
+        words.append(" to ".join(short(end, 3) for end in claim["interval"]))
     if claim.get("exact"):
         words.append("exact")
     elif claim["seeds"]:
@@ -89,6 +96,6 @@ def number(value: float | str | None) -> str:
     """Return a number or words as text.
 
     >>> number(-0.092), number("above 0"), number(None)
-    ('-0.092', 'above 0', '')
+    ('−0.092', 'above 0', '')
     """
-    return "" if value is None else value if isinstance(value, str) else f"{value:g}"
+    return "" if value is None else value if isinstance(value, str) else short(value)
