@@ -204,7 +204,7 @@ def arm(**more):
 
 
 def steps_done(folder):
-    return json.loads((folder / "checkpoint" / "state.json").read_text())["step"]
+    return torch.load(folder / "checkpoint" / "state.pt", weights_only=True)["step"]
 
 
 def test_an_arm_stopped_while_it_plays_plays_that_epoch_later_and_ends_as_if_it_had_not_been(recording, tmp_path):

@@ -32,8 +32,9 @@ from fourier_head import FourierHead
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import BatchStream, standard_corpus
 from fourier_head.heads.baselines import LinearHead
-from fourier_head.training.loop import Training, TrainingSettings
+from fourier_head.training.loop import Training
 from fourier_head.training.processes import agreed
+from fourier_head.training.settings import TrainingSettings
 from tests.two_processes import spawn
 
 IDS = 66
@@ -402,9 +403,11 @@ def stream(rank: int) -> BatchStream:
     return BatchStream(corpus, 8, seed=0, chunk=2, rank=rank)
 
 
-def train(folder: Path, steps: int, limit: int | None = None, rehearsals: int = 0) -> Training:
+def train(folder: Path, steps: int, limit: int | None = None, warmup_passes: int = 0) -> Training:
     model, tokenizer = tiny(seed=0)
-    settings = TrainingSettings(folder, batch=8, steps=steps, learning_rate=3e-3, log_every=2, rehearsals=rehearsals)
+    settings = TrainingSettings(
+        folder, batch=8, steps=steps, learning_rate=3e-3, log_every=2, warmup_passes=warmup_passes
+    )
     run = Training(T5Objective(model, tokenizer, gamma=1e-6), stream, settings, device="cpu")
     if limit is not None:  # stop as an interrupted run does: at a step, with a checkpoint
         run._resume()
@@ -421,7 +424,7 @@ def test_a_resumed_run_continues_as_if_never_stopped(tmp_path):
     pytest.importorskip("accelerate")
     whole = train(tmp_path / "whole", 12)
     train(tmp_path / "parts", 12, limit=5)
-    resumed = train(tmp_path / "parts", 12, rehearsals=2)  # which move neither weights nor data
+    resumed = train(tmp_path / "parts", 12, warmup_passes=2)  # which move neither weights nor data
     assert resumed.step == whole.step == 12
     for name, parameter in whole.module.named_parameters():
         assert torch.equal(parameter, resumed.module.get_parameter(name)), name
@@ -439,10 +442,10 @@ def test_captured_steps_have_the_losses_of_others(tmp_path, head, compile):
         objective = T5Objective(model, tokenizer, lengths=(12, 24), gamma=gamma, kind="fused", compile=compile)
         corpus = standard_corpus(None, 23, 6, shares={"structural": 1.0}, device="cuda")
         settings = TrainingSettings(
-            tmp_path / str(graph), batch=8, steps=20, learning_rate=3e-3, precision="bf16", rehearsals=2, graph=graph
+            tmp_path / str(graph), batch=8, steps=20, learning_rate=3e-3, precision="bf16", warmup_passes=2, graph=graph
         )
         run = Training(objective, lambda rank, c=corpus: BatchStream(c, 8, seed=0, chunk=2, rank=rank), settings)
-        run._rehearse()
+        run._warm_up()
         assert (run._captured is not None) == graph
         run.module.train()
         losses.append([])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
@@ -17,8 +18,11 @@ from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.recipe import Recipe, hold_out, prepare, train
 from fourier_head.forecasting.patch.train import main
 from fourier_head.forecasting.validation import Validation, group_of, validation_sets
-from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
-from fourier_head.training.loop import Training, TrainingSettings, rate
+from fourier_head.training.averages import EarlyStopping
+from fourier_head.training.checkpoints import WEIGHTS, recover_folder, replace_folder
+from fourier_head.training.data import Epochs
+from fourier_head.training.loop import STATE, Training
+from fourier_head.training.settings import TrainingSettings, rate
 from tests.two_processes import launch
 
 TINY = PatchConfig(context=32, horizon=16, patch=8, width=16, layers=1, heads=2, frequencies=3, dropout=0.1)
@@ -31,7 +35,7 @@ def store(count: int = 12) -> SeriesStore:
 
 
 def settings(folder: Path, **more: object) -> TrainingSettings:
-    return TrainingSettings(folder, **{"batch": 8, "steps": 24, "log_every": 4, "average": 0.2, **more})
+    return TrainingSettings(folder, **{"batch": 8, "steps": 24, "log_every": 4, "ema": 0.2, **more})
 
 
 def weights(training: Training) -> torch.Tensor:
@@ -41,14 +45,14 @@ def weights(training: Training) -> torch.Tensor:
 def test_a_run_that_was_stopped_continues_equally(tmp_path) -> None:
     _, whole = prepare(Recipe(TINY), store(), settings(tmp_path / "whole"), "cpu")
     assert whole.run()
-    _, first = prepare(Recipe(TINY), store(), settings(tmp_path / "parts", limit=1e-9, shard=1), "cpu")
+    _, first = prepare(Recipe(TINY), store(), settings(tmp_path / "parts", limit=1e-9), "cpu")
     assert not first.run()
     assert first.step == 10  # the clock is looked at every ten steps
     _, second = prepare(Recipe(TINY), store(), settings(tmp_path / "parts"), "cpu")
     assert second.run()
     assert torch.equal(weights(whole), weights(second))
-    for name, value in whole.average.weights.items():
-        assert torch.equal(value, second.average.weights[name])
+    for name, value in whole.ema.weights.items():
+        assert torch.equal(value, second.ema.weights[name])
     assert [line["step"] for line in second.history] == [line["step"] for line in whole.history]
     assert [line["loss"] for line in second.history[3:]] == [line["loss"] for line in whole.history[3:]]
 
@@ -63,8 +67,8 @@ def test_training_learns_and_uses_the_average(tmp_path) -> None:
     assert np.mean([line["loss"] for line in lines[-3:]]) < 0.7 * lines[0]["loss"]
     assert lines[-1]["progress"] == 1
     assert not model.training
-    average = load_tensors(tmp_path / "checkpoint", "average")
-    last = load_tensors(tmp_path / "checkpoint", "weights")
+    average = torch.load(tmp_path / "checkpoint" / STATE, weights_only=True)["ema"]
+    last = load_file(tmp_path / "checkpoint" / WEIGHTS)
     for name, weight in model.named_parameters():
         assert torch.equal(weight, average[f"model.{name}"])
     assert any(not torch.equal(last[name], value) for name, value in average.items())
@@ -80,7 +84,7 @@ def test_seconds_are_a_budget_over_all_runs(tmp_path) -> None:
     assert again.step == step
 
 
-# --- rehearsals and captured passes
+# --- warmup_passes and captured passes
 
 
 class Line(torch.nn.Module):
@@ -118,8 +122,8 @@ class Points:
         self.count = state["count"]
 
 
-@pytest.mark.parametrize("more", [{"rehearsals": 3}, {"graph": True}])
-def test_on_a_cpu_neither_rehearsals_nor_graphs_change_a_run(tmp_path, more: dict) -> None:
+@pytest.mark.parametrize("more", [{"warmup_passes": 3}, {"graph": True}])
+def test_on_a_cpu_neither_warmup_passes_nor_graphs_change_a_run(tmp_path, more: dict) -> None:
     """Rehearsals move neither weights, data nor dropout; there is no graph, so every step calls the loss."""
     plain = Training(Line(0.5), Points, settings(tmp_path / "plain", steps=20), "cpu")
     run = Training(Line(0.5), Points, settings(tmp_path / "more", steps=20, **more), "cpu")
@@ -128,7 +132,7 @@ def test_on_a_cpu_neither_rehearsals_nor_graphs_change_a_run(tmp_path, more: dic
         assert one.run()
     assert torch.equal(weights(plain), weights(run))
     assert [line["loss"] for line in plain.history] == [line["loss"] for line in run.history]
-    assert (plain.module.calls, run.module.calls) == (20, 20 + more.get("rehearsals", 0))
+    assert (plain.module.calls, run.module.calls) == (20, 20 + more.get("warmup_passes", 0))
 
 
 def test_runs_of_several_precisions_follow_each_other_in_one_process(tmp_path) -> None:
@@ -142,7 +146,7 @@ def test_runs_of_several_precisions_follow_each_other_in_one_process(tmp_path) -
 
 
 def on_gpu(module: Line, folder: Path, **more: object) -> Training:
-    chosen = settings(folder, **{"steps": 20, "log_every": 1, "rehearsals": 2, **more})
+    chosen = settings(folder, **{"steps": 20, "log_every": 1, "warmup_passes": 2, **more})
     return Training(module, lambda process: Points(process, "cuda"), chosen)
 
 
@@ -153,7 +157,7 @@ def test_replayed_steps_train_as_others_do_without_a_call_of_the_loss(tmp_path) 
     assert plain.run()
     assert replayed.run()
     assert plain.module.calls == 2 + 20
-    assert replayed.module.calls == 2 + 3 + 2  # rehearsals, the capture, and two batches of another shape
+    assert replayed.module.calls == 2 + 3 + 2  # warmup_passes, the capture, and two batches of another shape
     losses = [[line["loss"] for line in run.history] for run in (plain, replayed)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert torch.allclose(weights(plain), weights(replayed), rtol=1e-4)
@@ -163,11 +167,11 @@ def test_replayed_steps_train_as_others_do_without_a_call_of_the_loss(tmp_path) 
 @pytest.mark.gpu
 def test_dropout_is_new_in_every_replay_and_goes_on_after_a_stop(tmp_path) -> None:
     def start(folder: str, **more: object) -> Training:
-        chosen = settings(tmp_path / folder, steps=20, rehearsals=1, log_every=1, graph=True, **more)
+        chosen = settings(tmp_path / folder, steps=20, warmup_passes=1, log_every=1, graph=True, **more)
         return Training(Line(dropout=0.5), lambda process: Points(process, "cuda", odd=False), chosen)
 
     whole = start("whole")
-    whole._rehearse()
+    whole._warm_up()
     batch = next(whole.stream)
     assert float(whole._captured(*batch)) != float(whole._captured(*batch))
     whole = start("whole")
@@ -201,6 +205,52 @@ def test_a_step_that_waits_for_the_device_is_not_captured(tmp_path) -> None:
         assert torch.allclose(weights(plain), weights(run), rtol=1e-4)
         assert torch.isfinite(torch.randn(3, device="cuda")).all()  # the generator works again
         assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+def test_the_best_weights_are_kept_and_training_stops_when_they_get_no_better() -> None:
+    scores = iter([5.0, 3.0, 4.0, 4.5, 1.0])
+    seen = []
+
+    def score() -> float:
+        assert not module.training
+        seen.append(module.layer.weight.detach().clone())
+        return next(scores)
+
+    module = Line()
+    stopping = EarlyStopping(score, every=4, patience=2)
+    run = Training(module, Points, TrainingSettings(batch=8, steps=40, learning_rate=1e-2), "cpu", stopping=stopping)
+    assert run.run()
+    assert (run.step, stopping.best, stopping.steps) == (12, 4, [0, 4, 8, 12])
+    assert torch.equal(module.layer.weight, seen[1])
+    assert not torch.equal(seen[1], seen[3])
+
+
+def test_every_row_comes_once_an_epoch_and_a_stopped_epoch_goes_on() -> None:
+    rows = Epochs(7, 3, lambda chosen: (chosen,), seed=0)
+    assert rows.steps == 3
+    first, second = ([next(rows)[0] for _ in range(3)] for _ in range(2))
+    for epoch in (first, second):
+        assert [len(batch) for batch in epoch] == [3, 3, 1]
+        assert sorted(torch.cat(epoch).tolist()) == list(range(7))
+    assert torch.cat(first).tolist() != torch.cat(second).tolist()
+    next(rows)
+    again = Epochs(7, 3, lambda chosen: (chosen,), seed=5)
+    again.load_state_dict(rows.state_dict())
+    assert [next(again)[0].tolist() for _ in range(5)] == [next(rows)[0].tolist() for _ in range(5)]
+
+
+def test_parameters_may_have_rates_of_their_own_and_frozen_ones_stay() -> None:
+    module = Line()
+    module.layer.weight.requires_grad_(False)
+    before = [p.detach().clone() for p in module.parameters()]
+    settings = TrainingSettings(batch=8, steps=3, learning_rate=1e-2, warmup=0.0, decay=0.0)
+    run = Training(module, Points, settings, "cpu", rates={module.layer.bias: 0.1})
+    assert run.run()
+    moved = {name: (p - old).abs().max() for (name, p), old in zip(module.named_parameters(), before, strict=True)}
+    assert moved["layer.weight"] == 0
+    assert moved["layer.bias"] > 0.05
+    with pytest.raises(ValueError, match="wants a gradient"):
+        Training(module.requires_grad_(False), Points, settings, "cpu")
 
 
 def test_the_rate_rises_and_falls_to_zero() -> None:
@@ -250,17 +300,6 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path) -> None:
         next(run.module.parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="the loss is nan at step 4"):
         run.run()
-
-
-def test_tensors_are_cut_into_files_of_a_chosen_size(tmp_path) -> None:
-    tensors = {"big": torch.randn(900_000), "small": torch.randn(3), "scalar": torch.tensor(2.0)}
-    paths = save_tensors(tmp_path, "weights", tensors, shard=1)
-    assert len(paths) > 3
-    assert all(path.stat().st_size <= 1_001_000 for path in paths)
-    for name, value in load_tensors(tmp_path, "weights").items():
-        assert torch.equal(value, tensors[name])
-    with pytest.raises(UserError, match="holds no other-0"):
-        load_tensors(tmp_path, "other")
 
 
 def test_a_folder_is_replaced_as_a_whole(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import torch
 
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
-from fourier_head.training.checkpoints import load_tensors, recover_folder, replace_folder, save_tensors
+from fourier_head.training.checkpoints import recover_folder, replace_folder
 from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from studies.atari.environment import MOST, SEEDS, FrameStack
 from studies.atari.games import find_game
@@ -30,7 +31,7 @@ from studies.atari.recording import (
     write_recipe,
 )
 
-AGENT, STATE = "agent", "state.json"
+AGENT, STATE, LEARNER = "agent", "state.json", "learner.pt"
 
 
 @dataclass(frozen=True)
@@ -215,12 +216,6 @@ class Collection:
     # --- checkpoints: written after the shard they count, by the same thread
 
     def _state(self) -> dict[str, Any]:
-        weights = {k: v.detach().cpu().clone() for k, v in self.learner.network.state_dict().items()}
-        moments = {
-            f"{i}.{k}": v.detach().cpu().clone()
-            for i, state in self.learner.optimizer.state_dict()["state"].items()
-            for k, v in state.items()
-        }
         state = {
             "settings": self.settings.identity,
             "step": self.step,
@@ -230,15 +225,14 @@ class Collection:
             "updates": self.learner.updates,
             "episodes": list(self.episodes),
         }
-        return {"weights": weights, "optimizer": moments, "state": state}
+        learner = {"weights": self.learner.network.state_dict(), "optimizer": self.learner.optimizer.state_dict()}
+        return {"learner": copy.deepcopy(learner), "state": state}  # a copy: learning goes on while it is written
 
     def _write(self, number: int, shard: Shard, state: dict[str, Any]) -> None:
         save_shard(shard_path(self.settings.output, number), shard)
 
         def write(folder: Path) -> None:
-            save_tensors(folder, "weights", state["weights"])
-            if state["optimizer"]:
-                save_tensors(folder, "optimizer", state["optimizer"])
+            torch.save(state["learner"], folder / LEARNER)
             (folder / STATE).write_text(json.dumps(state["state"]), encoding="utf-8")
 
         replace_folder(self.settings.output / AGENT, write)
@@ -255,13 +249,9 @@ class Collection:
                     f"{self.settings.output} was begun with another {', '.join(other)}; "
                     "continue with the same options or choose another folder."
                 )
-            self.learner.network.load_state_dict(load_tensors(folder, "weights"))
-            if state["updates"]:
-                moments: dict[int, dict[str, Any]] = {}
-                for name, value in load_tensors(folder, "optimizer").items():
-                    index, key = name.split(".", 1)
-                    moments.setdefault(int(index), {})[key] = value
-                self.learner.optimizer.load_state_dict(self.learner.optimizer.state_dict() | {"state": moments})
+            learner = torch.load(folder / LEARNER, map_location=self.learner.device, weights_only=True)
+            self.learner.network.load_state_dict(learner["weights"])
+            self.learner.optimizer.load_state_dict(learner["optimizer"])
             self.step, self.shards, self.recorded = state["step"], state["shards"], state["recorded"]
             self.seconds, self.learner.updates = state["seconds"], state["updates"]
             self.episodes = [(int(s), float(r), int(n)) for s, r, n in state["episodes"]]

@@ -11,7 +11,7 @@ import torch
 
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
-from fourier_head.training.checkpoints import CHECKPOINT, load_tensors, recover_folder
+from fourier_head.training.checkpoints import CHECKPOINT, WEIGHTS, recover_folder
 from studies.atari.model import DecisionTransformer, ModelSettings, action_head
 from studies.atari.recording import About
 
@@ -43,6 +43,8 @@ def describe_agent(folder: Path, sizes: ModelSettings, head: dict[str, Any], abo
 
 def load_agent(folder: Path, device: str | torch.device = "cpu") -> Agent:
     """Return the agent that an arm of the study left in its folder, finished or not."""
+    from safetensors.torch import load_model
+
     recover_folder(folder / CHECKPOINT)
     try:
         content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -53,5 +55,5 @@ def load_agent(folder: Path, device: str | torch.device = "cpu") -> Agent:
         raise UserError(f"{folder} holds no trained agent: give the folder of an arm that has {ABOUT}.") from None
     if not (folder / CHECKPOINT).is_dir():
         raise UserError(f"{folder} holds no checkpoint yet.")
-    model.load_state_dict(load_tensors(folder / CHECKPOINT, "weights"))
+    load_model(model, str(folder / CHECKPOINT / WEIGHTS))
     return Agent(model.to(device).eval(), about, content["target"])

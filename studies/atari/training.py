@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import statistics
@@ -17,14 +18,16 @@ import torch
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.metrics import smoothness
-from fourier_head.training.checkpoints import load_tensors, recover_folder
-from fourier_head.training.loop import STATE, Training, TrainingSettings
+from fourier_head.training.checkpoints import WEIGHTS, recover_folder
+from fourier_head.training.data import RandomStream
+from fourier_head.training.loop import STATE, Training
+from fourier_head.training.settings import TrainingSettings
 from studies.atari.games import find_game
 from studies.atari.model import DecisionTransformer, ModelSettings, action_head
 from studies.atari.recording import Recording
 from studies.atari.rollouts import OutOfTime, Played, play
 from studies.atari.trained import describe_agent
-from studies.atari.trajectories import Trajectories, Window
+from studies.atari.trajectories import Trajectories
 
 EVALUATIONS, CLOCK = "evaluations.json", "seconds.json"
 LINES = 10
@@ -130,26 +133,13 @@ def heldout_scores(
     }
 
 
-class Contexts:
-    """Batches of contexts for one process of a training, for ever."""
+def contexts(data: Trajectories, batch: int, seed: int, process: int) -> RandomStream:
+    """Return batches of contexts for one process of a training."""
+    from accelerate import PartialState
 
-    def __init__(self, data: Trajectories, batch: int, seed: int, process: int):
-        from accelerate import PartialState
-
-        processes = PartialState().num_processes
-        self.data, self.batch = data, batch // processes
-        self.generator = torch.Generator(data.device).manual_seed(seed * processes + process)
-
-    def __next__(self) -> Window:
-        return self.data.sample(self.batch, self.generator)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the draws are."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.generator.set_state(state["generator"].cpu())
+    processes = PartialState().num_processes
+    draw = functools.partial(data.sample, batch // processes)
+    return RandomStream(draw, seed * processes + process, data.device)
 
 
 def own_device(device: str) -> torch.device:
@@ -184,6 +174,8 @@ def train_arm(
         deadline: value of ``time.monotonic`` at which to stop.
         report: told the fraction done and a few words.
     """
+    from safetensors.torch import load_model
+
     cuda = device.startswith("cuda")
     if cuda:
         torch.backends.cudnn.benchmark = True  # shapes stay, so a search for the fastest convolutions pays
@@ -207,7 +199,7 @@ def train_arm(
     steps, every = epoch_steps(settings.samples or len(data), settings.batch)
     training = Training(
         model,
-        lambda process: Contexts(data, settings.batch, settings.seed, process),
+        lambda process: contexts(data, settings.batch, settings.seed, process),
         TrainingSettings(
             folder,
             batch=settings.batch,
@@ -257,7 +249,7 @@ def train_arm(
     unplayed, spent = _left_behind(folder, training.folder, steps)
     try:
         if unplayed and str(unplayed) not in evaluations and training.accelerator.is_main_process:
-            model.load_state_dict(load_tensors(training.folder, "weights"))
+            load_model(model, str(training.folder / WEIGHTS))
             evaluate(unplayed)
         if deadline is not None:  # only now: catching up on an epoch takes a while
             training.settings = replace(training.settings, limit=max(0.01, deadline - time.monotonic()))
@@ -291,7 +283,7 @@ def _left_behind(folder: Path, checkpoint: Path, steps: int) -> tuple[int, float
     recover_folder(checkpoint)
     if not (checkpoint / STATE).exists():
         return 0, 0.0
-    epoch, rest = divmod(json.loads((checkpoint / STATE).read_text(encoding="utf-8"))["step"], steps)
+    epoch, rest = divmod(torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)["step"], steps)
     clock = folder / CLOCK
     return (0 if rest else epoch), json.loads(clock.read_text(encoding="utf-8")) if clock.exists() else 0.0
 

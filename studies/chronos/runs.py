@@ -20,7 +20,8 @@ from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import evaluate
 from fourier_head.forecasting.evaluation_sets import EvaluationSet
 from fourier_head.tasks.runs import hardware
-from fourier_head.training.loop import Training, TrainingSettings
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 from studies.chronos.arms import Arm
 from studies.chronos.data import share_of
 from studies.chronos.t5 import (
@@ -142,17 +143,16 @@ def train_arm(
         steps=protocol.steps,
         limit=limit,
         learning_rate=protocol.learning_rate,
-        average=protocol.average,
+        ema=protocol.average,
         precision=precision,
-        rehearsals=3 if gpu else 1,  # compiling is nobody's budget
-        shard=16,
+        warmup_passes=3 if gpu else 1,  # compiling is nobody's budget
         log_every=50 if gpu else 10,
         graph=gpu,
     )
     training = Training(objective, stream, settings, None if gpu else "cpu")
     done = training.run(report)
     if done:
-        training.use_average()
+        training.use_ema()
     return training, model, tokenizer, done
 
 
@@ -212,7 +212,7 @@ def run_arm(
             arm, protocol, store, seed, folder, device=device, limit=limit, report=report
         )
         if done and main:
-            save_forecaster(folder / MODEL, model, tokenizer, arm.head, shard=16)
+            save_forecaster(folder / MODEL, model, tokenizer, arm.head)
             kept = facts(training, model, protocol, device)
             if store is not None:  # small sets give a larger share than the arm's, as each keeps a series
                 kept["share"] = len(share_of(store, arm.data, seed) or ()) / len(store)

@@ -11,8 +11,9 @@ References:
 
 from __future__ import annotations
 
-import functools
 import math
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from torch.nn import functional as F
 
 from fourier_head._files import write_atomically
 from fourier_head.tasks.engine import TimeUp, is_over
+from fourier_head.training.data import RandomStream
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 from studies.tempo.clicks import draw_clips, render
 from studies.tempo.data import CHUNK
 from studies.tempo.features import fit_length, log_mel
@@ -84,6 +88,30 @@ def rhythm(features: Tensor) -> Tensor:
     return likeness[:, LAGS[0] :] / likeness[:, :1].clamp_min(1e-6)
 
 
+class Pretraining(nn.Module):
+    """The loss of an encoder that guesses what was hidden of clips, and sums them up.
+
+    Args:
+        encoder, config: of an AST classifier.
+    """
+
+    def __init__(self, encoder: Any, config: Any):
+        super().__init__()
+        self.encoder, self.config = encoder, config
+        self.guess = nn.Linear(config.hidden_size, config.patch_size**2)
+        self.summary = nn.Linear(config.hidden_size, 2 * config.num_mel_bins + LAGS[1] - LAGS[0])
+
+    def forward(self, whole: Tensor, seen: Tensor, hidden: Tensor) -> Tensor:
+        rows, _ = grid(self.config)
+        covered = hidden.float().unfold(1, self.config.patch_size, self.config.time_stride).amin(-1).repeat(1, rows)
+        heard = self.encoder(seen)
+        guessed, summed = self.guess(heard.last_hidden_state[:, 2:]), self.summary(heard.pooler_output)
+        missed = ((guessed.float() - patches(whole, self.config)) ** 2).mean(-1)
+        # Autocorrelations vary by about a quarter; four of them weigh as much as normalised features.
+        means = torch.cat([whole.mean(1), whole.diff(dim=1).abs().mean(1), 4 * rhythm(whole)], dim=-1)
+        return (missed * covered).sum() / covered.sum().clamp_min(1) + F.mse_loss(summed.float(), means)
+
+
 def pretrain(
     network: Any,
     config: Any,
@@ -93,64 +121,41 @@ def pretrain(
     say: Callable[[str], None] | None = None,
     kept: Path | None = None,
     deadline: float | None = None,
-) -> float:
-    """Train the encoder of an AST classifier on normalised features without labels; return the last mean loss.
+) -> None:
+    """Train the encoder of an AST classifier on normalised features without labels.
 
-    After the ``deadline``, a value of ``time.time``, raise `TimeUp` and leave in the file ``kept`` what the next call
+    After the ``deadline``, a value of ``time.time``, raise `TimeUp` and leave in the folder ``kept`` what the next call
     goes on from, to the same weights as without a stop.
     """
-    encoder = network.audio_spectrogram_transformer
     torch.manual_seed(SEED)
-    guess = nn.Linear(config.hidden_size, config.patch_size**2).to(device)
-    summary = nn.Linear(config.hidden_size, 2 * config.num_mel_bins + LAGS[1] - LAGS[0]).to(device)
-    generator = torch.Generator(device).manual_seed(SEED)
-    parameters = [*encoder.parameters(), *guess.parameters(), *summary.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=0.05, fused=device.startswith("cuda"))
-    rise = max(1, round(WARMUP * steps))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / rise, 1.0 - max(0, step - rise) / max(1, steps - rise))
+    module = Pretraining(network.audio_spectrogram_transformer, config)
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        chosen = torch.randint(len(features), (BATCH,), generator=generator, device=features.device)
+        whole = features[chosen].float()
+        return whole, *hide(whole, generator)
+
+    settings = TrainingSettings(
+        kept,
+        batch=BATCH,
+        steps=steps,
+        limit=None if deadline is None else max(1e-3, deadline - time.time()),
+        learning_rate=RATE,
+        warmup=WARMUP,
+        betas=(0.9, 0.999),
+        decay=0.05,
+        precision="bf16" if device.startswith("cuda") else "no",
+        log_every=max(1, steps // 10),
     )
-    rows, _ = grid(config)
+
+    def tell(line: dict[str, float]) -> None:
+        if say is not None:
+            say(f"pretraining: step {line['step']:.0f} of {steps}, loss {line['loss']:.4f}")
+
     network.train()
-    recent, last = torch.zeros((), device=device), math.nan
-    shown = max(1, steps // 10)
-    parts = {"encoder": encoder, "guess": guess, "summary": summary, "optimizer": optimizer, "schedule": schedule}
-    done = 0
-    if kept is not None and kept.is_file():
-        state = torch.load(kept, map_location=device, weights_only=True)
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-        generator.set_state(state["generator"].cpu())
-        done, recent = state["step"], state["recent"]
-    for step in range(done + 1, steps + 1):
-        if is_over(deadline):
-            if kept is not None and step > done + 1:
-                state = {name: part.state_dict() for name, part in parts.items()}
-                state |= {"generator": generator.get_state(), "step": step - 1, "recent": recent}
-                write_atomically(kept, functools.partial(torch.save, state))
-            raise TimeUp
-        whole = features[torch.randint(len(features), (BATCH,), generator=generator, device=device)].float()
-        seen, hidden = hide(whole, generator)
-        covered = hidden.float().unfold(1, config.patch_size, config.time_stride).amin(-1).repeat(1, rows)
-        with torch.autocast("cuda", torch.bfloat16, enabled=device.startswith("cuda")):
-            heard = encoder(seen)
-            guessed, summed = guess(heard.last_hidden_state[:, 2:]), summary(heard.pooler_output)
-        missed = ((guessed.float() - patches(whole, config)) ** 2).mean(-1)
-        # Autocorrelations vary by about a quarter; four of them weigh as much as normalised features.
-        means = torch.cat([whole.mean(1), whole.diff(dim=1).abs().mean(1), 4 * rhythm(whole)], dim=-1)
-        loss = (missed * covered).sum() / covered.sum().clamp_min(1) + F.mse_loss(summed.float(), means)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        schedule.step()
-        recent = recent + loss.detach()
-        if step % shown == 0:
-            last = float(recent) / shown
-            if say is not None:
-                say(f"pretraining: step {step} of {steps}, loss {last:.4f}")
-            recent = torch.zeros((), device=device)
-    return last
+    training = Training(module, lambda process: RandomStream(draw, SEED, device), settings, device)
+    if not training.run(tell):
+        raise TimeUp
 
 
 def pretrained_file(
@@ -181,7 +186,7 @@ def pretrained_file(
     state = network.audio_spectrogram_transformer.state_dict()
     tensors = {name: value.contiguous().cpu() for name, value in state.items()}
     write_atomically(path, lambda beside: save_file(tensors, beside))
-    kept.unlink(missing_ok=True)
+    shutil.rmtree(kept, ignore_errors=True)
     return path
 
 

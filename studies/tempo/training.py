@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fourier_head.metrics import RELEASED_MAX_SIGMA, smoothness
 from fourier_head.tasks.engine import TimeUp, is_over
+from fourier_head.training.data import Epochs
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 from studies.tempo.data import NUM_BINS, Heard, Split, bin_centre, generated_split, syntheory_split
 from studies.tempo.features import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
 from studies.tempo.model import SIZES, Start, build, configuration
@@ -90,6 +92,17 @@ def predict(network: Any, heard: Heard, prepare: Callable[[Tensor], Tensor], dev
         return torch.cat([network(prepare(part)).logits.float() for part in heard.features.split(256)])
 
 
+class LabelledLoss(nn.Module):
+    """The loss of a classifier on clips and their labels."""
+
+    def __init__(self, network: Any):
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor, label: Tensor) -> Tensor:
+        return self.network(inputs, labels=label).loss
+
+
 def load(source: str, seed: int, per_tempo: int, num_mels: int, device: str) -> Split:
     """Return generated clips, or SynTheory's from a folder."""
     if source == "generated":
@@ -140,43 +153,41 @@ def train_run(
 
     inputs, label = prepare(split.train.features), split.train.label
     # Batches come in the same order for every head of a seed.
-    order = torch.Generator().manual_seed(seed)
-    steps_of_epoch = math.ceil(len(split.train) / plan.batch)
-    steps = plan.epochs * steps_of_epoch
-    fused = device.startswith("cuda")
-    optimizer = torch.optim.AdamW(network.parameters(), lr=plan.rate, weight_decay=plan.decay, fused=fused)
-    rise = max(1, round(plan.warmup * steps))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / rise, 1.0 - max(0, step - rise) / max(1, steps - rise))
+    rows = Epochs(
+        len(split.train), plan.batch, lambda chosen: (inputs[chosen.to(device)], label[chosen.to(device)]), seed
+    )
+    settings = TrainingSettings(
+        batch=plan.batch,
+        steps=plan.epochs * rows.steps,
+        limit=None if deadline is None else max(1e-3, deadline - time.time()),
+        learning_rate=plan.rate,
+        warmup=plan.warmup,
+        betas=(0.9, 0.999),
+        decay=plan.decay,
+        clip=plan.clip,
+        precision="bf16" if device.startswith("cuda") else "no",
+        log_every=rows.steps,
     )
     curve: list[dict[str, float]] = []
     shown = {round(plan.epochs * part / 10) for part in range(1, 11)} | {plan.epochs}
-    for epoch in range(1, plan.epochs + 1):
-        network.train()
-        total = torch.zeros((), device=device)
-        for rows in torch.randperm(len(split.train), generator=order).to(device).split(plan.batch):
-            with _forward_precision(device):
-                loss = network(inputs[rows], labels=label[rows]).loss
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip)
-            optimizer.step()
-            schedule.step()
-            total += loss.detach() * len(rows)
-        if is_over(deadline):
-            raise TimeUp
-        if epoch in shown:
-            scores = measure(predict(network, split.validation, prepare, device), *_truth(split.validation))
-            train_loss = float(total) / len(split.train)
-            curve.append({"epoch": epoch, "train_loss": train_loss, **scores})
-            words = f"epoch {epoch}/{plan.epochs} loss {train_loss:.2f} validation F1 {scores['macro_f1']:.3f}"
-            if echo:
-                print(
-                    f"{protocol}: {head} {frequencies or ''} seed {seed}: {words} ({time.monotonic() - begin:.0f} s)",
-                    flush=True,
-                )
-            if report is not None:
-                report(epoch / plan.epochs, words)
+
+    def after_epoch(line: dict[str, float]) -> None:
+        epoch = int(line["step"]) // rows.steps
+        if epoch not in shown:
+            return
+        scores = measure(predict(network, split.validation, prepare, device), *_truth(split.validation))
+        curve.append({"epoch": epoch, "train_loss": line["loss"], **scores})
+        words = f"epoch {epoch}/{plan.epochs} loss {line['loss']:.2f} validation F1 {scores['macro_f1']:.3f}"
+        if echo:
+            took = f"({time.monotonic() - begin:.0f} s)"
+            print(f"{protocol}: {head} {frequencies or ''} seed {seed}: {words} {took}", flush=True)
+        if report is not None:
+            report(line["progress"], words)
+
+    if not Training(LabelledLoss(network), lambda process: rows, settings, device).run(after_epoch) or is_over(
+        deadline
+    ):
+        raise TimeUp
     log_probs = predict(network, split.test, prepare, device)
     example = len(split.test) // 2
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, train
 from fourier_head.forecasting.validation import Validation, validation_sets
 from fourier_head.tasks.engine import Task
 from fourier_head.tasks.runs import hardware
-from fourier_head.training.loop import TrainingSettings
+from fourier_head.training.settings import TrainingSettings
 from studies.common.forecast_scores import RELATIVE
 from studies.common.report.summary import Row
 from studies.common.results import aggregate
@@ -71,11 +70,8 @@ def run_variant(
     precision, compile = fast_training(device)
     kept, held = hold_out(read_store(corpus))
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        settings = TrainingSettings(
-            Path(folder), batch=batch, steps=steps, average=0.08, precision=precision, compile=compile
-        )
-        network, _ = train(recipe_of(variant, seed, **(model or {})), kept, settings, device)
+    settings = TrainingSettings(batch=batch, steps=steps, ema=0.08, precision=precision, compile=compile)
+    network, _ = train(recipe_of(variant, seed, **(model or {})), kept, settings, device)
     seconds = time.monotonic() - begin
     predictor = Forecaster(network)
     validation = Validation(validation_sets(held))

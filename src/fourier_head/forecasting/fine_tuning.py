@@ -16,9 +16,12 @@ from fourier_head.errors import needs_extra
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.model import PatchForecaster
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.rolling import normalise
-from fourier_head.training.loop import rate
+from fourier_head.training.averages import EarlyStopping
+from fourier_head.training.data import RandomStream
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from fourier_head.forecasting.forecaster import Forecaster
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """Say how a fine-tuning went: the validation loss at each look, the step that was kept, and all steps made."""
+    """How a fine-tuning went: steps and losses of its validations, the step whose weights were kept, and the last."""
 
     steps: tuple[int, ...]
     losses: tuple[float, ...]
@@ -69,8 +72,8 @@ def fine_tune(
         batch: windows per step.
         horizon: steps to be good at; those of the model unless given.
         validate: whether to keep the last steps of each series out.
-        patience: looks without a better validation loss after which to stop.
-        every: steps between looks, a twentieth of all unless given.
+        patience: validations without a better loss after which to stop.
+        every: steps between validations, a twentieth of all unless given.
         seed: of the windows.
         freq, id, time, target: as for `Forecaster.predict`.
         report: called with step, steps in all and the last validation loss (NaN before there is one).
@@ -97,11 +100,40 @@ def fine_tune(
         steps = 200 if epochs is None else max(1, math.ceil(epochs * windows / batch))
     rank = 8 if lora is True else int(lora)
     model = copy.deepcopy(forecaster.model)
-    trained, finish = (_all_weights if not rank else _low_rank)(model, rank)
-    optimizer = torch.optim.AdamW(trained, lr=learning_rate or (1e-3 if rank else 1e-4), weight_decay=0.01)
-    run = _Run(model, trained, optimizer, sampler, held_out, batch, seed)
-    outcome = run.train(steps, every or max(1, steps // 20), patience, report)
-    tuned = Forecaster(finish())
+    finish = _add_low_rank(model, rank) if rank else lambda: model
+    loss, device = _WindowLoss(model), forecaster.device
+    stopping = None
+    if held_out is not None:
+        stopping = EarlyStopping(
+            lambda: _mean_loss(loss, held_out, 4 * batch, device), every or max(1, steps // 20), patience
+        )
+    run = Training(
+        loss,
+        lambda process: RandomStream(
+            lambda generator: _shortened(sampler.sample(batch, generator), config), seed, device
+        ),
+        TrainingSettings(
+            batch=batch,
+            steps=steps,
+            learning_rate=learning_rate or (1e-3 if rank else 1e-4),
+            warmup=0.1,
+            betas=(0.9, 0.999),
+            log_every=1,
+        ),
+        device,
+        stopping=stopping,
+    )
+
+    def tell(line: dict[str, float]) -> None:
+        if report is not None:
+            report(int(line["step"]), steps, stopping.scores[-1] if stopping is not None else math.nan)
+
+    run.run(tell)
+    tuned = Forecaster(finish().eval())
+    if stopping is None:
+        outcome = FineTuning((), (), run.step, run.step)
+    else:
+        outcome = FineTuning(tuple(stopping.steps), tuple(stopping.scores), stopping.best, run.step)
     tuned.history = [*forecaster.history, outcome]
     return tuned
 
@@ -131,96 +163,44 @@ def _split(series: SeriesSet, ahead: int, context: int) -> tuple[SeriesStore, Wi
     return store, Windows(torch.from_numpy(np.stack(pasts)), torch.from_numpy(np.stack(futures)), torch.tensor(told))
 
 
-def _all_weights(model: PatchForecaster, rank: int) -> tuple[list[Tensor], Callable[[], PatchForecaster]]:
-    return list(model.parameters()), lambda: model
-
-
-def _low_rank(model: PatchForecaster, rank: int) -> tuple[list[Tensor], Callable[[], PatchForecaster]]:
-    """Put low-rank updates beside every linear layer; return what trains, and what merges them."""
+def _add_low_rank(model: PatchForecaster, rank: int) -> Callable[[], PatchForecaster]:
+    """Put low-rank updates beside every linear layer and freeze the rest; return what merges them."""
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise needs_extra(error, "transformers") from None
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     wrapped: Any = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names))
-    trained: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
-
-    def merge() -> PatchForecaster:
-        # What was held fixed beside the updates may train again.
-        return wrapped.merge_and_unload().requires_grad_(True)
-
-    return trained, merge
+    # What was held fixed beside the updates may train again.
+    return lambda: wrapped.merge_and_unload().requires_grad_(True)
 
 
-@dataclass
-class _Run:
-    """The loop: draw windows, step, and look at the held-out steps from time to time."""
+class _WindowLoss(nn.Module):
+    """The loss of a forecaster on windows whose future may be shorter than its horizon."""
 
-    model: PatchForecaster
-    trained: list[Tensor]
-    optimizer: torch.optim.Optimizer
-    sampler: WindowSampler
-    held_out: Windows | None
-    batch: int
-    seed: int
+    def __init__(self, model: PatchForecaster):
+        super().__init__()
+        self.model = model
 
-    def train(
-        self, steps: int, every: int, patience: int, report: Callable[[int, int, float], None] | None
-    ) -> FineTuning:
-        generator = torch.Generator(self.sampler.device).manual_seed(self.seed)
-        peak = self.optimizer.param_groups[0]["lr"]
-        looks, losses = ([0], [self.validation_loss()]) if self.held_out is not None else ([], [])
-        best, kept, step = 0, self._weights(), 0
-        for step in range(1, steps + 1):
-            self.model.train()
-            for group in self.optimizer.param_groups:
-                group["lr"] = peak * rate((step - 0.5) / steps, 0.1)
-            windows = self.sampler.sample(self.batch, generator)
-            loss = self._loss(windows)
-            if not bool(loss.isfinite()):
-                raise ValueError(f"the loss is {float(loss)} at step {step}; a lower learning_rate may help.")
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.trained, 1.0)
-            self.optimizer.step()
-            if self.held_out is not None and (step % every == 0 or step == steps):
-                looks.append(step)
-                losses.append(self.validation_loss())
-                if losses[-1] < min(losses[:-1]):
-                    best, kept = step, self._weights()
-                elif len(losses) - 1 - int(np.argmin(losses)) >= patience:
-                    break
-            if report is not None:
-                report(step, steps, losses[-1] if losses else math.nan)
-        if self.held_out is not None:
-            with torch.no_grad():
-                for parameter, value in zip(self.trained, kept, strict=True):
-                    parameter.copy_(value)
-        else:
-            best = step
-        self.model.eval()
-        return FineTuning(tuple(looks), tuple(losses), best, step)
+    def forward(self, context: Tensor, future: Tensor, period: Tensor) -> Tensor:
+        future = nn.functional.pad(future, (0, self.model.config.horizon - future.shape[-1]), value=math.nan)
+        return self.model.loss(context, future, period)
 
-    def _weights(self) -> list[Tensor]:
-        return [parameter.detach().clone() for parameter in self.trained]
 
-    def _loss(self, windows: Windows) -> Tensor:
-        config, context, future = self.model.config, windows.context, windows.future
-        future = nn.functional.pad(future, (0, config.horizon - future.shape[-1]), value=math.nan)
-        # Patches before all of the series begin change nothing and cost time.
-        longest = context.shape[-1] - int((~context.isnan()).any(0).int().argmax())
-        width = -(-longest // config.patch) * config.patch
-        return self.model.loss(context[:, -width:], future, windows.period)
+def _shortened(windows: Windows, config: PatchConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """Return windows without the patches before all of the series begin, which change nothing and cost time."""
+    context = windows.context
+    longest = context.shape[-1] - int((~context.isnan()).any(0).int().argmax())
+    width = -(-longest // config.patch) * config.patch
+    return context[:, -width:], windows.future, windows.period
 
-    @torch.no_grad()
-    def validation_loss(self) -> float:
-        """Return the mean loss over the last steps of every series."""
-        assert self.held_out is not None
-        self.model.eval()
-        total, count = 0.0, 0
-        for start in range(0, len(self.held_out.period), 4 * self.batch):
-            part = self.held_out.rows(slice(start, start + 4 * self.batch)).to(self.sampler.device)
-            known = int((~part.future.isnan()).sum())
-            total += float(self._loss(part)) * known
-            count += known
-        return total / max(count, 1)
+
+def _mean_loss(loss: _WindowLoss, windows: Windows, batch: int, device: torch.device) -> float:
+    """Return the mean loss over all future values that are known."""
+    total, count = 0.0, 0
+    for start in range(0, len(windows.period), batch):
+        part = windows.rows(slice(start, start + batch)).to(device)
+        known = int((~part.future.isnan()).sum())
+        total += float(loss(*_shortened(part, loss.model.config))) * known
+        count += known
+    return total / max(count, 1)

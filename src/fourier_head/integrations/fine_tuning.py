@@ -1,4 +1,4 @@
-"""One loop that fine-tunes any model with a loss, the same whether one process runs it or many."""
+"""Fine-tune any model with a loss, the same whether one process runs it or many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourier_head.training.processes import leave_at_exit
+from fourier_head.training.data import Epochs
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 
 Progress = Callable[[float, str], None]
 """What the loop calls with the fraction done and a few words."""
@@ -61,47 +63,56 @@ def fine_tune(
         raise ValueError("there is nothing to train on: count must be at least 1")
     if epochs < 1 or batch_size < 1:
         raise ValueError(f"epochs and batch_size must be at least 1, got {epochs} and {batch_size}")
-    rank, world, wrapped, backward = _processes(model)
     device = next(model.parameters()).device
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if not trained:
-        raise ValueError("no parameter of the model wants a gradient: add an adapter or unfreeze some")
-    per_epoch = -(-count // batch_size)
-    steps = epochs * per_epoch
-    new = {id(p) for p in fresh}
-    groups = [
-        {"params": [p for p in trained if id(p) not in new], "lr": lr},
-        {"params": [p for p in trained if id(p) in new], "lr": lr if fresh_lr is None else fresh_lr},
-    ]
-    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=lr, weight_decay=weight_decay)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - (1 - final_share) * step / steps)
-    order = torch.Generator().manual_seed(seed)
+    rank, world = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
+
+    def share(chosen: Tensor) -> tuple[dict[str, Tensor], float]:
+        # A process left without rows still takes part in the exchange of gradients, with none of its own.
+        mine = chosen[rank::world]
+        batch = batch_of((mine if len(mine) else chosen[:1]).tolist())
+        return {key: value.to(device) for key, value in batch.items()}, len(mine) * world / len(chosen)
+
+    rows = Epochs(count, batch_size, share, seed)
+    settings = TrainingSettings(
+        batch=world * -(-batch_size // world),
+        steps=epochs * rows.steps,
+        learning_rate=lr,
+        warmup=0.0,
+        final=final_share,
+        betas=(0.9, 0.999),
+        decay=weight_decay,
+        clip=0.0,
+        log_every=1,
+    )
+    rates = dict.fromkeys(fresh, lr if fresh_lr is None else fresh_lr)
+    run = Training(_ShareOfLoss(model), lambda process: rows, settings, device, rates=rates)
+
+    def tell(line: dict[str, float]) -> None:
+        if progress is not None:
+            progress(line["progress"], f"epoch {-(-int(line['step']) // rows.steps)} of {epochs}")
+
     was_training = model.training
-    model.train()
-    history = []
     try:
         with seeded(seed * world + rank, device):
-            for epoch in range(epochs):
-                total = torch.zeros((), device=device)
-                rows = torch.randperm(count, generator=order).tolist()
-                for i in range(per_epoch):
-                    chosen = rows[i * batch_size : (i + 1) * batch_size]
-                    mine = chosen[rank::world]
-                    # A process left without rows still takes part in the exchange of gradients, with none of its own.
-                    share = len(mine) * world / len(chosen)
-                    batch = {key: value.to(device) for key, value in batch_of(mine or chosen[:1]).items()}
-                    loss = wrapped(**batch).loss * share
-                    backward(loss)
-                    optimizer.step()
-                    schedule.step()
-                    optimizer.zero_grad(set_to_none=True)
-                    total += loss.detach() * (len(chosen) / count)
-                    if progress is not None:
-                        progress((epoch * per_epoch + i + 1) / steps, f"epoch {epoch + 1} of {epochs}")
-                history.append(total)
+            run.run(tell)
     finally:
         model.train(was_training)
-    return _mean_of_processes(torch.stack(history), world).tolist()
+    # The last batch of an epoch may have fewer rows, and counts for that less.
+    weights = torch.full((rows.steps,), batch_size / count)
+    weights[-1] = 1 - batch_size * (rows.steps - 1) / count
+    losses = torch.tensor([line["loss"] for line in run.history], device=device).unflatten(0, (epochs, -1))
+    return run.accelerator.reduce(losses @ weights.to(device), "mean").tolist()
+
+
+class _ShareOfLoss(nn.Module):
+    """The loss of a model's output, times what this process's rows are of the batch."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Mapping[str, Tensor], share: float) -> Tensor:
+        return self.model(**batch).loss * share
 
 
 class OnFeatures(nn.Module):
@@ -120,22 +131,3 @@ class OnFeatures(nn.Module):
     def forward(self, features: Tensor, values: Tensor) -> Any:
         """Return an output with the loss."""
         return SimpleNamespace(loss=self._loss(features, values))
-
-
-def _processes(model: nn.Module) -> tuple[int, int, nn.Module, Callable[[Tensor], Any]]:
-    """Return this process's number, how many there are, the model to call and the way to go backward."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return 0, 1, model, torch.Tensor.backward
-    from accelerate import Accelerator
-
-    accelerator = Accelerator(cpu=next(model.parameters()).device.type == "cpu")
-    leave_at_exit()
-    wrapped = accelerator.prepare_model(model)
-    return accelerator.process_index, accelerator.num_processes, wrapped, accelerator.backward
-
-
-def _mean_of_processes(values: Tensor, world: int) -> Tensor:
-    if world > 1:
-        torch.distributed.all_reduce(values)
-        values = values / world
-    return values

@@ -12,7 +12,7 @@ from fourier_head.errors import needs_extra
 from fourier_head.heads import Head
 from fourier_head.integrations.torchmetrics import CRPS, CalibrationError, NegativeLogLikelihood, Smoothness
 from fourier_head.reductions import check_target
-from fourier_head.training.loop import rate
+from fourier_head.training.settings import rate
 
 try:
     from lightning.pytorch import LightningModule

@@ -9,14 +9,14 @@ from typing import Any
 
 
 class TrainingLog:
-    """Lines go to ``log.jsonl`` and, where TensorBoard is installed, to its events."""
+    """Lines go to a list and, where there is a folder, to ``log.jsonl`` and TensorBoard, if that is installed."""
 
-    def __init__(self, folder: Path, history: list[dict[str, float]], active: bool):
+    def __init__(self, folder: Path | None, history: list[dict[str, float]], active: bool):
         self.folder, self.history, self.active = folder, history, active
         self.writer: Any = None
 
     def __enter__(self) -> Callable[[dict[str, float]], None]:
-        if self.active:
+        if self.active and self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
                 from torch.utils.tensorboard import SummaryWriter
@@ -28,7 +28,7 @@ class TrainingLog:
 
     def _write(self, line: dict[str, float]) -> None:
         self.history.append(line)
-        if not self.active:
+        if not self.active or self.folder is None:
             return
         with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -22,6 +22,10 @@ HIDDEN = -1e9
 """What is added to the score of a key nobody may see; finite, so that not even rows without a key are NaN."""
 STEEPEST, FLATTEST = 1.0, 1 / 64
 """How much the score of a key may fall at first with every step away, in the head that looks nearest and farthest."""
+BLOCK = 128
+"""Keys and queries of a block of FlexAttention's mask."""
+FLEX_OPTIONS: dict[str, Any] = {"FORCE_USE_FLEX_ATTENTION": True}
+"""Short queries would otherwise go to the kernel for decoding, which is not made for training."""
 MARGIN = 128
 """Places at both ends of the table for fused attention, so that blocks may reach over the ends of a sequence."""
 
@@ -34,6 +38,7 @@ class Rules(NamedTuple):
         bias: what ``PositionBias`` makes for this kind.
         hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
         span: ``attention_function.spans`` of that, for fused attention.
+        blocks: of keys that somebody may see, for FlexAttention, see ``visible_blocks``.
         dropout: of attention weights.
     """
 
@@ -41,6 +46,7 @@ class Rules(NamedTuple):
     bias: Tensor | None = None
     hide: Tensor | None = None
     span: Tensor | None = None
+    blocks: Any = None
     dropout: float = 0.0
 
 
@@ -118,13 +124,56 @@ class PositionBias(nn.Module):
             return self.table.t() @ one_hot.t()
 
 
-def rules(kind: Attention, bias: Tensor | None = None, hide: Tensor | None = None, dropout: float = 0.0) -> Rules:
-    """Return the rules of a stack of layers, with what follows from the others; see ``Rules``."""
+def rules(
+    kind: Attention,
+    bias: Tensor | None = None,
+    hide: Tensor | None = None,
+    dropout: float = 0.0,
+    queries: int | None = None,
+) -> Rules:
+    """Return the rules of a stack of layers, with what follows from the others; see ``Rules``.
+
+    Args:
+        queries: how many look at the keys; as many as there are keys unless given.
+    """
     if dropout and kind in ("flex", "flex-table", "fused"):
         raise ValueError(f"dropout must be 0 with {kind} attention, got {dropout}; choose 'sdpa'")
-    if kind != "fused" or hide is None:
-        return Rules(kind, bias, hide, None, dropout)
-    return Rules(kind, bias, hide.float().contiguous(), _functions().spans(hide), dropout)
+    if hide is None:
+        return Rules(kind, bias, dropout=dropout)
+    if kind == "fused":
+        return Rules(kind, bias, hide.float().contiguous(), _functions().spans(hide))
+    blocks = visible_blocks(hide == 0, queries or hide.shape[1]) if kind.startswith("flex") else None
+    return Rules(kind, bias, hide, blocks=blocks, dropout=dropout)
+
+
+def visible_blocks(seen: Tensor, queries: int) -> Any:
+    """Return the block mask of FlexAttention for keys (B, K) that all queries see, or none does.
+
+    Blocks without a visible key are left out, and blocks of visible keys alone need no mask. Written out because
+    ``create_block_mask`` would look at every pair of a query and a key.
+    """
+    from torch.nn.attention.flex_attention import BlockMask
+
+    missing = -seen.shape[1] % BLOCK
+    inside = functional.pad(seen, (0, missing), value=False).unflatten(1, (-1, BLOCK)).any(-1)
+    whole = functional.pad(seen, (0, missing), value=True).unflatten(1, (-1, BLOCK)).all(-1)
+
+    def listed(some: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how many blocks each sample and block of queries has, and which, those first."""
+        rows = (len(seen), 1, -(-queries // BLOCK))
+        which = some.int().argsort(dim=-1, descending=True, stable=True).int()
+        return (
+            some.sum(-1, dtype=torch.int32)[:, None, None].expand(rows).contiguous(),
+            which[:, None, None].expand(*rows, -1).contiguous(),
+        )
+
+    return BlockMask.from_kv_blocks(
+        *listed(inside & ~whole),
+        *listed(whole),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=lambda b, h, q, k: seen[b, k],
+        seq_lengths=(queries, seen.shape[1]),
+    )
 
 
 def attend_self(packed: Tensor, given: Rules) -> Tensor:
@@ -159,6 +208,8 @@ class Contexts:
 
 
 def _attend_parts(query: Tensor, key: Tensor, value: Tensor, given: Rules) -> Tensor:
+    if given.kind.startswith("flex"):
+        return _flex(query, key, value, given.bias, given.blocks).transpose(1, 2)
     return attend(query, key, value, given.bias, given.hide, given.kind, given.dropout).transpose(1, 2)
 
 
@@ -179,12 +230,12 @@ def attend(
         kind: see ``Attention``; fused attention stacks keys and values, which ``attend_self`` and ``Contexts`` spare.
         dropout: of attention weights; FlexAttention and our kernels have none.
     """
-    given = rules(kind, bias, hide, dropout)
+    given = rules(kind, bias, hide, dropout, query.shape[2])
     if kind == "fused":
         packed = torch.stack([key, value]).permute(1, 3, 0, 2, 4)[:, :, None]
         return Contexts(packed).attend(query.transpose(1, 2)[:, :, None], 0, given).transpose(1, 2)
-    if kind in ("flex", "flex-table"):
-        return _flex(query, key, value, bias, hide)
+    if kind.startswith("flex"):
+        return _flex(query, key, value, bias, given.blocks)
     mask = _mask(bias, hide)
     if kind != "plain":
         mask = None if mask is None else mask.to(query.dtype)
@@ -212,16 +263,13 @@ def _functions() -> Any:
     return attention_function
 
 
-def _flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, hide: Tensor | None) -> Tensor:
+def _flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, blocks: Any) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention
 
     def score(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        if bias is not None:
-            score = score + (bias[h, bias.shape[1] // 2 + k - q] if bias.dim() == 2 else bias[h, q, k])
-        if hide is not None:
-            score = score + hide[b, k]
-        return score
+        assert bias is not None
+        return score + (bias[h, bias.shape[1] // 2 + k - q] if bias.dim() == 2 else bias[h, q, k])
 
-    # Short queries would otherwise go to the kernel for decoding, which is not made for training.
-    options: Any = {"FORCE_USE_FLEX_ATTENTION": True}
-    return flex_attention(query, key, value, score_mod=score, scale=1.0, kernel_options=options)
+    options: Any = dict(FLEX_OPTIONS)
+    mod = None if bias is None else score
+    return flex_attention(query, key, value, score_mod=mod, block_mask=blocks, scale=1.0, kernel_options=options)

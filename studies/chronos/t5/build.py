@@ -17,7 +17,7 @@ from studies.chronos.t5.config import T5Config
 from studies.chronos.t5.model import T5Forecaster
 from studies.chronos.tokenizer import NUM_SPECIAL, ChronosTokenizer
 
-CONFIG = "config.json"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,16 @@ def build_forecaster(
         return T5Forecaster(config, made, head.tied)
 
 
-def save_forecaster(
-    folder: Path, model: T5Forecaster, tokenizer: ChronosTokenizer, head: HeadSettings, shard: int = 1000
-) -> None:
-    """Write a forecaster to a folder: ``config.json`` and safetensors of at most ``shard`` MB each."""
-    from fourier_head.training.checkpoints import replace_folder, save_tensors
+def save_forecaster(folder: Path, model: T5Forecaster, tokenizer: ChronosTokenizer, head: HeadSettings) -> None:
+    """Write a forecaster to a folder: ``config.json`` and ``model.safetensors``."""
+    from safetensors.torch import save_model
+
+    from fourier_head.training.checkpoints import replace_folder
 
     about: dict[str, Any] = {"model": asdict(model.config), "tokenizer": tokenizer.to_dict(), "head": asdict(head)}
 
     def write(place: Path) -> None:
-        save_tensors(place, "weights", dict(model.state_dict()), shard)
+        save_model(model, str(place / WEIGHTS))
         (place / CONFIG).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def save_forecaster(
 
 def load_forecaster(folder: Path, device: torch.device | str = "cpu") -> tuple[T5Forecaster, ChronosTokenizer]:
     """Read what ``save_forecaster`` wrote."""
-    from fourier_head.training.checkpoints import load_tensors
+    from safetensors.torch import load_model
 
     try:
         about = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
@@ -106,7 +106,9 @@ def load_forecaster(folder: Path, device: torch.device | str = "cpu") -> tuple[T
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder} holds no forecaster: {error}.") from None
     try:
-        model.load_state_dict(load_tensors(Path(folder), "weights"))
+        load_model(model, str(Path(folder) / WEIGHTS))
+    except OSError as error:
+        raise UserError(f"{folder} holds no forecaster: {error}.") from None
     except RuntimeError:
         raise UserError(f"the weights in {folder} are of another model than its {CONFIG} says.") from None
     return model.to(device).eval(), tokenizer

@@ -180,7 +180,7 @@ class Decoder(nn.Module):
     def forward(self, x: Tensor, states: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
         dropout = self.config.dropout if self.training else 0.0
         back = rules(kind, self.position(x.shape[1], kind), None, dropout)
-        across = rules(kind, None, hide, dropout)
+        across = rules(kind, None, hide, dropout, x.shape[1])
         x = functional.dropout(x, self.config.dropout, self.training)
         contexts = self.contexts(states)
         for layer in self.layers:

@@ -15,7 +15,8 @@ from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.objective import Objective
-from fourier_head.training.loop import Training, TrainingSettings
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"width": 96, "layers": 2, "heads": 3},
@@ -80,7 +81,7 @@ def train(
     """Train a forecaster; return it with its averaged weights, where there are any, and whether the budget is spent."""
     model, training = prepare(recipe, store, settings, device)
     done = training.run(report)
-    training.use_average()
+    training.use_ema()
     return model.eval(), done
 
 

@@ -15,7 +15,7 @@ from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.pretrained import save_model
 from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, prepare
-from fourier_head.training.loop import TrainingSettings
+from fourier_head.training.settings import TrainingSettings
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add("--limit", type=float, help="seconds of this run")
     add("--batch", type=int, default=2048)
     add("--learning-rate", type=float, default=1e-3)
-    add("--average", type=float, default=0.08)
+    add("--ema", type=float, default=0.08, help="half-life of averaged weights, as a share of the steps so far")
     add("--seed", type=int, default=0)
     add("--device", choices=["cpu", "cuda"], default=None)
     return options
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         seconds=given.seconds,
         limit=given.limit,
         learning_rate=given.learning_rate,
-        average=given.average,
+        ema=given.ema,
         precision=precision,
         compile=compile,
     )
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     done = training.run(report)
     if training.accelerator.is_main_process:
-        training.use_average()
+        training.use_ema()
         save_model(model, given.output / "model")
         print("done" if done else "stopped at its limit; the same command goes on from here")
     return 0
