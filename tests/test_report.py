@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 import subprocess
+from html import unescape
 
 import pytest
 from studies.common import results
@@ -15,7 +16,9 @@ from studies.common.report.tables import html, number_text, tables
 from studies.common.results import row, write_results
 
 from fourier_head.errors import UserError
-from fourier_head.pages.charts import Chart, Mark, Panel, Series, draw, save_png
+from fourier_head.pages.charts import Chart, Mark, Panel, Series
+from fourier_head.pages.drawing import draw, save_png
+from fourier_head.pages.embed import figure_html
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -198,45 +201,85 @@ def browse(page, tmp_path, *flags):
     return done.stdout, console, requests
 
 
+TRY = """<script>
+const figure = [...document.querySelectorAll("figure.chart")].find((f) => f.textContent.includes("Every kind"));
+for (let part = figure; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+const panel = figure.querySelector(".panel"), svg = [...panel.querySelectorAll("svg")].find((s) => s.clientWidth);
+const [left, right] = svg.dataset.box.split(" ").map(Number), box = svg.getBoundingClientRect();
+// The middle of x = 0, 1, 2.
+const clientX = box.left + (left + right) / 2 * box.width / svg.viewBox.baseVal.width;
+const point = () => panel.dispatchEvent(new PointerEvent("pointermove", {clientX, clientY: 50, bubbles: true}));
+const tip = document.getElementById("tip"), said = [];
+point();
+said.push(tip.innerText);
+figure.querySelector(".legend button").click();
+point();
+said.push(tip.innerText);
+const hidden = [...svg.querySelectorAll('[data-s="0"]')].map((part) => part.style.display);
+document.body.dataset.said = JSON.stringify([...said, hidden.length && hidden.every((d) => d === "none")]);
+document.getElementById("scheme").click();
+</script></body>"""
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the report in")
 @pytest.mark.parametrize("flags", [("--window-size=1280,900",), ("--window-size=500,900", "--force-dark-mode")])
 def test_page_in_a_browser(folder, tmp_path, flags):
-    dom, console, requests = browse(write_report(folder), tmp_path, *flags)
+    page = write_report(folder, tmp_path / "report.html")
+    page.write_text(page.read_text().replace("</body>", TRY))
+    dom, console, requests = browse(page, tmp_path, *flags)
     (root,) = re.findall(r"<html[^>]*>", dom)
-    assert 'data-figures="2/2"' in root, root
     assert 'data-fetched="0"' in root
     assert "data-errors" not in root
+    assert 'data-scheme="light"' in root, "one click from the system's scheme"
     assert console == []
     assert requests == []
-    assert dom.count('role="img"') == 3 + 6  # panels of the derived chart and of the one written
-    assert dom.count("<circle") > 60
-    drawn = dom[: dom.index('<script type="application/json"')]
-    assert "NaN" not in drawn
-    assert "Infinity" not in drawn
-    panel = re.search(r'<svg[^>]*aria-label="Within a decade.*?</svg>', drawn, re.S)[0]
-    assert len(re.findall(r'class="tick"[^>]*>0\.\d+<', panel)) >= 3  # though no power of ten is near
-    (above,) = re.findall(r'class="mark" d="M[\d.]+ (-?[\d.]+)', panel)
-    assert 0 < float(above) < 170  # a line beyond the curves is drawn, not cut off
-    assert len(re.findall(r'aria-pressed="true"', dom)) == 5 + 6
+    before, after, gone = json.loads(unescape(re.search(r'data-said="([^"]*)"', dom)[1]))
+    assert before.split() == ["x", "=", "1", "area", "2", "points", "2"], "the line has no value there"
+    assert after.split() == ["x", "=", "1", "points", "2"], "what the legend switched off says nothing"
+    assert gone, "and is not drawn"
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the report in")
 def test_the_browser_test_can_fail(folder, tmp_path):
-    """A page that fetches, with or without the policy that forbids it, and a broken figure are all caught."""
+    """A page that fetches, with or without the policy that forbids it, and broken values are all caught."""
     page = write_report(folder, tmp_path / "broken.html")
     text = page.read_text().replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>')
-    data = re.search(r'id="charts">(.*?)</script>', text)[1]
-    broken = json.loads(data)
-    broken["scaling-law/all-kinds"]["panels"][0]["series"] = None
-    page.write_text(text.replace(data, json.dumps(broken)))
+    page.write_text(text.replace('<script type="application/json">{', '<script type="application/json">', 1))
     dom, console, _ = browse(page, tmp_path)
-    assert 'data-figures="1/2"' in dom
     assert "data-errors" in dom
     assert any("Content Security Policy" in line for line in console)
     page.write_text(re.sub(r"<meta http-equiv=[^>]*>", "", text))
-    dom, _, requests = browse(page, tmp_path)
+    _, _, requests = browse(page, tmp_path)
     assert len(requests) == 1
-    assert 'data-figures="2/2"' in dom
+
+
+def test_figures_of_a_page_have_the_same_labels_as_the_png():
+    text = figure_html(CHART)
+    drawings = re.findall(r"<svg viewBox.*?</svg>", text[text.index('class="panels') :], re.S)
+    assert len(drawings) == len(CHART.panels)
+    assert not re.search(r"NaN|nan|inf", "".join(drawings))
+    assert "Every kind of curve &lt;&amp;&gt;" in text
+    assert sum(label.startswith("0.") for label in labels(drawings[5])) >= 3, "though no power of ten is near"
+    assert "above" in labels(drawings[5])
+    assert {"1", "1000", "10⁻⁹"} <= set(labels(drawings[1]))
+    assert {"a", "b"} <= set(labels(drawings[2]))
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(ids)
+    assert "#d55e00" not in text, "colours follow the scheme"
+    assert figure_html(CHART) == text
+
+
+def labels(svg):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_axes_group_thousands_but_no_decimals():
+    small, large = (Panel([Series("line", [0, 1], [-one, one])], "p") for one in (0.0005, 20000.0))
+    ticks = labels(figure_html(Chart("c", "c", [small, large])))
+    assert {"20,000", "−10,000"} <= set(ticks), ticks
+    assert not any(re.search(r"\.\d*,", tick) for tick in ticks)
+    assert "0.00050" in ticks
 
 
 def test_page_of_one_study_without_numbers_of_the_paper(tmp_path):
@@ -307,13 +350,3 @@ def test_a_short_logarithmic_axis_has_few_plain_labels():
     low, high = figure.axes[0].get_xlim()
     labels = [text.get_text() for text in axis.get_ticklabels(which="both") if low < text.get_position()[0] < high]
     assert [one for one in labels if one] == ["100", "200", "500"]
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the report in")
-def test_axes_group_thousands_but_no_decimals(tmp_path):
-    small, large = (Panel([Series("line", [0, 1], [-one, one])], "p") for one in (0.0005, 20000.0))
-    write_results(tmp_path / "mine", [row("kl", 1.0)], command="c", seconds=0, charts=[Chart("c", "c", [small, large])])
-    dom, _, _ = browse(write_report(tmp_path), tmp_path, "--window-size=1280,900")
-    ticks = re.findall(r"<text[^>]*>([^<]*)</text>", dom)
-    assert {"0.00050", "−0.00025", "20,000", "−10,000"} <= set(ticks), ticks
-    assert not any(re.search(r"\.\d*,", tick) for tick in ticks)

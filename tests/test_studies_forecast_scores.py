@@ -5,7 +5,8 @@ from studies.common.forecast_charts import calibration_chart, overview_chart, re
 from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
 
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE
-from fourier_head.pages.charts import Chart, save_png
+from fourier_head.pages.charts import Chart
+from fourier_head.pages.drawing import save_png
 
 SETS = {"m1_yearly": "verified", "tourism_monthly": "verified", "m5_partial": "partial", "mine": "own"}
 

@@ -251,7 +251,7 @@ def _scaled(raw: Floats, domain: tuple[float, float] | Interval | None) -> tuple
 def _limit(max_frequencies: int, num_bins: int | None) -> tuple[int, str]:
     """Return the largest N allowed and which limit it is."""
     if num_bins is not None and (num_bins - 1) // 2 <= max_frequencies:
-        return (num_bins - 1) // 2, f"N must stay below half of the {num_bins} bins, whose midpoints alias beyond"
+        return (num_bins - 1) // 2, f"N must stay below half of the {num_bins} bins, whose centres tell no more apart"
     return max_frequencies, f"max_frequencies is {max_frequencies}"
 
 
@@ -270,9 +270,9 @@ def _least_risk(spectrum: Floats, n: float, price: int, cap: int, why: str, note
     if found == 0:
         reason = f"No coefficient stands out from a uniform density at {many}, so the least possible is proposed"
     elif found == cap:
-        reason = f"The spectrum has not fallen to the noise of {many} (|q_k|^2 = {1 / n:.1e}) by k = {cap}, where {why}"
+        reason = f"Coefficients stand out from the noise of {many} at every frequency up to k = {cap}, where {why}"
     else:
-        reason = f"Coefficients up to k = {found} stand out from the noise of {many} (|q_k|^2 = {1 / n:.1e})"
+        reason = f"Coefficients up to k = {found} stand out from the noise of {many}"
     return Suggestion(max(1, found), f"{reason}{note}.", spectrum, 1 / n, found == cap)
 
 
@@ -303,7 +303,9 @@ def _gaussian_cut(scale: float, weight: float, n: int) -> int:
 def _from_scale(scale: float, n: int, cap: int, why: str) -> Suggestion:
     found = _gaussian_cut(scale, 1.0, n)
     spectrum = np.exp(-((np.pi * scale * np.arange(cap + 1)) ** 2))
-    reason = f"A Gaussian of deviation {scale:.3g} on [-1, 1] falls to the noise of {n} observations at k = {found}"
+    reason = (
+        f"A bell of deviation {scale:.3g} on [-1, 1] stands out from the noise of {n} observations up to k = {found}"
+    )
     if found > cap:
         reason += f", beyond {cap}, where {why}"
     return Suggestion(min(found, cap), reason + ".", spectrum, 1 / n, found > cap)
@@ -339,12 +341,12 @@ def _from_features(z: Floats, features: Numeric, cap: int, why: str, max_rows: i
     error = np.sqrt(np.maximum(variance, 0) / len(i))
     level, n = 1 / z.size, z.size
     share = math.sqrt(np.mean((z[i] - z[j]) ** 2) / (2 * np.var(z)))
-    told = f"Neighbours in the features spread {share:.0%} as much as the values at large"
+    told = f"Rows with similar features spread {share:.0%} as much as all rows"
     k = np.arange(1, cap + 1)
     unclear = k[spectrum[1:] < np.maximum(3 * error[1:], level)]
     if unclear.size == 0:
         return Suggestion(
-            cap, f"{told}; their spectrum has not fallen by k = {cap}, where {why}.", spectrum, level, True
+            cap, f"{told}; they show detail at every frequency up to {cap}, where {why}.", spectrum, level, True
         )
     first = int(unclear[0])
     seen = np.arange(max(0, min(first // 2, first - 3)), first)
@@ -354,8 +356,8 @@ def _from_features(z: Floats, features: Numeric, cap: int, why: str, max_rows: i
     found = _gaussian_cut(math.sqrt(-slope) / math.pi, math.exp(height), n) if slope < 0 else first
     found = max(found, first)
     reason = (
-        f"{told}; |q_k|^2 is measured up to k = {first} and, continued as a Gaussian, "
-        f"falls to the noise of {n} observations at k = {found}"
+        f"{told}; they show detail up to frequency {first}, and by extrapolation {n} rows tell detail from noise up to "
+        f"{found}"
     )
     if found > cap:
         reason += f", beyond {cap}, where {why}"

@@ -130,7 +130,7 @@ def draw_quality(folder: Path) -> None:
         return
     try:
         from fourier_head._files import write_atomically
-        from fourier_head.pages.charts import save_png
+        from fourier_head.pages.drawing import save_png
         from studies.atari.charts import quality_chart
 
         chart = quality_chart(quality)

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from fourier_head._files import write_atomically
-from fourier_head.pages.charts import Chart, save_png
+from fourier_head.pages.charts import Chart
+from fourier_head.pages.drawing import save_png
 from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json
 from fourier_head.version import __version__
 from studies.common.folders import study_folder

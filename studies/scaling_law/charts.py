@@ -9,8 +9,9 @@ import numpy as np
 
 from fourier_head.frequencies import predicted_smoothness
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
+from fourier_head.pages.words import short
 from studies.common.report.summary import Row, number
-from studies.common.report.tables import dataset_label, short
+from studies.common.report.tables import dataset_label
 from studies.scaling_law.decay import narrow_exponent
 
 

@@ -45,9 +45,7 @@ def options(
 
 @app.command()
 def compare(
-    data: Annotated[
-        Path | None, typer.Argument(help="CSV or parquet file; a built-in bimodal data set if left out.")
-    ] = None,
+    data: Annotated[Path | None, typer.Argument(help="CSV, parquet or Excel file; built-in data if left out.")] = None,
     target: Annotated[str | None, typer.Option("--target", "-t", help="Column to predict.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to write.", show_default="compare-<name of the data>")
@@ -63,7 +61,11 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Train this often and report mean and deviation.")] = 1,
     heads: Annotated[
         str, typer.Option(help="Heads to compare, separated by commas.")
-    ] = "linear,gmm,hl-gauss,fourier,fourier-packets",
+    ] = "linear,gmm,hl-gauss,fourier,fourier-packets,fourier-adaptive",
+    log: Annotated[bool, typer.Option("--log", help="Predict the logarithm of the target, for skewed ones.")] = False,
+    example: Annotated[
+        str, typer.Option(help="Built-in data: 'hills', real heights, or 'bimodal', whose true density is known.")
+    ] = "hills",
     quick: Annotated[bool, typer.Option("--quick", help="Train a tenth as long, for a first look.")] = False,
 ) -> None:
     """Train the same network with each head and write a report: table, figures, results.json, index.html."""
@@ -87,6 +89,8 @@ def compare(
             seed=seed,
             seeds=seeds,
             heads=parse_heads(heads),
+            log=log,
+            example=example,
             quick=quick,
         )
         out, err = Console(highlight=False), Console(stderr=True, highlight=False)

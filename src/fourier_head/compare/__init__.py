@@ -34,20 +34,21 @@ def compare(
     # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
     from fourier_head._cpu import small_matrices
     from fourier_head.compare import figures, page
-    from fourier_head.compare.data import bimodal, prepare, read_table
+    from fourier_head.compare.data import bimodal, hills, prepare, read_table
     from fourier_head.compare.examples import draw_examples
     from fourier_head.compare.folder import RESULTS, replacing
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.training import Schedule, score_truth, train
-    from fourier_head.pages.style import as_inline_svg
+    from fourier_head.pages.drawing import save_png
 
     start = time.perf_counter()
     say = say or (lambda text: None)
     with replacing(settings.folder, TOOL) as folder:
         if settings.data is None or settings.target is None:
-            table = bimodal(seed=settings.seed)
+            table = bimodal(seed=settings.seed) if settings.example == "bimodal" else hills()
         else:
             table = read_table(settings.data, settings.target)
+        table = table.logarithm() if settings.log else table
         data = prepare(table, settings.bins, settings.seed)
         schedule = Schedule.plan(len(data.train), settings)
         say(
@@ -56,7 +57,7 @@ def compare(
             f"from {data.bins.low:.4g} to {data.bins.high:.4g}."
         )
         frequencies, reason = choose_frequencies(settings, data)
-        say(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'}: {reason}")
+        say(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'} of the Fourier heads. {reason}")
         notes = (*data.notes, *frequency_notes(settings, frequencies))
         for note in notes:
             say(note)
@@ -72,24 +73,15 @@ def compare(
                     runs[name].append(train(name, data, settings, frequencies, settings.seed + i, schedule, report))
             result = Result(settings, data, schedule, frequencies, reason, runs, score_truth(data), notes)
             examples = draw_examples(data, result.first)
-        drawings = {
-            "densities": (
-                lambda wide: figures.densities(examples, result.names, table.target_name, wide),
-                "Predicted densities of each head for three inputs",
-            ),
-            "calibration": (lambda wide: figures.calibration(result.first, wide), "PIT histograms and coverage"),
-            "validation": (lambda wide: figures.validation(result.first, wide), "Validation likelihood by epoch"),
-        }
-        pictures = {}
-        for name, (draw, words) in drawings.items():
-            wide = draw(True)
-            wide.savefig(folder / f"{name}.png", dpi=180)
-            pictures[name] = tuple(
-                as_inline_svg(figure, f"{name}-{kind}", words)
-                for figure, kind in ((wide, "wide"), (draw(False), "narrow"))
-            )
+        charts = [
+            figures.densities(examples, result.names, table.target_name),
+            figures.calibration(result.first),
+            figures.validation(result.first),
+        ]
+        for chart in charts:
+            save_png(chart, folder / f"{chart.name}.png")
         result.seconds = time.perf_counter() - start
-        (folder / "index.html").write_text(page.build(result, pictures), encoding="utf-8")
+        (folder / "index.html").write_text(page.build(result, charts), encoding="utf-8")
         files = [*(f.name for f in folder.iterdir()), RESULTS]
         text = json.dumps(result.as_dict(files), indent=1, allow_nan=False, ensure_ascii=False)
         (folder / RESULTS).write_text(text + "\n", encoding="utf-8")

@@ -1,9 +1,9 @@
-"""The data of a comparison: a built-in set whose truth is known, or the user's own table."""
+"""The data of a comparison: a built-in set, or the user's own table."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,10 @@ INDEX_NAMES = re.compile(r"(unnamed: \d+(\.\d+)?|index)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Table:
-    """Features, one finite target per row, what was left out and why, and where it is known the truth."""
+    """Features, one finite target per row, what was left out and why, and where it is known the truth.
+
+    ``log`` says that the target is the logarithm of what the user asked for; ``about`` is a sentence on built-in data.
+    """
 
     name: str
     target_name: str
@@ -36,6 +39,18 @@ class Table:
     target: np.ndarray
     notes: tuple[str, ...] = ()
     truth: Truth | None = None
+    log: bool = False
+    about: str = ""
+
+    def logarithm(self) -> Table:
+        """Return the table with the logarithm of its target."""
+        if (low := float(self.target.min())) <= 0:
+            raise UserError(f"--log needs a target above zero, but {self.target_name!r} goes down to {low:g}.")
+        if self.truth is not None:
+            raise UserError(
+                "--log is for files and for --example hills: the truth of the bimodal data has no logarithm."
+            )
+        return replace(self, target=np.log(self.target), target_name=f"log {self.target_name}", log=True)
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,31 @@ def bimodal(rows: int = 5000, seed: int = 0, deviation: float = 0.1) -> Table:
     chosen = np.take_along_axis(centers, random.integers(0, 2, (rows, 1)), 1)[:, 0]
     target = chosen + deviation * random.standard_normal(rows)
     features = pd.DataFrame({"x": centers[:, 0], "y": centers[:, 1]})
-    return Table("bimodal", "z", features, target, truth=Truth(centers, deviation))
+    about = "There are two peaks wherever x and y differ, and the mean lies between them, where z hardly ever is."
+    return Table("bimodal data", "z", features, target, truth=Truth(centers, deviation), about=about)
+
+
+def hills(rows: int = 6000, seed: int = 0) -> Table:
+    """Draw places from a real relief: their height, and the heights a kilometre to the north, south, west and east.
+
+    The grid, from the Shuttle Radar Topography Mission, shows the Jacksboro fault in Tennessee: a plateau, a valley and
+    slopes between them. It comes with matplotlib.
+    """
+    import matplotlib
+    import pandas as pd
+
+    path = Path(matplotlib.get_data_path(), "sample_data", "jacksboro_fault_dem.npz")
+    if not path.exists():
+        raise UserError("this matplotlib came without its sample data: give a file, or --example bimodal.")
+    height = np.load(path)["elevation"].astype(np.float64)
+    down, right = 11, 13  # cells of three seconds of arc in a kilometre, at 36.6 degrees north
+    inner = np.zeros(height.shape, dtype=bool)
+    inner[down:-down, right:-right] = True
+    i, j = np.random.default_rng(seed).permutation(np.argwhere(inner))[:rows].T
+    around = {"north": (-down, 0), "south": (down, 0), "west": (0, -right), "east": (0, right)}
+    features = pd.DataFrame({name: height[i + di, j + dj] for name, (di, dj) in around.items()})
+    about = f"{rows:,} places along the Jacksboro fault in Tennessee: height in metres, from those a kilometre away."
+    return Table("the hills of Tennessee", "height", features, height[i, j], about=about)
 
 
 # --- reading files
@@ -231,7 +270,7 @@ def _shape_notes(values: np.ndarray, bins: Bins) -> list[str]:
     crowded = int(np.searchsorted(np.cumsum(np.sort(counts)[::-1]), 0.9 * len(values))) + 1
     if crowded <= bins.num_bins / 10:
         return [
-            f"90 % of the target's values share {crowded} of {bins.num_bins} bins: more bins or its logarithm may do "
-            "better."
+            f"90 % of the target's values share {crowded} of {bins.num_bins} bins: "
+            f"{'--log or ' if values.min() > 0 else ''}more bins may do better."
         ]
     return []

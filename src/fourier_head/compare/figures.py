@@ -6,165 +6,105 @@ import math
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
 
 from fourier_head.compare.examples import Example
 from fourier_head.compare.training import Trained
 from fourier_head.metrics import central_coverage, pit_histogram
-from fourier_head.pages.style import HEADS, ink, styled
+from fourier_head.pages.charts import Chart, Mark, Panel, Series
+from fourier_head.pages.style import HEADS
 
 PIT_BINS = 20
+LEVELS = np.linspace(0.02, 0.98, 49)
 
 
-def densities(examples: list[Example], names: list[str], target: str, wide: bool = True) -> Figure:
-    """Draw the density of each head for a few inputs against the truth, or against what happened at similar rows.
-
-    Wide: one row per input and one column per head. Narrow: one row per head and one column per input.
-    """
-    rows, columns = (len(examples), len(names)) if wide else (len(names), len(examples))
-    with styled():
-        size = (2.15 * columns + 0.5, 1.55 * rows + 0.75) if wide else (4.3, 1.05 * rows + 0.75)
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.08))
-        axes = figure.subplots(rows, columns, squeeze=False, sharex=True)
-        for i, example in enumerate(examples):
-            top = _height(example, names)
-            for j, name in enumerate(names):
-                cell = axes[i][j] if wide else axes[j][i]
-                _density(cell, example, name, top)
-                if j == 0:
-                    _label(cell, example.title, above=not wide)
-                if i == 0:
-                    _head_title(cell, name, above=wide)
-        for cell in axes[-1]:
-            cell.xaxis.set_major_locator(MaxNLocator(4 if wide else 3))
-        figure.supxlabel(target, color=ink("muted"), fontsize=8.5)
-    return figure
+def densities(examples: list[Example], names: list[str], target: str) -> Chart:
+    """Draw the density of each head for a few inputs, one row for each, against the truth or similar rows."""
+    known = examples[0].truth is not None
+    panels = []
+    for example in examples:
+        grey = _grey(example)
+        top = _height(example, names, grey)
+        for name in names:
+            look = HEADS[name]
+            series = [
+                Series("truth" if known else "similar rows", example.grid, grey, "truth", "area"),
+                Series(look.label, example.grid, example.curves[name], name),
+            ]
+            marks = [] if known else [Mark(example.observed)]
+            panels.append(Panel(series, look.label, target, example.title, y_range=(0, top), marks=marks, bare=True))
+    what = "Grey: the true density, known for this data set."
+    if not known:
+        what = "Grey: the targets of the training rows most similar to each; dashed line: what was observed."
+    caption = f"What each head predicts for {len(examples)} test inputs. {what}"
+    return Chart("densities", "Learned densities", panels, caption, columns=len(names), height=1.6)
 
 
-def _label(cell: Axes, text: str, above: bool) -> None:
-    lines = text.replace(", ", "\n")
-    if above:
-        cell.set_title(lines, color=ink("muted"), fontsize=8, fontweight="normal")
-    else:
-        cell.set_ylabel(lines, color=ink("muted"), rotation=0, ha="right", va="center", labelpad=6)
-
-
-def _head_title(cell: Axes, name: str, above: bool) -> None:
-    look = HEADS[name]
-    if above:
-        cell.set_title(look.label, color=look.light)
-    else:
-        words = look.label.replace(" + ", "\n+ ")
-        cell.set_ylabel(words, color=look.light, rotation=0, ha="right", va="center", labelpad=6, fontweight="bold")
-
-
-def _height(example: Example, names: list[str]) -> float:
-    """Return the top of the axis: room for every curve, but not for spikes that would flatten all else."""
-    known = example.truth if example.truth is not None else _histogram(example)[0]
-    curves = [float(np.nanmax(example.curves[name])) for name in names]
-    return 1.08 * max(float(known.max()), min(max(curves), 3.0 * float(np.median([*curves, float(known.max())]))))
-
-
-def _histogram(example: Example) -> tuple[np.ndarray, np.ndarray]:
-    assert example.neighbours is not None
-    return np.histogram(example.neighbours, bins=25, range=(example.grid[0], example.grid[-1]), density=True)
-
-
-def _density(cell: Axes, example: Example, name: str, top: float) -> None:
+def _grey(example: Example) -> np.ndarray:
+    """Return over the grid the true density, or a histogram of what happened at similar rows."""
     if example.truth is not None:
-        cell.fill_between(example.grid, example.truth, color=ink("truth"), linewidth=0)
-    else:
-        heights, edges = _histogram(example)
-        cell.stairs(heights, edges, fill=True, color=ink("truth"))
-    cell.plot(example.grid, example.curves[name], color=HEADS[name].light, linewidth=1.5, solid_joinstyle="round")
-    if example.truth is None:
-        cell.plot([example.observed], [0], marker="^", color=ink("ink"), markersize=5, clip_on=False, zorder=5)
-    cell.set_ylim(0, top)
-    cell.set_xlim(example.grid[0], example.grid[-1])
-    cell.set_yticks([])
-    cell.spines["left"].set_visible(False)
+        return example.truth
+    assert example.neighbours is not None
+    ends = (example.grid[0], example.grid[-1])
+    heights, edges = np.histogram(example.neighbours, bins=25, range=ends, density=True)
+    return heights[np.searchsorted(edges[1:-1], example.grid, side="right")]
 
 
-def calibration(arms: list[Trained], wide: bool = True) -> Figure:
+def _height(example: Example, names: list[str], grey: np.ndarray) -> float:
+    """Return the top of the axis: room for every curve, but not for spikes that would flatten all else."""
+    highest = float(grey.max())
+    curves = [float(np.nanmax(example.curves[name])) for name in names]
+    return 1.08 * max(highest, min(max(curves), 3.0 * float(np.median([*curves, highest]))))
+
+
+def calibration(arms: list[Trained]) -> Chart:
     """Draw the PIT histogram of each head and, for all, how much more or less than their level intervals cover."""
-    columns = 3 if wide else 2
-    rows = math.ceil((len(arms) + 1) / columns)
-    with styled():
-        size = (11.2, 2.15 * rows + 0.2) if wide else (4.3, 1.6 * rows + 0.3)
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
-        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-        tallest = max(float(pit_histogram(arm.scores.pit, PIT_BINS).max()) * PIT_BINS for arm in arms)
-        for cell, arm in zip(axes, arms, strict=False):
-            _pit(cell, arm, min(max(1.6, 1.1 * tallest), 4.0))
-        _coverage(axes[len(arms)], arms)
-        for cell in axes[len(arms) + 1 :]:
-            cell.set_visible(False)
-    return figure
-
-
-def _pit(cell: Axes, arm: Trained, top: float) -> None:
-    look = HEADS[arm.name]
-    heights = pit_histogram(arm.scores.pit, PIT_BINS).numpy() * PIT_BINS
-    # Two deviations of a bin's count around its mean of rows / bins.
-    spread = 2 * math.sqrt((PIT_BINS - 1) / len(arm.scores.pit))
-    cell.axhspan(max(0.0, 1 - spread), 1 + spread, color=ink("line"), linewidth=0)
-    edges = np.linspace(0, 1, PIT_BINS + 1)
-    cell.stairs(heights, edges, fill=True, color=look.light, alpha=0.3)
-    cell.stairs(heights, edges, color=look.light, linewidth=1.4)
-    cell.axhline(1, color=ink("ink"), linewidth=0.8)
-    cell.set_xlim(0, 1)
-    cell.set_ylim(0, top)
-    cell.set_title(look.label, color=look.light)
-    cell.set_xticks([0, 0.5, 1], ["0", "½", "1"])
-    cell.set_xlabel("PIT of the observations")
-    cell.set_yticks([0, 1])
-
-
-def _coverage(cell: Axes, arms: list[Trained]) -> None:
-    levels = np.linspace(0.02, 0.98, 49)
+    histograms = [pit_histogram(arm.scores.pit, PIT_BINS).numpy() * PIT_BINS for arm in arms]
+    top = min(max(1.6, 1.1 * float(max(h.max() for h in histograms))), 4.0)
     rows = len(arms[0].scores.pit)
-    spread = 200 * np.sqrt(levels * (1 - levels) / rows)
-    cell.fill_between(100 * levels, -spread, spread, color=ink("line"), linewidth=0)
-    cell.axhline(0, color=ink("ink"), linewidth=0.8)
+    # Two deviations of a bin's count around its mean of rows / bins.
+    spread = 2 * math.sqrt((PIT_BINS - 1) / rows)
+    grey: dict[str, Any] = {"colour": "line", "kind": "band", "opacity": 1.0, "legend": False}
+    chance = Series("chance", [0, 1], [1 + spread] * 2, lower=[max(0.0, 1 - spread)] * 2, **grey)
+    edges = np.linspace(0, 1, PIT_BINS + 1).repeat(2)[1:-1]
+    panels = []
+    for arm, heights in zip(arms, histograms, strict=True):
+        look = HEADS[arm.name]
+        steps = Series(look.label, edges, heights.repeat(2), arm.name)
+        marks = [Mark(1.0, axis="y")]
+        panels.append(Panel([chance, steps], look.label, "PIT", "density", y_range=(0, top), marks=marks))
+    spreads = 200 * np.sqrt(LEVELS * (1 - LEVELS) / rows)
+    covered = [Series("chance", 100 * LEVELS, spreads, lower=-spreads, **grey)]
+    for arm in arms:
+        excess = 100 * (central_coverage(arm.scores.pit, LEVELS).numpy() - LEVELS)
+        covered.append(Series(HEADS[arm.name].label, 100 * LEVELS, excess, arm.name, dash=HEADS[arm.name].dash))
+    panels.append(Panel(covered, "Coverage error", "level of the central interval, %", "points"))
+    caption = (
+        "Where each observation falls in its predicted distribution (PIT, the probability integral transform): flat "
+        "when the predicted probabilities are right, a hill when the predictions are too wide, a bowl when they are "
+        "too narrow. Last panel: how much more, or less, of the observations central intervals hold than they claim. "
+        "Grey bands: two standard deviations of pure chance."
+    )
+    columns = 3 if len(panels) <= 6 else 4
+    return Chart("calibration", "Calibration", panels, caption, columns=columns, height=2.2)
+
+
+def validation(arms: list[Trained]) -> Chart:
+    """Draw the validation likelihood over the epochs; a dot marks the weights that were kept."""
+    series: list[Series] = []
+    lows, highs = [], []
     for arm in arms:
         look = HEADS[arm.name]
-        excess = 100 * (central_coverage(arm.scores.pit, levels).numpy() - levels)
-        cell.plot(100 * levels, excess, color=look.light, linestyle=look.dash, linewidth=1.5)
-    cell.set_title("Coverage error, points", color=ink("ink"))
-    cell.set_xlabel("level of the central interval, %")
-    cell.set_xlim(0, 100)
-    cell.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-
-
-def validation(arms: list[Trained], wide: bool = True) -> Figure:
-    """Draw the validation likelihood over the epochs; a dot marks the weights that were kept."""
-    with styled():
-        figure = Figure(figsize=(11.2, 2.9) if wide else (4.3, 3.8), layout="constrained")
-        cell: Any = figure.subplots()
-        lows, highs = [], []
-        for arm in arms:
-            look = HEADS[arm.name]
-            epochs, scores = np.array(arm.history, dtype=np.float64).reshape(-1, 2).T
-            cell.plot(epochs, scores, color=look.light, linestyle=look.dash, label=look.label)
-            kept = epochs == arm.best_epoch
-            cell.plot(epochs[kept], scores[kept], "o", color=look.light, markersize=5)
-            known = scores[np.isfinite(scores)]
-            if known.size:
-                lows.append(known.min())
-                highs.append(np.quantile(known, 0.9))
-        if lows:
-            # Overfitting without end would flatten everything else.
-            room = max(highs) - min(lows)
-            cell.set_ylim(min(lows) - 0.08 * room - 1e-9, max(highs) + 0.1 * room + 1e-9)
-        cell.grid(axis="y")
-        cell.set_xlabel("epoch")
-        cell.set_ylabel("validation NLL")
-        cell.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        if wide:
-            cell.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-        else:
-            figure.legend(loc="outside lower center", ncols=2, columnspacing=2, handlelength=2.2)
-    return figure
+        epochs, scores = np.array(arm.history, dtype=np.float64).reshape(-1, 2).T
+        kept = epochs == arm.best_epoch
+        series.append(Series(look.label, epochs, scores, arm.name, dash=look.dash))
+        series.append(Series(look.label, epochs[kept], scores[kept], arm.name, "points", legend=False))
+        known = scores[np.isfinite(scores)]
+        if known.size:
+            lows.append(float(known.min()))
+            highs.append(float(np.quantile(known, 0.9)))
+    # Overfitting without end would flatten everything else.
+    room = max(highs) - min(lows) if lows else 1.0
+    span = (min(lows) - 0.08 * room - 1e-9, max(highs) + 0.1 * room + 1e-9) if lows else None
+    caption = "Negative log-likelihood of the validation rows. The dot marks the weights that were kept and tested."
+    panel = Panel(series, "", "epoch", "validation NLL", y_range=span)
+    return Chart("validation", "Training", [panel], caption, columns=1, height=3.0)

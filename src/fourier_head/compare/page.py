@@ -2,107 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from fourier_head.compare.results import OTHER_COLUMNS, Result, hardware, minus, table, versions
-from fourier_head.pages.style import HEADS, css
+from fourier_head.pages.charts import Chart
+from fourier_head.pages.embed import figure_html
+from fourier_head.pages.frame import frame
+from fourier_head.pages.style import HEADS
 from fourier_head.tabular import LEARNING_RATE, WIDTHS
 
-Pictures = dict[str, tuple[str, ...]]
-"""For each figure its wide and its narrow drawing as inline SVG."""
 
-
-def build(result: Result, pictures: Pictures) -> str:
+def build(result: Result, charts: Sequence[Chart]) -> str:
     """Return the page as text."""
     data, settings = result.data, result.settings
-    known = result.truth is not None
-    title = f"Heads compared on {data.table.name}{' data' if known else ''}"
-    captions = {
-        "densities": (
-            "Learned densities",
-            "What each head predicts for three test inputs. "
-            + (
-                "Grey: the true density, known for this data set."
-                if known
-                else "Grey: the targets of the training rows most similar to each; triangle: what was observed there."
-            ),
-        ),
-        "calibration": (
-            "Calibration",
-            "Where each observation falls in its predicted distribution (PIT): flat when the predicted probabilities "
-            "are right, a hill when the predictions are too wide, a bowl when they are too narrow. Last panel: how "
-            "much more, or less, of the observations central intervals hold than they claim. Grey bands: two standard "
-            "deviations of pure chance.",
-        ),
-        "validation": (
-            "Training",
-            "Negative log-likelihood of the validation rows. The dot marks the weights that were kept and tested.",
-        ),
-    }
-    sections = "".join(
-        f"<h2>{heading}</h2><figure>{_picture(pictures[name])}<figcaption>{caption}</figcaption></figure>"
-        for name, (heading, caption) in captions.items()
-    )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    title = f"Heads compared on {data.table.name}"
     meanings = [(m.label, m.meaning) for m in result.metrics] + [(label, text) for _, label, text in OTHER_COLUMNS]
+    words = "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in meanings)
     spread = f" Numbers after ± are standard deviations over {settings.seeds} seeds." if settings.seeds > 1 else ""
-    software = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{css()}</style>
-</head>
-<body>
-<main>
+    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    figures = "".join(f'<section id="{c.name}">{figure_html(c, "h2")}</section>' for c in charts)
+    main = f"""<section id="scores">
 <h1>{escape(title)}</h1>
 <p class="lead">{escape(_lead(result))}</p>
-<h2>Scores on {len(data.test)} test rows</h2>
+<h2>Scores on {len(data.test):,} test rows</h2>
 {_table(result)}
 <p class="small muted">Lower is better throughout. Bold: the best head, and runners-up whose difference from it
 is within two standard errors over the test rows.{spread}{_truth_note(result)}</p>
-{sections}
-<h2>What the numbers mean</h2>
-<dl>{"".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in meanings)}</dl>
+<details><summary>What the numbers mean</summary><dl>{words}</dl></details>
+</section>
+{figures}
+<section id="how">
 <h2>How it was done</h2>
 <p>{escape(_protocol(result))}</p>
-<p>Number of frequencies of the Fourier heads: {result.frequencies}. {escape(result.reason)}</p>
+<p>{escape(_frequencies(result))}</p>
 {f"<ul>{notes}</ul>" if notes else ""}
 <pre><code>{escape(settings.command)}</code></pre>
-<footer>{escape(f"{result.seconds:.0f} seconds on {hardware()}. {software}.")}</footer>
-</main>
-</body>
-</html>
-"""
+</section>"""
+    parts = {"scores": "Scores"} | {chart.name: chart.title for chart in charts} | {"how": "How it was done"}
+    software = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return frame(title, parts, main, escape(f"{result.seconds:.0f} seconds on {hardware()}. {software}."))
 
 
-def _picture(drawings: tuple[str, ...]) -> str:
-    wide, narrow = drawings
-    return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+COUNTS = ("no heads", "one head", "two heads", "three heads", "four heads", "five heads", "six heads")
 
 
 def _lead(result: Result) -> str:
     """Say in a few sentences what was compared and what came out."""
-    rows = {row["head"]: row for row in result.rows()}
-    ranked = sorted((n for n in rows if rows[n]["nll"] is not None), key=lambda name: rows[name]["nll"])
     data = result.data
-    count = {1: "one head", 2: "two heads", 3: "three heads", 4: "four heads", 5: "five heads"}[len(rows)]
-    text = f"The same network, trained alike with {count}, predicts the distribution of {data.table.target_name}"
-    text += f" from {data.inputs_in_words}."
-    if result.truth is not None:
-        text += (
-            " The data set has two peaks wherever its inputs differ, and its mean lies between them, where the target"
-            " hardly ever is."
-        )
-    if not ranked:
-        return text
+    text = f"{data.table.about} " if data.table.about else ""
+    text += f"The same network, trained alike with {COUNTS[len(result.names)]}, predicts the distribution of "
+    text += f"{data.table.target_name} from {data.inputs_in_words}."
     metric = result.metrics[0]
     best = result.best(metric)
-    winners = [HEADS[n].label for n in ranked if n in best]
-    numbers = "; ".join(HEADS[name].label + " " + minus(f"{rows[name]['nll']:.3f}") for name in ranked)
+    headings, lines = table(result)
+    scores = {line.name: line.texts[headings.index(metric.label)] for line in lines if line.name}
+    rows = {row["head"]: row[metric.key] for row in result.rows()}
+    ranked = sorted((name for name in rows if rows[name] is not None), key=lambda name: rows[name])
+    if not ranked:
+        return text
+    winners = [HEADS[name].label for name in ranked if name in best]
+    numbers = "; ".join(f"{HEADS[name].label} {scores[name]}" for name in ranked)
     verb = "has" if len(winners) == 1 else "share"
     return f"{text} {_and(winners)} {verb} the best likelihood (nats per row, lower is better: {numbers})."
 
@@ -117,6 +77,17 @@ def _truth_note(result: Result) -> str:
     return " Truth: the scores of the true density itself, a mixture of two Gaussians" + (
         ", the very form that the GMM head fits." if "gmm" in result.names and result.settings.components == 2 else "."
     )
+
+
+def _frequencies(result: Result) -> str:
+    """Say how many frequencies the Fourier heads have, and why."""
+    text = f"Number of frequencies of the Fourier heads: {result.frequencies}. {result.reason}"
+    if "fourier-adaptive" in result.names:
+        text += (
+            f" The adaptive head, which moves and stretches its density with the inputs, has "
+            f"{result.frequencies_of('fourier-adaptive')}, and learns from the values themselves instead of their bins."
+        )
+    return text
 
 
 def _table(result: Result) -> str:
@@ -137,12 +108,18 @@ def _table(result: Result) -> str:
 def _protocol(result: Result) -> str:
     data, schedule, settings = result.data, result.schedule, result.settings
     low, high = (minus(f"{end:.4g}") for end in (data.bins.low, data.bins.high))
+    log = ""
+    if data.table.log:
+        what = data.table.target_name.removeprefix("log ")
+        log = f" The heads predict the logarithm of {what}; NLL is that of {what} itself, CRPS and RMSE are of the "
+        log += "logarithm."
     return (
-        f"{len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, {len(data.test)} to test, "
-        f"drawn with seed {settings.seed}. Inputs are standardised and the target is cut into {settings.bins} bins "
+        f"{len(data.train):,} rows to train on, {len(data.validation):,} to choose the epoch, {len(data.test):,} to "
+        f"test, drawn with seed {settings.seed}. Inputs are standardised and the target is cut into {settings.bins} "
+        "bins "
         f"from {low} to {high}, both from the training rows alone. The body has layers of "
         f"{_and([str(w) for w in WIDTHS])} units. Every head starts from the same body, sees the same rows in the same "
         f"order, and is trained on bins with Adam for {schedule.epochs} epochs in batches of {schedule.batch}, the "
         f"learning rate falling from {LEARNING_RATE:g} along a cosine; the weights with the best validation likelihood "
-        f"are tested."
+        f"are tested.{log}"
     )

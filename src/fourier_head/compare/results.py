@@ -15,9 +15,10 @@ import torch
 
 from fourier_head.compare.data import Prepared
 from fourier_head.compare.settings import Settings
-from fourier_head.compare.training import Schedule, Scores, Trained
+from fourier_head.compare.training import Schedule, Scores, Trained, adaptive_frequencies
 from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
+from fourier_head.pages.words import short
 from fourier_head.version import __version__
 
 TOOL = "fourier-head compare"
@@ -35,12 +36,10 @@ class Metric:
 
 METRICS = (
     Metric("nll", "NLL", "nll", "Negative log-likelihood of the test values under the continuous density, in nats."),
-    Metric(
-        "crps", "CRPS", "crps", "Distance between predicted distribution and observed value, in units of the target."
-    ),
+    Metric("crps", "CRPS", "crps", "Distance of the predicted distribution from the observed value, in its units."),
     Metric("kl", "KL", "kl", "Kullback-Leibler divergence from the true probabilities of the bins, in nats."),
     Metric("smoothness", "Smoothness", "smoothness", "What a Gaussian blur removes from the bins; flat ones have 0."),
-    Metric("mse", "MSE", "squared_error", "Mean squared error of the mean of the density, in squared units."),
+    Metric("rmse", "RMSE", "squared_error", "Root of the mean squared error of the density's mean, in its units."),
 )
 OTHER_COLUMNS = (
     ("parameters", "Parameters", "Numbers learned, in the body and the head together."),
@@ -76,6 +75,12 @@ class Result:
         """The metrics that could be measured: KL only where the truth is known."""
         return tuple(m for m in METRICS if m.key != "kl" or self.truth is not None)
 
+    def frequencies_of(self, name: str) -> int | None:
+        """Return N of a head, None for one that has no frequencies."""
+        if name == "fourier-adaptive":
+            return adaptive_frequencies(self.settings)
+        return self.frequencies if name.startswith("fourier") else None
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat row per head: means over seeds, and deviations where there are several."""
         rows = []
@@ -86,7 +91,7 @@ class Result:
             row: dict[str, Any] = {
                 "dataset": self.data.table.name,
                 "head": name,
-                "frequencies": self.frequencies if fourier else None,
+                "frequencies": self.frequencies_of(name),
                 "packets": self.settings.packets if name == "fourier-packets" else 0 if fourier else None,
                 "components": self.settings.components if name == "gmm" else None,
                 "bins": self.settings.bins,
@@ -174,26 +179,34 @@ def minus(number: str) -> str:
 
 
 def decimals(values: list[float | None], digits: int = 3, most: int = 6) -> int:
-    """Return decimals that show some significant digits of the numbers of a column.
+    """Return decimals that show some digits of the numbers of a column, and two of what tells them apart.
 
-    >>> decimals([0.0043, 0.0357, 0.125]), decimals([153.2, 170.0]), decimals([-0.3, 1.2])
+    >>> decimals([0.0043, 0.0357, 0.125]), decimals([153.2, 170.0]), decimals([11.912, 11.934, 11.951])
     (4, 0, 3)
     """
-    sizes = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and abs(v) > 1e-12)
+    known = [v for v in values if v is not None and math.isfinite(v)]
     # The lower median: one number near zero must not stretch the whole column.
-    return min(most, max(0, digits - 1 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2])))) if sizes else digits
+    sizes = sorted(abs(v) for v in known if abs(v) > 1e-12)
+    wanted = [digits - 1 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2]))] if sizes else [digits]
+    if len(known) > 1 and (spread := float(np.ptp(known))) > 1e-12:
+        wanted.append(1 - math.floor(math.log10(spread)))
+    return min(most, max(0, *wanted))
 
 
 def cells(values: list[float | None], spreads: list[float | None]) -> list[str]:
-    """Return the numbers of a column as text with the same decimals, a dash for what is not known."""
+    """Return the numbers of a column as text with the same decimals, a dash for what is not known.
+
+    >>> cells([11.912, 11.934, None], [None] * 3), cells([44863.2, 45120.9], [None, 31.0])
+    (['11.912', '11.934', '–'], ['44,863', '45,121 ± 31'])
+    """
     places = decimals(values)
     texts = []
     for value, spread in zip(values, spreads, strict=True):
         if value is None or not math.isfinite(value):
             texts.append("–")
             continue
-        text = f"{value:.{places}f}" if abs(value) < 1e7 else f"{value:.4g}"
-        texts.append(minus(text) + ("" if spread is None else f" ± {spread:.{places}f}"))
+        text = minus(f"{value:,.{places}f}") if abs(value) < 1e9 else short(value)
+        texts.append(text + ("" if spread is None else f" ± {spread:,.{places}f}"))
     return texts
 
 
@@ -219,7 +232,7 @@ def table(result: Result) -> tuple[list[str], list[Line]]:
             # The truth's KL from itself is a rounding error.
             values, spreads = [*values, known[metric.key] if metric.key != "kl" else 0.0], [*spreads, None]
         columns.append(cells(values, spreads))
-    columns.append([f"{r['parameters']:,}".replace(",", " ") for r in rows] + ["–"] * (known is not None))
+    columns.append([f"{r['parameters']:,}" for r in rows] + ["–"] * (known is not None))
     columns.append([f"{r['seconds']:.1f}" for r in rows] + ["–"] * (known is not None))
     best = [result.best(m) for m in result.metrics]
     plain = (False,) * len(OTHER_COLUMNS)

@@ -11,7 +11,8 @@ from fourier_head.pages.style import HEADS
 
 MAX_FREQUENCIES = 4096
 MAX_BINS = 65536
-OTHER_NAMES = {"mixture": "gmm"}
+EXAMPLES = ("hills", "bimodal")
+OTHER_NAMES = {"mixture": "gmm", "adaptive": "fourier-adaptive", "packets": "fourier-packets"}
 """What heads are called elsewhere in the package."""
 
 
@@ -34,6 +35,8 @@ class Settings:
     seed: int = 0
     seeds: int = 1
     heads: tuple[str, ...] = tuple(HEADS)
+    log: bool = False
+    example: str = EXAMPLES[0]
     quick: bool = False
 
     def __post_init__(self) -> None:
@@ -55,6 +58,8 @@ class Settings:
             raise UserError(f"--epochs must be at least 1, got {self.epochs}.")
         if not 0 <= self.seed < 2**31:
             raise UserError(f"--seed must lie between 0 and {2**31 - 1}, got {self.seed}.")
+        if self.example not in EXAMPLES:
+            raise UserError(f"--example names no built-in data; {did_you_mean(self.example, EXAMPLES)}")
         if self.data is not None and self.target is None:
             raise UserError(f"--target must name the column of {self.data.name} to predict, got none.")
         if self.data is None and self.target is not None:
@@ -63,7 +68,7 @@ class Settings:
     @property
     def folder(self) -> Path:
         """The folder to write: the one asked for, or one named after the data in the current folder."""
-        name = "bimodal" if self.data is None else self.data.name.split(".")[0]
+        name = self.example if self.data is None else self.data.name.split(".")[0]
         return self.output or Path(f"compare-{name}")
 
     @property

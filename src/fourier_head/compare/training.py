@@ -13,14 +13,17 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from fourier_head import tabular
+from fourier_head.bins import Bins
 from fourier_head.compare.data import Part, Prepared
 from fourier_head.compare.settings import Settings
+from fourier_head.domains.adaptive import Adaptive
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.metrics import calibration_error, central_coverage, kl_divergence, smoothness
 from fourier_head.tabular import WIDTHS
 
 CHUNK = 2048
+ADAPTIVE_FREQUENCIES = 8
 EDGE = 1 - 1e-6
 """Where values outside the bins are moved to for the likelihood: just inside, whatever the rounding of an end."""
 
@@ -49,9 +52,10 @@ class Arm(tabular.Network):
         return self.head.density(features), self.head(features)
 
 
-def head_maker(name: str, settings: Settings, frequencies: int) -> Callable[[int], Head]:
+def head_maker(name: str, settings: Settings, frequencies: int, data: Prepared) -> Callable[[int], Head]:
     """Return a function that makes the head of this name for features of some size."""
     bins = settings.bins
+    line = Adaptive.fit(data.train.z, bins=Bins.uniform(bins, -1.0, 1.0))
     makers: dict[str, Callable[[int], Head]] = {
         "linear": lambda size: LinearHead(size, bins),
         "gmm": lambda size: MixtureHead(size, bins, settings.components, kind="full"),
@@ -61,8 +65,14 @@ def head_maker(name: str, settings: Settings, frequencies: int) -> Callable[[int
         "fourier-packets": lambda size: FourierHead(
             size, bins, frequencies, boundary="reflect", packets=settings.packets
         ),
+        "fourier-adaptive": lambda size: FourierHead(size, None, adaptive_frequencies(settings), domain=line),
     }
     return makers[name]
+
+
+def adaptive_frequencies(settings: Settings) -> int:
+    """Return N of the adaptive head: it stretches with the density, whose shape alone is left to the coefficients."""
+    return settings.frequencies or ADAPTIVE_FREQUENCIES
 
 
 @dataclass
@@ -87,6 +97,7 @@ class Scores:
             "kl": None if self.kl is None else float(self.kl.mean()),
             "smoothness": float(self.smoothness.mean()),
             "mse": float(self.squared_error.mean()),
+            "rmse": math.sqrt(float(self.squared_error.mean())),
             "nll_bins": float(self.nll_bins.mean()),
             "calibration_error": float(calibration_error(pit)) if pit.size else None,
             "coverage_90": float(central_coverage(pit, [0.9])[0]) if pit.size else None,
@@ -123,11 +134,12 @@ def train(
     the head alone.
     """
     torch.manual_seed(seed)
-    model = Arm(data.num_features, head_maker(name, settings, frequencies))
+    model = Arm(data.num_features, head_maker(name, settings, frequencies, data))
+    exact = name == "fourier-adaptive"  # it has no ends, and learns from values; the others from their bins
     course = tabular.fit(
         model,
-        (data.train.x, data.train.ids),
-        lambda x, ids: model.head.loss(model.body(x), ids),
+        (data.train.x, data.train.z if exact else data.train.ids),
+        lambda x, y: model.head.nll(model.body(x), y) if exact else model.head.loss(model.body(x), y),
         lambda: _validation_nll(model, data),
         schedule,
         seed=seed,
@@ -141,7 +153,7 @@ def _validation_nll(model: Arm, data: Prepared) -> float:
     total = 0.0
     for x, z in zip(part.x.split(CHUNK), part.z.split(CHUNK), strict=True):
         total -= float(model.head.density(model.body(x)).log_prob(z.clamp(-EDGE, EDGE)).double().sum())
-    return total / len(part) + math.log(data.half)
+    return total / len(part) + math.log(data.half) + (float(part.value.mean()) if data.table.log else 0.0)
 
 
 @torch.no_grad()
@@ -186,8 +198,10 @@ def score(
     inside = z.clamp(-EDGE, EDGE)
     probs = log_probs.double().exp()
     mean = data.middle + data.half * density.mean.double()
+    # The density of a value whose logarithm was predicted is that of the logarithm over the value.
+    stretch = math.log(data.half) + (part.value[rows] if data.table.log else 0.0)
     return Scores(
-        nll=(math.log(data.half) - density.log_prob(inside).double()).numpy(),
+        nll=(stretch - density.log_prob(inside).double()).numpy(),
         crps=(data.half * density.crps(z).double()).numpy(),  # type: ignore[attr-defined]
         smoothness=smoothness(probs).numpy(),
         squared_error=((mean - part.value[rows]) ** 2).numpy(),

@@ -1,56 +1,54 @@
-"""One look for every figure and page: a colour-blind-safe colour and a line style for each head, and the page's CSS.
+"""One look for every figure and page: a colour-blind-safe colour and a line style for each head.
 
-Figures are drawn once, in the light colours. Inside a page they are inline SVG whose colours become CSS variables, so
-the same drawing follows the reader's light or dark scheme.
+Figures are drawn once, in the light colours. Inside a page they are SVG whose colours become CSS variables, so the same
+drawing follows the reader's light or dark scheme.
 """
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from functools import cache
+from importlib import resources
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Look:
-    """The name of a head in print, its colours on light and dark ground, and its line style."""
+    """The name of a head in print, its colours on light and dark ground, and its line style by name."""
 
     label: str
     light: str
     dark: str
-    dash: Any = "-"
+    dash: str = ""
 
 
 # Okabe and Ito's palette, the dark variants lifted until they stand out from near-black; styles differ as well.
 HEADS = {
-    "linear": Look("Linear", "#d55e00", "#f08a3c", (0, (1, 1))),
-    "gmm": Look("GMM", "#009e73", "#2fc79b", (0, (4, 1.5))),
-    "hl-gauss": Look("HL-Gauss", "#b8578f", "#e29ac4", (0, (6, 1.5, 1, 1.5))),
-    "fourier": Look("Fourier", "#3aa0dc", "#8fd0f7", "-"),
-    "fourier-packets": Look("Fourier + packets", "#0a5c9e", "#4a9bee", "-"),
+    "linear": Look("Linear", "#d55e00", "#f08a3c", "dot"),
+    "gmm": Look("GMM", "#009e73", "#2fc79b", "dash"),
+    "hl-gauss": Look("HL-Gauss", "#b8578f", "#e29ac4", "dashdot"),
+    "fourier": Look("Fourier", "#3aa0dc", "#8fd0f7"),
+    "fourier-packets": Look("Fourier + packets", "#0a5c9e", "#4a9bee"),
+    "fourier-adaptive": Look("Fourier, adaptive", "#7a5cc7", "#b39df0"),
 }
 
 # Heads that only studies train. `HEADS` is also the list of heads a comparison offers, so they live apart.
 STUDY_HEADS = {
-    "gmm_full": Look("GMM, full", "#6b8e00", "#a9cc3d", (0, (4, 1.5))),
-    "hl_gauss": Look("HL-Gauss", "#b8578f", "#e29ac4", (0, (6, 1.5, 1, 1.5))),
-    "regression": Look("Regression", "#8a6d3b", "#c9a76b", (0, (2, 2))),
-    "quantile": Look("Quantile", "#7a5cc7", "#b39df0", (0, (6, 2))),
+    "gmm_full": Look("GMM, full", "#6b8e00", "#a9cc3d"),
+    "hl_gauss": Look("HL-Gauss", "#b8578f", "#e29ac4"),
+    "regression": Look("Regression", "#8a6d3b", "#c9a76b"),
+    "quantile": Look("Quantile", "#7a5cc7", "#b39df0"),
 }
 
 # Curves that are not heads, in the order they are handed out.
 CURVES = {
-    "curve-1": Look("", "#0a5c9e", "#4a9bee", "-"),
-    "curve-2": Look("", "#d55e00", "#f08a3c", (0, (5, 1.5))),
-    "curve-3": Look("", "#009e73", "#2fc79b", (0, (1.5, 1.2))),
-    "curve-4": Look("", "#b8578f", "#e29ac4", (0, (6, 1.5, 1, 1.5))),
-    "curve-5": Look("", "#3aa0dc", "#8fd0f7", (0, (3, 1))),
+    "curve-1": Look("", "#0a5c9e", "#4a9bee"),
+    "curve-2": Look("", "#d55e00", "#f08a3c"),
+    "curve-3": Look("", "#009e73", "#2fc79b"),
+    "curve-4": Look("", "#b8578f", "#e29ac4"),
+    "curve-5": Look("", "#3aa0dc", "#8fd0f7"),
 }
 
 # Ink, secondary ink, hairlines, the fill of what is known to be true, and the ground.
@@ -93,6 +91,7 @@ def figure_settings() -> dict[str, Any]:
         "axes.titlesize": 9.5,
         "axes.titleweight": "bold",
         "axes.titlepad": 6,
+        "axes.spines.left": False,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.facecolor": "none",
@@ -108,10 +107,11 @@ def figure_settings() -> dict[str, Any]:
         "xtick.major.width": 0.6,
         "ytick.major.width": 0.6,
         "xtick.major.size": 3,
-        "ytick.major.size": 3,
+        "ytick.major.size": 0,
+        "ytick.minor.size": 0,
         "legend.frameon": False,
         "legend.fontsize": 8.5,
-        "lines.linewidth": 1.6,
+        "lines.linewidth": 1.5,
         "svg.fonttype": "none",
         "savefig.dpi": 180,
     }
@@ -128,103 +128,32 @@ def styled(**more: Any) -> Iterator[None]:
         yield
 
 
-def as_inline_svg(figure: Figure, name: str, description: str) -> str:
-    """Return a figure as SVG for a page: colours as CSS variables, no prolog, no metadata, its own ids."""
-    buffer = io.StringIO()
-    with styled(**{"svg.hashsalt": name}):
-        figure.savefig(
-            buffer,
-            format="svg",
-            transparent=True,
-            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-        )
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    # A hundredth of a point is finer than any screen, and half the size of the file.
-    svg = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}", svg)
-    # Ids need to be unique in the whole page: matplotlib numbers the parts of each figure alike.
-    svg = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r'(href="|url\()#', rf"\1#{name}-", svg)
-    svg = (
-        re.sub(r'\s(?:xmlns(?::xlink)?|version|width|height)="[^"]*"', "", svg.split(">", 1)[0])
-        + ">"
-        + svg.split(">", 1)[1]
-    )
-    svg = re.sub(r"font-family: [^;\"]+|font: ([0-9.]+px) [^;\"]+", _font, svg)
-    for variable, (colour, _) in INKS.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    for key, look in HEADS.items():
-        svg = svg.replace(look.light, f"var(--{key})")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)
+@cache
+def colour_names() -> dict[str, str]:
+    """Return the CSS variable of each colour of the light scheme, in which figures are drawn."""
+    return {light: f"var(--{name})" for name, (light, _) in reversed(colours().items())}
 
 
-def _font(match: re.Match[str]) -> str:
-    return f"font: {match[1]} var(--sans)" if match[1] else "font-family: var(--sans)"
+def css_colour(name: str) -> str:
+    """Return the CSS variable of a head, a curve or an ink; what is unknown is in ink.
+
+    >>> css_colour("linear"), css_colour("nobody")
+    ('var(--linear)', 'var(--ink)')
+    """
+    return f"var(--{name})" if name in colours() else "var(--ink)"
 
 
-def schemes() -> tuple[str, str]:
-    """Return the CSS variables of the light and of the dark scheme."""
-    out = []
-    for dark in (False, True):
-        inks = {name: pair[dark] for name, pair in INKS.items()}
-        looks = {**HEADS, **STUDY_HEADS, **CURVES}
-        colours = {name: each.dark if dark else each.light for name, each in looks.items()}
-        out.append("".join(f"--{name}:{value};" for name, value in {**inks, **colours}.items()))
-    return out[0], out[1]
+def colours() -> dict[str, tuple[str, str]]:
+    """Return all colours by name, on light and on dark ground."""
+    return INKS | {name: (each.light, each.dark) for name, each in {**HEADS, **STUDY_HEADS, **CURVES}.items()}
 
 
 def css() -> str:
-    """Return the stylesheet of a page: variables for both schemes, type, tables, figures; fit for a phone."""
-    light, dark = schemes()
+    """Return the stylesheet of every page: the colours of both schemes, the reader's choice of one, and `page.css`."""
+    light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in colours().items()) for i in (0, 1))
     return (
         f":root{{color-scheme:light dark;--sans:{FONTS};{light}}}\n"
-        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n{_CSS}"
+        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        f":root[data-scheme=light]{{color-scheme:light;{light}}}:root[data-scheme=dark]{{color-scheme:dark;{dark}}}\n"
+        + resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     )
-
-
-_CSS = """
-*{box-sizing:border-box}
-html{-webkit-text-size-adjust:100%}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.6 var(--sans);font-variant-numeric:tabular-nums}
-main{max-width:68rem;margin:0 auto;padding:3.5rem 1.5rem 4rem}
-h1{font-size:1.9rem;line-height:1.2;letter-spacing:-.02em;margin:0 0 .6rem;font-weight:650}
-h2{font-size:1.15rem;letter-spacing:-.01em;margin:3.2rem 0 .6rem;font-weight:650}
-p{max-width:44rem;margin:.6rem 0}
-.lead{font-size:1.1rem;line-height:1.55}
-.muted,figcaption,footer{color:var(--muted)}
-figcaption,footer,.small{font-size:.875rem;line-height:1.5}
-figure{margin:1rem 0 0}
-figcaption{max-width:44rem;margin-top:.6rem}
-figure svg{display:block;width:100%;height:auto}
-.narrow{display:none}
-.scroll{overflow-x:auto;margin:1rem 0 .4rem}
-table{border-collapse:collapse;width:100%;font-size:.94rem}
-th,td{padding:.5rem .9rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
-thead th{font-weight:500;color:var(--muted);font-size:.82rem;border-bottom-color:var(--muted);vertical-align:bottom}
-th:first-child,td:first-child{text-align:left;padding-left:0;position:sticky;left:0;background:var(--paper)}
-tbody th{font-weight:500}
-td:last-child,th:last-child{padding-right:0}
-td b{font-weight:700}
-tr.known td,tr.known th{color:var(--muted);font-style:italic}
-.chip{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.55em;background:var(--chip,var(--truth))}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.35rem 1.4rem;margin:.8rem 0;max-width:52rem}
-dt{font-weight:600}
-dd{margin:0}
-ul{padding-left:1.2rem;max-width:44rem}
-code,pre{font:.875em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-pre{overflow-x:auto;padding:.8rem 1rem;border:1px solid var(--line);border-radius:6px;margin:.8rem 0}
-footer{margin-top:3.5rem;padding-top:1rem;border-top:1px solid var(--line)}
-@media (max-width:46rem){
-main{padding:2rem 1.1rem 3rem}
-h1{font-size:1.55rem}
-.wide{display:none}
-.narrow{display:block}
-dl{grid-template-columns:1fr;gap:.1rem}
-dd{margin-bottom:.6rem}
-th,td{padding:.45rem .6rem}
-th:first-child,td:first-child{padding-right:.9rem}
-tbody th:first-child{white-space:normal;min-width:7.4rem}
-}
-@media print{main{padding:0}.narrow{display:none}.wide{display:block}}
-"""

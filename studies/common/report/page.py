@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart
+from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
-from fourier_head.version import __version__
+from fourier_head.pages.words import prose
 from studies.common.report.derive import charts_from_rows
 from studies.common.report.prose import STUDIES, about
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
-from studies.common.report.tables import HIGHER_IS_BETTER, LOWER_IS_BETTER, describe, html, metric_label, number_text
+from studies.common.report.tables import (
+    HIGHER_IS_BETTER,
+    LOWER_IS_BETTER,
+    describe,
+    html,
+    metric_label,
+    number_text,
+    plain,
+)
 
 
 def write_report(results: Path = Path("results"), output: Path | None = None) -> Path:
@@ -38,9 +48,18 @@ def read_charts(folder: Path, study: Summary) -> list[Chart]:
     if not path.exists():
         return charts_from_rows(study.rows)
     try:
-        return [Chart.from_dict(one) for one in json.loads(path.read_text(encoding="utf-8"))]
+        return [_named(Chart.from_dict(one)) for one in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} does not hold charts as studies write them: {error}.") from None
+
+
+def _named(chart: Chart) -> Chart:
+    """Return a chart with plain names for data sets."""
+    panels = []
+    for panel in chart.panels:
+        series = [replace(one, name=plain(one.name)) for one in panel.series]
+        panels.append(replace(panel, series=series, title=plain(panel.title)))
+    return replace(chart, panels=panels, title=plain(chart.title), caption=plain(chart.caption))
 
 
 def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
@@ -48,21 +67,17 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
     counted = [study for study in studies if not study.quick]
     repeated = [study for study in counted if about(study.name).repeats]
     lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
-    every = {f"{name}/{chart.name}": chart.as_dict() for name, several in charts.items() for chart in several}
-    links = "".join(f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a>' for study in studies)
     sections = "".join(_section(study, charts[study.name]) for study in studies)
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
 <p class="lead">{escape(" ".join(words for words in lead if words))}</p>
 {_overview(repeated)}
 </section>
-{sections}
-<footer>Made by <code>python -m studies report</code>, fourier-head {__version__}, from the files
-<code>results/&lt;study&gt;/summary.json</code>. Hover or touch a figure for its values; names in a legend switch curves
-off and on.
-<noscript>Figures need JavaScript; every number is in the tables.</noscript></footer>"""
-    links = f'<a href="#overview">Overview</a>{links}'
-    return frame("Fourier head: the paper and our numbers", "Studies", links, main, every)
+<h2 id="studies">All studies</h2>
+{sections}"""
+    parts = {"overview": "Overview"} | {study.name: about(study.name).short for study in studies}
+    made = "Written by <code>python -m studies report</code> from <code>results/&lt;study&gt;/summary.json</code>."
+    return frame("Fourier head: the paper and our numbers", parts, main, made)
 
 
 def _quick_looks(studies: Sequence[Summary]) -> str:
@@ -148,11 +163,18 @@ def _dot(row: Row) -> str:
 
 
 def _section(study: Summary, charts: Sequence[Chart]) -> str:
+    """Return a study folded to its title and what there is to see; everything else is behind a click."""
     words = about(study.name)
-    figures = "".join(_figure(study.name, chart) for chart in charts)
     notes = study.extra.get("notes")
-    listed = "".join(f"<li>{escape(str(note))}</li>" for note in notes) if isinstance(notes, list) else ""
+    # What changed since the commit is said beside it.
+    notes = [str(note) for note in notes if "-dirty" not in str(note)] if isinstance(notes, list) else []
+    listed = "".join(f"<li>{prose(plain(note))}</li>" for note in notes)
     compared = study.compared
+    rest = [row for row in study.rows if row not in compared]
+    close = sum(_close(row) or _better(row) for row in compared)
+    counts = [f"{close} of {len(compared)} numbers as in the paper or better"] if compared else []
+    counts += [f"{len(charts)} figure{'s' * (len(charts) != 1)}"] if charts else []
+    counts += [f"{len(rest):,} {'further ' * bool(compared)}numbers"] if rest else []
     tables = ""
     if compared:
         tables = (
@@ -160,32 +182,21 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
             '<p class="small muted">Ours with the deviation over seeds or trials; below it, in grey, the number of the '
             "paper and the difference.</p>"
         )
-    rest = [row for row in study.rows if row not in compared]
-    further = html(rest)
-    if any(number(row.get("published")) is not None for row in rest):
-        further += '<p class="small muted">In grey, below ours: numbers that others than the paper published.</p>'
-    if rest and not compared:
-        tables += f"<h3>Numbers</h3>{further}"
-    elif rest:
-        tables += f"<details><summary>{len(rest)} further numbers</summary>{further}</details>"
-    return f"""<section id="{escape(study.name)}">
-<h2>{escape(words.title)}{" (a quick look)" if study.quick else ""}</h2>
-{f"<p>{escape(words.text)}</p>" if words.text else ""}
-{f'<ul class="notes">{listed}</ul>' if listed else ""}
-{figures}
+    if rest:
+        further = html(rest)
+        if any(number(row.get("published")) is not None for row in rest):
+            further += '<p class="small muted">In grey, below ours: numbers that others than the paper published.</p>'
+        tables += f"<details><summary>{len(rest):,} {'further ' * bool(compared)}numbers</summary>{further}</details>"
+    return f"""<section id="{escape(study.name)}"><details class="study">
+<summary><h2>{escape(words.title + " (a quick look)" * study.quick)}</h2><span>{", ".join(counts)}</span></summary>
+{f"<p>{prose(words.text)}</p>" if words.text else ""}
+{f"<ul>{listed}</ul>" if listed else ""}
+{"".join(figure_html(replace(chart, name=f"{study.name}-{chart.name}")) for chart in charts)}
 {tables}
 <pre><code>{escape(study.command)}</code></pre>
 <p class="small muted">{escape(_circumstances(study))}</p>
-</section>
+</details></section>
 """
-
-
-def _figure(study: str, chart: Chart) -> str:
-    caption = f"<figcaption>{escape(chart.caption)}</figcaption>" if chart.caption else ""
-    return (
-        f'<figure data-chart="{escape(f"{study}/{chart.name}")}"><h3>{escape(chart.title)}</h3>'
-        f'<div class="legend"></div><div class="panels"></div>{caption}</figure>'
-    )
 
 
 def _duration(seconds: float) -> str:
@@ -203,7 +214,8 @@ def _circumstances(study: Summary) -> str:
     elif whose := study.extra.get("seconds_of"):
         lasted += f", {whose} added up,"
     software = ", ".join(f"{name} {version}" for name, version in study.versions.items())
-    commit = (
-        f" Commit {study.commit[:12]}{'-dirty' if study.commit.endswith('-dirty') else ''}." if study.commit else ""
+    commit = f" Commit {study.commit[:12]}" if study.commit else ""
+    commit += (
+        ", with changes that were not committed." if str(study.commit).endswith("-dirty") else "." if commit else ""
     )
     return f"{study.date[:10]}, {lasted} on {study.hardware}. {software}.{commit}"

@@ -104,6 +104,12 @@ STUDIES = {
         "Forecasts of data sets never trained on, relative to the seasonal naive forecast.",
         repeats=False,
     ),
+    "zero-shot-variants": About(
+        "Zero-shot forecasting, variants",
+        "Zero-shot, variants",
+        "Variants of the recipe of the zero-shot forecaster, scored in the same way.",
+        repeats=False,
+    ),
     "atari": About("Offline reinforcement learning", "Atari", "Decision models trained on recorded games."),
 }
 

@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from fourier_head.pages.style import look
+from fourier_head.pages.style import css_colour, look
+from fourier_head.pages.words import short
 from studies.common.report.summary import COLUMNS, Row, number
 
 METRICS = {
     "kl": "KL divergence",
-    "mse": "MSE",
-    "smoothness": "Smoothness",
-    "perplexity": "Perplexity",
-    "nll": "NLL",
-    "crps": "CRPS",
-    "tvd": "TVD",
+    "tvd_all": "TVD of all answers",
     "tvd_gain_over_base": "TVD gain over base",
-    "l2": "L2",
-    "l1": "L1",
     "l2_first_fall": "L2 first falls at",
     "l1_first_fall": "L1 first falls at",
-    "spectral_entropy": "Spectral entropy",
-    "exponent": "Exponent",
     "minimum": "Lowest value",
     "minimum_fejer": "Lowest Fejér mean",
-    "negative_mass": "Negative mass",
-    "sum_of_midpoints": "Sum of midpoints",
-    "relative_mase": "Relative MASE",
-    "relative_wql": "Relative WQL",
-    "mase": "MASE",
-    "wql": "WQL",
-    "macro_f1": "Macro F1",
     "macro_f1_to_linear": "Macro F1 over linear's",
-    "bpm_error": "BPM error",
+    "bpm_error_to_linear": "BPM error over linear's",
 }
 LOWER_IS_BETTER = {"kl", "mse", "nll", "perplexity", "crps", "mase", "wql", "relative_mase", "relative_wql"}
 HIGHER_IS_BETTER = {"tvd_gain_over_base", "macro_f1", "macro_f1_to_linear", "accuracy", "normalised_return"}
-DATASETS = {"gaussian": "Gaussian", "gmm2": "GMM-2", "gmm-2": "GMM-2", "beta": "Beta"}
+DATASETS = {"gmm2": "GMM-2", "gmm-2": "GMM-2", "hl_gauss": "HL-Gauss", "gmm_full": "GMM, full"}
+ACRONYMS = {
+    "bpm",
+    "cif",
+    "crps",
+    "f1",
+    "kl",
+    "l1",
+    "l2",
+    "mase",
+    "mse",
+    "nll",
+    "tvd",
+    "wql",
+    "m1",
+    "m3",
+    "m4",
+    "m5",
+    "nn5",
+}
 MOST_COLUMNS = 6  # data sets that fit side by side; more of them become lines
 LONG = 30  # lines from which on tables are folded, all but the first
 # Told about a measured number rather than naming what was measured.
@@ -52,10 +57,26 @@ WORDS = {"gamma": "γ", "bins": "m", "periods": "wavelengths", "sine_waves": "si
 def metric_label(name: str) -> str:
     """Return a metric's name in print.
 
-    >>> metric_label("kl"), metric_label("mean_reward")
-    ('KL divergence', 'Mean reward')
+    >>> metric_label("kl"), metric_label("mean_reward"), metric_label("relative_mase")
+    ('KL divergence', 'Mean reward', 'Relative MASE')
     """
-    return METRICS.get(name, name.replace("_", " ").capitalize())
+    return METRICS.get(name) or dataset_label(name)
+
+
+def plain(text: str) -> str:
+    """Return a sentence with the names that programs have for data sets and metrics in words.
+
+    >>> plain("lower on tourism_quarterly and m4_quarterly_partial; `kept_as_is`"), plain("tvd_all counts all")
+    ('lower on tourism quarterly and M4 quarterly, a part; `kept_as_is`', 'TVD of all answers counts all')
+    """
+    return re.sub(
+        r"(?<![\w.`/-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w.`/])", lambda m: METRICS.get(m[0]) or _words(m[0]), text
+    )
+
+
+def _words(name: str) -> str:
+    words = [word.upper() if word in ACRONYMS else word for word in name.removesuffix("_partial").split("_")]
+    return " ".join(words) + (", a part" if name.endswith("_partial") else "")
 
 
 def number_text(value: Any, spread: Any = None) -> str:
@@ -82,20 +103,6 @@ def number_text(value: Any, spread: Any = None) -> str:
     return text.replace("-", "−")
 
 
-def short(value: Any, digits: int = 4) -> str:
-    """Return a number as it was written, without zeros that say nothing; small and large ones as powers of ten.
-
-    >>> short(0.1163), short(3.0), short(1e-6), short(2.5e-7)
-    ('0.1163', '3', '10⁻⁶', '2.5 × 10⁻⁷')
-    """
-    text = f"{value:.{digits}g}"
-    if "e" not in text:
-        return text.replace("-", "−")
-    lead, _, power = text.partition("e")
-    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return ("" if lead == "1" else f"{lead} × ".replace("-", "−")) + f"10{raised}"
-
-
 def arm_label(row: Row) -> str:
     """Return what was measured: the head and its settings, then further keys of the study.
 
@@ -118,10 +125,13 @@ def arm_label(row: Row) -> str:
 def dataset_label(name: Any) -> str:
     """Return the name of a data set in print.
 
-    >>> dataset_label("gmm2"), dataset_label("1/k^3"), dataset_label("brown noise")
-    ('GMM-2', '1/k^3', 'Brown noise')
+    >>> dataset_label("gmm2"), dataset_label("1/k^3"), dataset_label("tourism_quarterly"), dataset_label("nn5_daily")
+    ('GMM-2', '1/k³', 'Tourism quarterly', 'NN5 daily')
     """
-    return DATASETS.get(str(name), str(name)[:1].upper() + str(name)[1:]) if name is not None else ""
+    if name is None:
+        return ""
+    text = re.sub(r"\^(\d)", lambda power: "⁰¹²³⁴⁵⁶⁷⁸⁹"[int(power[1])], _words(str(name)))
+    return DATASETS.get(str(name)) or text[:1].upper() + text[1:]
 
 
 def describe(row: Row) -> str:
@@ -198,7 +208,7 @@ def _html_table(part: Table) -> str:
     for label, cells in part.lines.items():
         first = next(iter(cells.values()))
         colour = "fourier-packets" if first["head"] == "fourier" and first["packets"] else first["head"]
-        chip = f'<span class="chip" style="--chip:var(--{escape(colour)})"></span>' if colour else ""
+        chip = f'<span class="chip" style="--chip:{css_colour(colour)}"></span>' if colour else ""
         numbers = "".join(_cell(cells.get(name)) for name in part.columns)
         name = escape(label).replace(" = ", "&nbsp;=&nbsp;")
         body += f'<tr><th scope="row">{chip}{name}</th>{numbers}</tr>'

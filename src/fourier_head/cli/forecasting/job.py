@@ -259,7 +259,7 @@ def _write(
     """Write table, charts, page and the list of files."""
     from fourier_head.cli.forecasting import fan, page
     from fourier_head.cli.forecasting.trust import section
-    from fourier_head.pages.charts import save_png
+    from fourier_head.pages.drawing import save_png
     from fourier_head.tasks.runs import hardware, to_json
 
     target = forecasts.series.target

@@ -12,8 +12,9 @@ from fourier_head.cli.forecasting.fan import first_quantiles, name_of
 from fourier_head.forecasting.inputs import moment
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.pages.charts import Chart, Panel
+from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
-from fourier_head.version import __version__
+from fourier_head.pages.words import short
 
 ROWS = 200
 """Series listed at most."""
@@ -26,24 +27,25 @@ def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) ->
         fans: the charts drawn, of the first series.
         about: title, table (file name), model, seconds, hardware, command, and maybe a section as backtest.
     """
-    one = len(fans) == 1
-    chart = Chart("fans", "", fans, columns=1 if one else 2)
     more = len(forecasts) - len(fans)
-    rest = f" The other {more} series are in {escape(about['table'])}." if more else ""
+    caption = (
+        "What was observed, then in blue the median of what may follow and the intervals that should hold 50, 80 and "
+        "95 % of it. The dashed line is where the data end."
+    )
+    caption += f" The other {more} series are in {about['table']}." if more else ""
+    chart = Chart("fans", "", fans, caption, columns=1 if len(fans) == 1 else 2)
     inner = f"""<section id="forecasts">
 <h1>{escape(about["title"])}</h1>
 <p class="lead">{escape(_lead(forecasts))}</p>
 <p class="small muted">{escape(_what_was_read(forecasts))}</p>
-<figure data-chart="fans"><div class="legend"></div><div class="panels"></div>
-<figcaption>What was observed, then in blue the median of what may follow and the intervals that should hold 50, 80 and
-95 % of it. The dashed line is where the data end.{rest}</figcaption></figure>
+{figure_html(chart)}
 </section>
 {about.get("backtest") or ""}
 <section id="numbers">
 <h2>Numbers</h2>
 {_table(forecasts)}
 <p class="small muted">Medians, and below them the interval that should hold four of five outcomes. Every step and level
-is in <a style="color:inherit" href="{escape(about["table"])}">{escape(about["table"])}</a>.</p>
+is in <a href="{escape(about["table"])}">{escape(about["table"])}</a>.</p>
 </section>
 <section id="how">
 <h2>How it was made</h2>
@@ -53,10 +55,9 @@ series. Quantiles at any level come from the same densities and never cross.</p>
 <p class="small muted">{escape(f"{about['seconds']:.1f} seconds on {about['hardware']}.")}</p>
 </section>"""
     parts = {"forecasts": "Forecasts", "trust": "How good", "numbers": "Numbers", "how": "How it was made"}
-    links = "".join(
-        f'<a href="#{part}">{name}</a>' for part, name in parts.items() if part != "trust" or about.get("backtest")
-    )
-    return _frame(about["title"], links, inner, {"fans": chart.as_dict()})
+    if not about.get("backtest"):
+        del parts["trust"]
+    return frame(about["title"], parts, inner)
 
 
 def index(title: str, rows: Sequence[dict[str, Any]], command: str) -> str:
@@ -66,10 +67,10 @@ def index(title: str, rows: Sequence[dict[str, Any]], command: str) -> str:
         name = escape(row["name"])
         if row.get("error"):
             what = escape(row["error"].removeprefix(row["name"] + ": "))
-            body += f'<tr><th>{name}</th><td colspan="3" style="text-align:left;white-space:normal">{what}</td></tr>'
+            body += f'<tr><th>{name}</th><td colspan="3" class="words">{what}</td></tr>'
             continue
         link = escape(f"{row['folder']}/index.html")
-        body += f'<tr><th><a style="color:inherit" href="{link}">{name}</a></th><td>{row["series"]}</td>'
+        body += f'<tr><th><a href="{link}">{name}</a></th><td>{row["series"]}</td>'
         body += f"<td>{escape(row['timing'])}</td><td>{row['seconds']:.1f} s</td></tr>"
     good = [row for row in rows if not row.get("error")]
     total, bad = sum(row["series"] for row in good), len(rows) - len(good)
@@ -80,7 +81,7 @@ def index(title: str, rows: Sequence[dict[str, Any]], command: str) -> str:
 <thead><tr><th>File</th><th>Series</th><th>Frequency and span</th><th>Time</th></tr></thead>
 <tbody>{body}</tbody></table></div>
 <pre><code>{escape(command)}</code></pre></section>"""
-    return _frame(title, '<a href="#files">Files</a>', inner, {})
+    return frame(title, {"files": "Files"}, inner)
 
 
 def count_files(count: int) -> str:
@@ -90,12 +91,6 @@ def count_files(count: int) -> str:
     ('1 file', '3 files')
     """
     return f"{count:,} file{'' if count == 1 else 's'}"
-
-
-def _frame(title: str, links: str, inner: str, charts: dict[str, Any]) -> str:
-    footer = f"""<footer>Made by fourier-head {__version__}. Hover or touch a chart for its values; names in the legend
-switch parts off and on.<noscript> Charts need JavaScript; the numbers are in the table.</noscript></footer>"""
-    return frame(title, "Parts", links, f"{inner}\n{footer}", charts)
 
 
 def _lead(forecasts: Forecasts) -> str:
@@ -130,9 +125,9 @@ def _table(forecasts: Forecasts) -> str:
     for i in range(count):
         known = forecasts.series.values[i]
         known = known[~np.isnan(known)]
-        cells = f"<td>{number(float(known[-1])) if len(known) else '–'}</td>"
+        cells = f"<td>{short(float(known[-1])) if len(known) else '–'}</td>"
         for place, step in enumerate(steps):
-            low, middle, high = (number(float(q)) for q in quantiles[i, step])
+            low, middle, high = (short(float(q)) for q in quantiles[i, step])
             when = "" if shared or not dates[i][place] else f'<span class="theirs">{dates[i][place]}</span>'
             cells += f'<td>{middle}<span class="theirs">{low} to {high}</span>{when}</td>'
         body += f"<tr><th>{escape(name_of(forecasts, i))}</th>{cells}</tr>"
@@ -142,14 +137,3 @@ def _table(forecasts: Forecasts) -> str:
         f'<div class="scroll"><table><thead><tr><th>Series</th><th>Last value</th>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{note}"
     )
-
-
-def number(value: float) -> str:
-    """Return a number in four digits, with separators where it is large.
-
-    >>> number(18234.2), number(0.01234567), number(-3.0), number(1.5e12)
-    ('18,234', '0.01235', '−3', '1.5e+12')
-    """
-    size = abs(value)
-    text = f"{value:,.0f}" if 1e4 <= size < 1e9 else f"{value:.4g}"
-    return text.replace("-", "−")
