@@ -89,8 +89,8 @@ def _window(forecaster: Forecaster, source: Source, table: pd.DataFrame, window:
     known = future.drop(columns="y")
     target = np.stack([future.loc[future["id"] == name, "y"] for name in source.targets])
     plain = past[["id", "time", "y"]]
-    columns = {"id": "id", "time": "time", "target": "y", "freq": source.freq, "progress": False}
-    beside = {"future": known} if source.beside else {}
+    columns: dict[str, Any] = {"id": "id", "time": "time", "target": "y", "freq": source.freq, "progress": False}
+    beside: dict[str, Any] = {"future": known} if source.beside else {}
     found = forecaster.predict(past, source.horizon, **columns, **beside, holidays=source.country)
     boosted = [
         boosted_quantiles(
