@@ -44,7 +44,7 @@ def test_builtin_run_prints_the_table_and_writes_the_folder(report):
     assert names == {"results.json", "index.html", "densities.png", "calibration.png", "validation.png"}
     for label in ["NLL", "CRPS", "KL", "Smoothness", "RMSE", "Parameters", "Seconds"]:
         assert label in done.stdout
-    for label in ["Truth", "Linear", "GMM", "HL-Gauss", "Fourier", "Fourier + packets", "Fourier, adaptive"]:
+    for label in ["Truth", "Linear", "GMM", "HL-Gauss", "Fourier", "Fourier + packets", "Adaptive Fourier"]:
         assert re.search(rf"^{re.escape(label)}\s+−?\d", done.stdout, re.MULTILINE)
     assert "frequencies of the Fourier heads. Rows with similar features" in done.stdout
 

@@ -24,11 +24,12 @@ def densities(examples: list[Example], names: list[str], target: str) -> Chart:
     for example in examples:
         grey = _grey(example)
         top = _height(example, names, grey)
+        seen = _where_seen([grey, *example.curves.values()], top)
         for name in names:
             look = HEADS[name]
             series = [
-                Series("truth" if known else "similar rows", example.grid, grey, "truth", "area"),
-                Series(look.label, example.grid, example.curves[name], name),
+                Series("truth" if known else "similar rows", example.grid[seen], grey[seen], "truth", "area"),
+                Series(look.label, example.grid[seen], example.curves[name][seen], name),
             ]
             marks = [] if known else [Mark(example.observed)]
             panels.append(Panel(series, look.label, target, example.title, y_range=(0, top), marks=marks, bare=True))
@@ -47,6 +48,13 @@ def _grey(example: Example) -> np.ndarray:
     ends = (example.grid[0], example.grid[-1])
     heights, edges = np.histogram(example.neighbours, bins=25, range=ends, density=True)
     return heights[np.searchsorted(edges[1:-1], example.grid, side="right")]
+
+
+def _where_seen(curves: list[np.ndarray], top: float) -> slice:
+    """Return the part of the grid outside of which every curve is flat, with some room on either side."""
+    places = np.flatnonzero(np.nanmax(curves, axis=0) > 0.01 * top)
+    room = len(curves[0]) // 20
+    return slice(max(0, places[0] - room), places[-1] + room)
 
 
 def _height(example: Example, names: list[str], grey: np.ndarray) -> float:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from fourier_head.compare.results import OTHER_COLUMNS, Result, hardware, minus, table, versions
+from fourier_head.compare.results import OTHER_COLUMNS, Result, minus, table, versions
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.style import HEADS
 from fourier_head.tabular import LEARNING_RATE, WIDTHS
+from fourier_head.tasks.runs import hardware
 
 
 def build(result: Result, charts: Sequence[Chart]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -19,6 +18,7 @@ from fourier_head.compare.training import Schedule, Scores, Trained, adaptive_fr
 from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.words import short
+from fourier_head.tasks.runs import hardware
 from fourier_head.version import __version__
 
 TOOL = "fourier-head compare"
@@ -253,16 +253,3 @@ def versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "numpy": np.__version__,
     }
-
-
-def hardware() -> str:
-    """Return the processor and its cores in words."""
-    name = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
-    return f"{name}, {os.cpu_count()} cores"

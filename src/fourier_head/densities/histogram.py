@@ -106,6 +106,10 @@ class HistogramDensity(ScalarDensity):
     def _like(self) -> Tensor:  # type: ignore[override]
         return self.logits
 
+    def panels(self, count: int) -> Tensor:
+        """Return the edges (m + 1, *batch): between them the density is constant."""
+        return self.edges.expand(*self.batch_shape, -1).movedim(-1, 0)
+
     @property
     def num_bins(self) -> int:
         """The number of bins m."""

@@ -80,6 +80,8 @@ def phases_at(z: Tensor, walls: bool) -> Phases:
     position = ((z + 1) / 2 if walls else z).unsqueeze(-2)
 
     def phases(count: int, step: int = 1) -> tuple[Tensor, Tensor]:
+        if z.dtype == torch.float64 and not z.requires_grad and not torch.compiler.is_compiling():
+            return _powers(math.pi * step * position, count)
         k = step * torch.arange(count, dtype=z.dtype, device=z.device).unsqueeze(-1)
         if z.dtype == torch.float32:
             # k * z loses the last bits of a large phase. Split z: k * coarse is exact, so is its remainder.
@@ -91,6 +93,19 @@ def phases_at(z: Tensor, walls: bool) -> Phases:
         return torch.cos(math.pi * turns), torch.sin(math.pi * turns)
 
     return phases
+
+
+def _powers(angle: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return cos and sin of the first multiples of an angle (..., 1, V): products of ever higher powers of e^{i angle}.
+
+    In float64 their rounding does not matter, and a product takes a sixth of the time of a cosine.
+    """
+    factor = torch.polar(torch.ones_like(angle), angle)
+    powers = torch.ones_like(factor)
+    while powers.shape[-2] < count:
+        powers = torch.cat([powers, powers[..., : count - powers.shape[-2], :] * factor], dim=-2)
+        factor = factor * factor
+    return powers.real, powers.imag
 
 
 def phases_at_bins(index: Tensor, num_bins: int, walls: bool, dtype: torch.dtype) -> Phases:

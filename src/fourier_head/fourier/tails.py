@@ -19,8 +19,9 @@ def cdf(v: Tensor) -> Tensor:
 
 def mix_log_density(core: Tensor, v: Tensor, weight: float) -> Tensor:
     """Return the log-density with tails; ``core`` is that of the density on [-1, 1], at v clamped to it."""
-    inside = torch.where(v.abs() <= 1, core + math.log1p(-weight), -torch.inf)
-    return torch.logaddexp(inside, math.log(weight / 2) - v.abs())
+    tail = math.log(weight / 2) - v.abs()
+    # The choice comes last: of the logarithm of nothing there would be no second derivative.
+    return torch.where(v.abs() <= 1, torch.logaddexp(core + math.log1p(-weight), tail), tail)
 
 
 def mix_cdf(core: Tensor, v: Tensor, weight: float) -> Tensor:

@@ -31,7 +31,7 @@ HEADS = {
     "hl-gauss": Look("HL-Gauss", "#b8578f", "#e29ac4", "dashdot"),
     "fourier": Look("Fourier", "#3aa0dc", "#8fd0f7"),
     "fourier-packets": Look("Fourier + packets", "#0a5c9e", "#4a9bee"),
-    "fourier-adaptive": Look("Fourier, adaptive", "#7a5cc7", "#b39df0"),
+    "fourier-adaptive": Look("Adaptive Fourier", "#7a5cc7", "#b39df0"),
 }
 
 # Heads that only studies train. `HEADS` is also the list of heads a comparison offers, so they live apart.

@@ -33,7 +33,7 @@ def section(result: Backtest, file: str) -> str:
 <tbody>{body}</tbody></table></div>
 <p class="small muted">Forecasts from earlier moments, of what is known by now; no window saw what came after it.
 MASE is the mean error in units of the mean change over a season, WQL the weighted quantile loss, “of naive” the same of
-repeating the last season. {rest} <a style="color:inherit" href="{escape(file)}">{escape(file)}</a>.</p>
+repeating the last season. {rest} <a href="{escape(file)}">{escape(file)}</a>.</p>
 </section>"""
 
 

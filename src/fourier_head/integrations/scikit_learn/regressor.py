@@ -1,13 +1,12 @@
-"""FourierRegressor: a network with any head as a scikit-learn estimator."""
+"""FourierRegressor: networks with any head as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,30 +15,57 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from torch import Tensor
+from torch import Tensor, nn
 
-from fourier_head import tabular
 from fourier_head._cpu import small_matrices
 from fourier_head._devices import chosen_device
 from fourier_head.bins import Bins
-from fourier_head.domains import Interval
-from fourier_head.errors import UserError, did_you_mean
-from fourier_head.frequencies import recommend_head
+from fourier_head.domains import Affine, Interval, ValueMap
+from fourier_head.errors import UserError
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
-from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution, quiet
+from fourier_head.integrations.scikit_learn import settings
+from fourier_head.integrations.scikit_learn.boosting import Boosting
+from fourier_head.integrations.scikit_learn.frames import Categories
+from fourier_head.integrations.scikit_learn.interval import IntervalDistribution, IntervalFrame
+from fourier_head.integrations.scikit_learn.predictive import Floats, PredictiveDistribution, quiet
+from fourier_head.integrations.scikit_learn.rows import merged, target_frame
+from fourier_head.tabular import ensemble
+from fourier_head.tabular.columns import Columns
+from fourier_head.tabular.members import MemberNetwork, held_out
+from fourier_head.tabular.network import Course
 
-HEADS = ("fourier", "mixture", "hl-gauss", "linear")
-MIXTURES = ("mixture", "gmm")
-"""The second is what ``fourier-head compare`` calls it."""
-MARGIN = 0.1
-"""The interval reaches this share of the range of the training targets beyond either end."""
-MOST_FREQUENCIES = 128
+ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+TRIAL = 0.4
+"""Share of the steps with which bodies are tried before one is chosen."""
+TRIAL_ROWS = 1000
+"""Held-out rows that are enough to choose by: half of the networks are tried, or fewer where they leave out so many."""
 CRPS_WEIGHT = 10.0
 """How much the CRPS of a standardised target counts beside its likelihood, where both are learned."""
 FEWEST_HELD_OUT = 10
-FARTHEST = 10.0
-"""Standardised inputs are cut here: one absurd feature must not decide the whole prediction of a row."""
+USUAL_SHARE = 0.15
+"""Of the rows, that each of a few networks leaves out."""
+SMALLEST_LEVEL = 1e-9
+MOST_DECAY, DECAY = 0.1, 100.0
+"""Weight decay unless given: the second over the number of rows, as a prior weighs less the more data there is."""
+ONE_THREAD = 128
+"""Up to this many rows in a batch one thread is faster than several."""
+
+
+class Body(NamedTuple):
+    """A kind of network: whether it gets columns piece by piece, too, what stands between its layers, their widths."""
+
+    pieces: bool
+    activation: Callable[[], nn.Module]
+    widths: tuple[int, ...]
+    boosted: bool = False
+
+
+BODIES = {
+    "pieces": Body(True, nn.ReLU, (96, 96)),
+    "smooth": Body(False, nn.SiLU, (64, 64, 64)),
+    "boosting": Body(True, nn.ReLU, (96, 96), True),
+}
 
 
 class FlooredMixtureHead(MixtureHead):
@@ -56,40 +82,46 @@ class FlooredMixtureHead(MixtureHead):
 
 
 class FourierRegressor(RegressorMixin, BaseEstimator):
-    """Predict the distribution of a number from a row of numbers.
+    """Predict the distribution of a number from a row of a table.
 
-    A small network ends in a Fourier head; inputs and target are standardised inside. Part of the rows is held out: the
-    weights kept are those that predict it best.
+    Several small networks, trained at once, end in Fourier heads whose place and width follow the row; the distribution
+    is the mixture of theirs. Each leaves out other rows, and the weights kept are those that predict the rows left out
+    best. Outliers, gaps (NaN), categories of data frames and targets of any scale need no preparation.
 
     Args:
         head: "fourier", or a head to compare it with: "mixture" or "gmm" (of Gaussians), "hl-gauss" or "linear"
             (histograms).
-        num_frequencies: of the Fourier head; "auto" reads them from the data (``recommend_head``), 128 at most.
-        packets: wave packets of the Fourier head.
+        body: "pieces" gives the networks each column cut into pieces, too, so that they can jump as trees do, "smooth"
+            does not; "boosting" adds what boosted trees say of rows that they have not seen (LightGBM where it is
+            installed, else scikit-learn's); "auto" tries them on the held-out rows.
+        n_members: how many networks.
+        num_frequencies, packets, tails: of the Fourier head, and the weight of its tails.
         num_components: Gaussians of the mixture.
         num_bins: of the histograms.
-        hidden_sizes: widths of the layers.
+        hidden_sizes: widths of the layers; "auto" takes two of 96 for pieces, three of 64 for smooth.
         loss: "likelihood", "crps", or "both", their weighted sum, a proper score like either of them. The likelihood
             says nothing of how far a value lies from where it was expected, the CRPS does, and keeps narrow peaks from
-            being stuck. Histograms learn by cross-entropy instead of the likelihood. Weights are chosen by the
-            likelihood unless the loss is "crps".
-        max_epochs: passes through the rows; "auto" plans some thousands of steps.
-        batch_size: rows per step; "auto" goes by their number.
-        learning_rate: at the start; it falls to zero along a cosine.
-        weight_decay: of all weights, as in AdamW.
-        validation_fraction: share of the rows that choose the weights; with 0, or fewer than ten rows, the training
-            rows do.
-        patience: stop after this many epochs without a better score on those rows; None goes on to the end.
+            being stuck. Histograms learn by cross-entropy instead of the likelihood.
+        max_epochs: passes of each network through the rows; "auto" plans a thousand steps and more.
+        batch_size: rows per step and network; "auto" goes by their number.
+        learning_rate: at its highest; it falls to zero along a cosine.
+        weight_decay: of all weights, as in AdamW; "auto" has less of it for more rows.
+        validation_fraction: share of the rows that each network leaves out; with 0, or fewer than ten rows, all learn
+            from all and are judged by that. "auto" leaves out every row once.
+        patience: stop after this many epochs without a better score on those rows; None goes on to the end, "auto"
+            gives up after three tenths of the course.
         random_state: seed, generator or None; a whole number makes fits repeatable.
         device: "cpu", "cuda", ... or "auto" for the best there is.
         verbose: 1 prints the score ten times, 2 whenever it is measured.
 
     Attributes:
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
-        network_: the trained network.
-        num_frequencies_: of its Fourier head.
+        network_: the trained networks, side by side.
+        body_: the body that was chosen.
         best_epoch_, n_iter_: the epoch whose weights were kept, and the last one.
         validation_scores_: pairs of epoch and loss on the held-out rows, target standardised.
+        calibration_levels_: P(Y <= y) of the training rows under the networks that left them out, or of those given
+            to ``calibrate``.
 
     Example:
         >>> import numpy as np
@@ -97,10 +129,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         >>> random = np.random.default_rng(0)
         >>> X = random.uniform(-1, 1, (300, 1))
         >>> y = 4 * X[:, 0] + (0.1 + 0.4 * (X[:, 0] > 0)) * random.normal(size=300)
-        >>> model = FourierRegressor(max_epochs=20, random_state=0).fit(X, y)
+        >>> model = FourierRegressor(max_epochs=50, random_state=0).fit(X, y)
         >>> model.predict([[-0.5], [0.5]]).round().tolist()
         [-2.0, 2.0]
-        >>> low, high = model.predict_density([[-0.5], [0.5]]).interval(0.9).T
+        >>> low, high = model.predict_interval([[-0.5], [0.5]], 0.9).T
         >>> bool((high - low)[1] > 2 * (high - low)[0])
         True
     """
@@ -109,25 +141,31 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self,
         head: str = "fourier",
         *,
-        num_frequencies: int | Literal["auto"] = "auto",
-        packets: int | Literal["auto"] = "auto",
+        body: Literal["auto", "pieces", "smooth", "boosting"] = "auto",
+        n_members: int = 8,
+        num_frequencies: int = 12,
+        packets: int = 0,
+        tails: float = 0.01,
         num_components: int = 3,
         num_bins: int = 100,
-        hidden_sizes: Sequence[int] = tabular.WIDTHS,
+        hidden_sizes: Sequence[int] | Literal["auto"] = "auto",
         loss: Literal["both", "likelihood", "crps"] = "both",
         max_epochs: int | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         learning_rate: float = 1e-2,
-        weight_decay: float = 0.0,
-        validation_fraction: float = 0.15,
-        patience: int | None = None,
+        weight_decay: float | Literal["auto"] = "auto",
+        validation_fraction: float | Literal["auto"] = "auto",
+        patience: int | Literal["auto"] | None = "auto",
         random_state: Any = None,
         device: str = "cpu",
         verbose: int = 0,
     ):
         self.head = head
+        self.body = body
+        self.n_members = n_members
         self.num_frequencies = num_frequencies
         self.packets = packets
+        self.tails = tails
         self.num_components = num_components
         self.num_bins = num_bins
         self.hidden_sizes = hidden_sizes
@@ -142,123 +180,81 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self.device = device
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     # --- training
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FourierRegressor:
-        """Learn from rows X (n, features), targets y (n,) and, if given, the weight of each row."""
-        self._check()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        """Learn from rows X (n, features), targets y (n,) and, if given, the weight of each row.
+
+        Categories are columns of a data frame that are no numbers.
+        """
+        settings.check(self)
+        self._categories = Categories(X)
+        X, y = validate_data(self, self._categories(X), y, **ROWS, y_numeric=True, ensure_min_samples=2)
         y = y.astype(np.float64)  # text that is no number ends here
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
             raise ValueError("sample_weight must be positive for at least one row, got zero for all of them.")
-        # A row without weight must not move scales, intervals or the choice of an epoch either.
-        X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+        X, y, weights = merged(X, y, weights)
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         device = torch.device(self._device())
 
-        self._center, deviation = X.mean(0), X.std(0)
-        self._scale = np.where(deviation > 1e-12 * np.abs(X).max(0), deviation, 1.0)
-        self._frame = _frame(y)
-        inputs, values = self._inputs(X), self._frame.standardised(y)
-        make_head = self._head_maker(inputs, values)
-        order = random.permutation(len(y))
-        held = round(self.validation_fraction * len(y)) if len(y) >= FEWEST_HELD_OUT else 0
-        chosen, trained = (order[:held], order[held:]) if held else (order, order)
+        self._columns = Columns(X, weights, self._categories.mask)
+        make_head = self._measure(y, weights)
+        values = self._frame.standardised(y)
+        held = self._held_out(torch.from_numpy(random.permutation(len(y))))
+        targets = torch.from_numpy(values).float().to(device)
+        weight = torch.from_numpy(weights).float().to(device)
+        plan = self._plan(len(y))
+        threads = small_matrices() if plan.batch <= ONE_THREAD else quiet(device)
 
-        bins = Bins.uniform(self.num_bins, self._frame.low, self._frame.high)
-        columns = [
-            torch.from_numpy(inputs),
-            torch.from_numpy(values).float(),
-            bins.encode(values),
-            torch.from_numpy(weights / weights.mean()).float(),
-        ]
-        training = [column[trained].to(device) for column in columns]
-        validation = [column[chosen].to(device) for column in columns]
-        histogram = self.head in ("hl-gauss", "linear")
-
-        with torch.random.fork_rng(devices=[]), small_matrices() if device.type == "cpu" else nullcontext():
+        def train(body: str, members: int, plan: ensemble.Plan) -> tuple[MemberNetwork, Course]:
+            kind = BODIES[body]
+            columns = [self._inputs(X, body, training=True).to(device), targets]
+            widths = kind.widths if self.hidden_sizes == "auto" else tuple(self.hidden_sizes)
             torch.manual_seed(seed)
-            network = tabular.Network(X.shape[1], tuple(self.hidden_sizes), make_head).to(device)
-
-            def losses(x: Tensor, value: Tensor, ids: Tensor) -> Tensor:
-                features, head = network.body(x), network.head
-                density: Any = head.density(features)
-                if self.loss == "crps":
-                    return density.crps(value)
-                if histogram and head.training:
-                    likelihood = head.loss(features, ids, reduction="none")
-                else:
-                    likelihood = -density.log_prob(value)
-                if self.loss == "likelihood" or not head.training:
-                    return likelihood
-                return likelihood + CRPS_WEIGHT * density.crps(value)
-
-            def loss(x: Tensor, value: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
-                return (losses(x, value, ids) * weight).mean()
-
-            def score() -> float:
-                pieces = zip(*(column.split(2048) for column in validation), strict=True)
-                total = sum(float((losses(x, v, i) * w).double().sum()) for x, v, i, w in pieces)
-                return total / max(float(validation[3].double().sum()), 1e-300)
-
-            course = tabular.fit(
+            network = MemberNetwork(members, columns[0].shape[1], widths, kind.activation, make_head).to(device)
+            course = ensemble.fit(
                 network,
-                training,
-                loss,
-                score,
-                self._schedule(len(trained)),
+                columns,
+                weight,
+                held[:members] or [torch.arange(len(y))] * members,
+                lambda x, value: self._losses(network.head, network.body(x), value),
+                plan,
                 seed=seed,
                 learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                patience=self.patience,
-                interruptible=True,
-                progress=self._progress(len(trained)),
+                weight_decay=self._decay(len(y)),
+                leave_out=bool(held),
+                progress=self._progress(body, plan),
             )
+            return network, course
+
+        if self.body in ("auto", "boosting"):
+            mapped = self._map.forward(torch.from_numpy(values)).numpy()
+            self._boosting = Boosting(X, mapped, weights, self._categories.mask, seed)
+        with torch.random.fork_rng(devices=[]), threads if device.type == "cpu" else nullcontext():
+            self.body_ = str(self.body)
+            if self.body == "auto":
+                members = max(1, min(self.n_members // 2, -(-TRIAL_ROWS // max(map(len, held), default=1))))
+                scores = {name: train(name, members, plan.shortened(TRIAL))[1].best_score for name in BODIES}
+                self.body_ = min(BODIES, key=lambda name: scores[name])
+            network, course = train(self.body_, self.n_members, plan)
         if course.interrupted:
             warnings.warn(
                 f"fit was interrupted; the weights of epoch {course.best_epoch} are kept.", ConvergenceWarning, 2
             )
         # In float64 the prediction for a row does not depend on the rows beside it; Apple's GPUs have none.
         self.network_ = network if device.type == "mps" else network.double()
-        self.num_frequencies_ = getattr(network.head, "num_frequencies", None)
         self.best_epoch_, self.validation_scores_ = course.best_epoch, course.history
         self.n_iter_ = course.history[-1][0] if course.history else 0
+        inputs = self._inputs(X, self.body_, training=True)
+        self.calibration_levels_ = self._held_out_levels(inputs, values, held) if held else None
         return self
-
-    def _check(self) -> None:
-        """Raise one sentence for a setting that cannot be."""
-        if self.head not in (*HEADS, *MIXTURES):
-            raise ValueError(f"head must name a head, got {self.head!r}; {did_you_mean(str(self.head), HEADS)}")
-        if self.loss not in ("both", "likelihood", "crps"):
-            raise ValueError(f"loss must be 'both', 'likelihood' or 'crps', got {self.loss!r}.")
-        least = {
-            "num_frequencies": 1,
-            "packets": 0,
-            "num_components": 1,
-            "num_bins": 2,
-            "max_epochs": 1,
-            "batch_size": 1,
-        }
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            automatic = name in ("num_frequencies", "packets", "max_epochs", "batch_size")
-            if automatic and value == "auto":
-                continue
-            if not isinstance(value, numbers.Integral) or value < smallest:
-                words = "'auto' or " if automatic else ""
-                raise ValueError(f"{name} must be {words}a whole number of at least {smallest}, got {value!r}.")
-        sizes = list(self.hidden_sizes) if isinstance(self.hidden_sizes, Iterable) else []
-        if not sizes or not all(isinstance(w, numbers.Integral) and w > 0 for w in sizes):
-            raise ValueError(f"hidden_sizes must be a list of whole numbers above 0, got {self.hidden_sizes!r}.")
-        if not self.learning_rate > 0 or self.weight_decay < 0:
-            raise ValueError(
-                f"learning_rate must be positive and weight_decay not negative, got {self.learning_rate} and "
-                f"{self.weight_decay}."
-            )
-        if not 0 <= self.validation_fraction <= 0.9:
-            raise ValueError(f"validation_fraction must lie between 0 and 0.9, got {self.validation_fraction}.")
 
     def _device(self) -> str:
         try:
@@ -266,57 +262,85 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         except UserError as error:
             raise ValueError(str(error)) from None
 
-    def _head_maker(self, inputs: np.ndarray, values: Floats) -> Callable[[int], Head]:
-        """Return a function that makes the head for features of some size."""
-        low, high = self._frame.low, self._frame.high
-        domain = Interval(low, high)
-        if self.head in MIXTURES:
+    def _measure(self, y: Floats, weights: Floats) -> Callable[[int], Head]:
+        """Take the place and unit of targets, and return a function that makes a head for features of some size."""
+        self._frame: Any
+        self._map: ValueMap = Affine()
+        if self.head == "fourier":
+            self._frame, adaptive = target_frame(y, weights, self.tails)
+            self._map = adaptive.map
+            options: dict[str, Any] = {"num_frequencies": int(self.num_frequencies), "packets": int(self.packets)}
+            return lambda size: FourierHead(size, domain=adaptive, **options)
+        self._frame = frame = IntervalFrame.fit(y)
+        domain = Interval(frame.low, frame.high)
+        if self.head in settings.MIXTURES:
             return lambda size: FlooredMixtureHead(size, self.num_bins, self.num_components, domain=domain)
-        if self.head != "fourier":
-            kind = HLGaussHead if self.head == "hl-gauss" else LinearHead
-            return lambda size: kind(size, self.num_bins, domain=domain)
-        options: dict[str, Any] = {"num_frequencies": 8, "packets": 4}
-        if np.ptp(values) > 0:
-            features = inputs if inputs.std(0).any() else None
-            options = recommend_head(values, features=features, domain=(low, high)).as_options()
-            # Made for densities as wide as a tenth of the range: the roughness of narrow ones would outweigh all else.
-            options["gamma"] = 0.0
-            options["num_frequencies"] = min(options["num_frequencies"], MOST_FREQUENCIES)
-        if self.num_frequencies != "auto":
-            options["num_frequencies"] = int(self.num_frequencies)
-        if self.packets != "auto":
-            options["packets"] = int(self.packets)
-        return lambda size: FourierHead(size, domain=domain, boundary="reflect", **options)
+        kind = HLGaussHead if self.head == "hl-gauss" else LinearHead
+        return lambda size: kind(size, self.num_bins, domain=domain)
 
-    def _schedule(self, rows: int) -> tabular.Schedule:
-        epochs = None if self.max_epochs == "auto" else int(self.max_epochs)
-        return tabular.Schedule.for_rows(rows, epochs, None if self.batch_size == "auto" else int(self.batch_size))
+    def _losses(self, head: Any, features: Tensor, value: Tensor) -> Tensor:
+        """Return the loss of each row."""
+        if isinstance(head, FourierHead):
+            kind = {"likelihood": "nll", "crps": "crps", "both": "both"}[self.loss]
+            options: dict[str, Any] = {"kind": kind, "crps_weight": CRPS_WEIGHT, "mapped": True}
+            return head.values_loss_of(head.proj(features), value, **options)
+        density = head.density(features)
+        if self.loss == "crps":
+            return density.crps(value)
+        if self.head in settings.MIXTURES or not head.training:
+            likelihood = -density.log_prob(value)
+        else:
+            bins = Bins.uniform(self.num_bins, self._frame.low, self._frame.high)
+            likelihood = head.loss(features, bins.encode(value), reduction="none")
+        return likelihood if self.loss == "likelihood" else likelihood + CRPS_WEIGHT * density.crps(value)
 
-    def _progress(self, rows: int) -> Callable[[int, float], None] | None:
+    def _held_out(self, order: Tensor) -> list[Tensor]:
+        """Return the rows that each network leaves out; nothing where none does."""
+        fraction = self.validation_fraction
+        share = min(1 / self.n_members, USUAL_SHARE) if fraction == "auto" else float(fraction)
+        enough = share > 0 and len(order) >= FEWEST_HELD_OUT
+        return held_out(len(order), self.n_members, share, order) if enough else []
+
+    def _plan(self, rows: int) -> ensemble.Plan:
+        epochs, batch = (None if n == "auto" else int(n) for n in (self.max_epochs, self.batch_size))
+        return ensemble.Plan.for_rows(rows, epochs, batch, self.patience)
+
+    def _decay(self, rows: int) -> float:
+        return min(MOST_DECAY, DECAY / rows) if self.weight_decay == "auto" else float(self.weight_decay)
+
+    def _progress(self, body: str, plan: ensemble.Plan) -> Callable[[int, float], None] | None:
         if not self.verbose:
             return None
-        schedule = self._schedule(rows)
-        every = schedule.check_every if self.verbose > 1 else max(1, schedule.epochs // 10)
+        looks, every = 0, 1 if self.verbose > 1 else max(1, plan.steps // plan.check_every // 10)
+        last = plan.epoch(plan.steps)
 
         def say(epoch: int, score: float) -> None:
-            if epoch % every == 0 or epoch == schedule.epochs:
-                print(f"[FourierRegressor] epoch {epoch} of {schedule.epochs}: validation loss {score:.4f}", flush=True)
+            nonlocal looks
+            looks += 1
+            if looks % every == 0 or epoch == last:
+                print(f"[FourierRegressor] {body}, epoch {epoch} of {last}: validation loss {score:.4f}", flush=True)
 
         return say
 
-    def _inputs(self, X: np.ndarray) -> np.ndarray:
-        return np.clip((X - self._center) / self._scale, -FARTHEST, FARTHEST).astype(np.float32)
-
     # --- prediction
+
+    def _inputs(self, X: Floats, body: str, training: bool = False) -> Tensor:
+        """Return what a body is given of rows; of those of training, what trees say that have not seen them."""
+        inputs = self._columns(X, pieces=BODIES[body].pieces)
+        if BODIES[body].boosted:
+            boosted = self._boosting.out_of_fold if training else self._boosting(X)
+            inputs = np.concatenate([boosted, inputs], axis=1)
+        return torch.from_numpy(inputs)
 
     def predict_density(self, X: Any) -> PredictiveDistribution:
         """Return the predicted distributions, one per row: pdf, cdf, quantile, sample, mean, std, entropy, crps."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        device = next(self.network_.parameters()).device
-        with torch.inference_mode(), quiet(device):
-            features = self.network_.body(torch.from_numpy(self._inputs(X)).to(self.network_.head.proj.weight))
-        return PredictiveDistribution(self.network_.head, features, self._frame)
+        X = validate_data(self, self._categories(X), **ROWS, reset=False)
+        inputs = self._inputs(X, self.body_).to(self.network_.head.proj.weight)
+        with torch.inference_mode(), quiet(inputs.device):
+            features = self.network_.features(inputs)
+        kind = PredictiveDistribution if self.head == "fourier" else IntervalDistribution
+        return kind(self.network_.head, features, self._frame)
 
     def predict(self, X: Any, quantiles: float | ArrayLike | None = None) -> Floats:
         """Return the means (n,), or quantiles where levels are given, which is how to ask a ``Pipeline`` for them."""
@@ -331,17 +355,56 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         """Draw values from the predicted distributions, (n, n_samples)."""
         return self.predict_density(X).sample(n_samples, random_state)
 
+    # --- intervals that keep their word
 
-def _frame(y: Floats) -> Frame:
-    """Standardise the targets and give them an interval with margins and tails.
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, conformal: bool = False) -> Floats:
+        """Return intervals (n, 2) that hold the target with this probability: the middle of each distribution.
 
-    One of n + 1 values goes beyond the n others with probability 1 / (n + 1) on either side. Most that do stay within
-    the margin, so the tails get a twentieth of it.
+        Args:
+            X: rows.
+            coverage: the probability.
+            conformal: widen or narrow all intervals by what held-out rows say: as many of them as the coverage asks for
+                lie inside. These are the rows given to ``calibrate``, for which the coverage holds in finite samples
+                whatever the distribution if they were drawn like new ones; or, else, those of the training, each under
+                the networks that left it out, which is nearly as good and costs no rows.
+        """
+        if not conformal:
+            return self.predict_density(X).interval(coverage)
+        check_is_fitted(self)
+        if self.calibration_levels_ is None:
+            raise ValueError("there are no held-out rows to go by: call calibrate(X, y), or fit with some left out.")
+        return self.predict_density(X).quantile(conformal_levels(self.calibration_levels_, coverage))
+
+    def calibrate(self, X: Any, y: Any) -> FourierRegressor:
+        """Take rows that were not used in ``fit`` to calibrate ``predict_interval(conformal=True)`` by."""
+        y = np.asarray(y, dtype=np.float64)
+        self.calibration_levels_ = self.predict_density(X).cdf(y)
+        return self
+
+    def _held_out_levels(self, inputs: Tensor, values: Floats, held: Sequence[Tensor]) -> Floats:
+        inputs = inputs.to(self.network_.head.proj.weight)
+        targets = torch.from_numpy(values).to(inputs)
+        network = self.network_
+        with torch.inference_mode(), quiet(inputs.device):
+            levels = ensemble.over_held_out(
+                [inputs, targets], held, lambda x, value: network.head.density(network.body(x)).cdf(value)
+            )
+        return torch.cat(levels).double().cpu().numpy()
+
+
+def conformal_levels(levels: Floats, coverage: float) -> Floats:
+    """Return the two levels, equally far from 1/2, between which enough calibration rows lie for this coverage.
+
+    References:
+        Chernozhukov et al., Distributional conformal prediction, PNAS 2021.
+
+    >>> conformal_levels(np.linspace(0.3, 0.7, 99), 0.5).round(2)
+    array([0.4, 0.6])
     """
-    center, scale = float(y.mean()), float(y.std())
-    # Rounding gives constant targets a deviation, too.
-    if not scale > 1e-12 * float(np.abs(y).max()):
-        scale = 1.0
-    t = (y - center) / scale
-    margin = MARGIN * max(float(np.ptp(t)), 1.0)
-    return Frame(center, scale, float(t.min()) - margin, float(t.max()) + margin, tail=0.05 / (len(y) + 1))
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+    distance = np.sort(np.abs(levels - 0.5))
+    place = math.ceil((len(distance) + 1) * coverage)
+    # Of too few rows none is far enough out to promise so much.
+    half = distance[place - 1] if place <= len(distance) else 0.5
+    return np.clip([0.5 - half, 0.5 + half], SMALLEST_LEVEL, 1 - SMALLEST_LEVEL)

@@ -1,0 +1,227 @@
+"""Score methods that predict distributions on the UCI tables: ``python -m benchmarks.tables --data FOLDER``.
+
+FOLDER holds ``<set>.npz`` with X, y, train_index and test_index. Every method is fitted to the training rows of every
+split with its usual settings, one thread each, and scored on the test rows. Each fit is a row of
+``results/tables.csv``: negative log-likelihood, CRPS and root mean squared error in the units of the target, the share
+of test rows in the central 90 % intervals and their mean width (sharpness), the seconds of the fit. Rows that are there
+already are not fitted again, so a run can be stopped at any time. At the end mean ranks over the sets go to
+``results/table-ranks.csv`` and, with the critical difference of Nemenyi's test, to ``results/tables.png``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import math
+import os
+import time
+from collections import defaultdict
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.head import RESULTS
+from benchmarks.table_methods import METHODS, Floats
+
+COLUMNS = ("dataset", "method", "split", "nll", "crps", "rmse", "coverage_90", "sharpness", "seconds", "hardware")
+SETS = (
+    "yacht",
+    "bostonHousing",
+    "energy",
+    "concrete",
+    "wine-quality-red",
+    "kin8nm",
+    "power-plant",
+    "naval",
+    "protein",
+)
+NEMENYI = {2: 1.960, 3: 2.343, 4: 2.569, 5: 2.728, 6: 2.850, 7: 2.949, 8: 3.031, 9: 3.102, 10: 3.164}
+"""Critical values at 5 % by the number of methods (Demsar, JMLR 2006)."""
+Row = dict[str, str]
+
+
+def score(X: Floats, y: Floats, rows: Floats, test: Floats, method: str, seed: int) -> dict[str, float]:
+    """Fit the training rows and return the scores of the test rows."""
+    start = time.perf_counter()
+    predict = METHODS[method](X[rows], y[rows], seed)
+    seconds = time.perf_counter() - start
+    density, truth = predict(X[test]), y[test]
+    low, high = density.interval(0.9).T
+    return {
+        "nll": -float(density.logpdf(truth).mean()),
+        "crps": float(density.crps(truth).mean()),
+        "rmse": float(np.sqrt(np.mean((density.mean() - truth) ** 2))),
+        "coverage_90": float(np.mean((truth >= low) & (truth <= high))),
+        "sharpness": float((high - low).mean()),
+        "seconds": seconds,
+    }
+
+
+def _task(folder: Path, name: str, method: str, split: int) -> Row:
+    import torch
+
+    from fourier_head.compare.results import hardware
+
+    torch.set_num_threads(1)
+    with np.load(folder / f"{name}.npz") as table:
+        X, y = table["X"], table["y"]
+        rows, test = table["train_index"][split], table["test_index"][split]
+    found = score(X, y, rows, test, method, split)
+    row = {key: f"{value:.3g}" if key == "seconds" else f"{value:.6g}" for key, value in found.items()}
+    return {"dataset": name, "method": method, "split": str(split), "hardware": hardware(), **row}
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a table of results; none where there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path: Path, row: Row) -> None:
+    """Add a row at once: what was computed stays, however the run ends."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def mean_scores(rows: list[Row], metric: str) -> tuple[list[str], list[str], Floats]:
+    """Return methods, sets, and the mean over splits (sets, methods) of those that have all sets, all splits alike."""
+    splits: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        splits[row["dataset"], row["method"]][row["split"]] = float(row[metric])
+    sets = [name for name in SETS if any(name == found for found, _ in splits)]
+    methods = [m for m in METHODS if all((name, m) in splits for name in sets)]
+    means = np.zeros((len(sets), len(methods)))
+    for i, name in enumerate(sets):
+        # Only splits that every method has.
+        common = set.intersection(*(set(splits[name, m]) for m in methods)) if methods else set()
+        for j, m in enumerate(methods):
+            means[i, j] = np.mean([splits[name, m][split] for split in common])
+    return methods, sets, means
+
+
+def ranks(means: Floats) -> Floats:
+    """Return mean ranks (methods,), one being the lowest score; equal ones share theirs.
+
+    >>> ranks(np.array([[1.0, 2.0, 3.0], [1.0, 1.0, 0.5]]))
+    array([1.75, 2.25, 2.  ])
+    """
+    below = (means[:, None, :] < means[:, :, None]).sum(2)
+    same = (means[:, None, :] == means[:, :, None]).sum(2)
+    return (below + (same + 1) / 2).mean(0)
+
+
+def critical_difference(sets: int, methods: int) -> float:
+    """Return how far apart mean ranks must be to differ at 5 % (Nemenyi)."""
+    return NEMENYI[methods] * math.sqrt(methods * (methods + 1) / (6 * sets))
+
+
+def summarise(path: Path) -> None:
+    """Write mean ranks, print them, and draw them with their critical difference."""
+    rows, table = read(path), {}
+    for metric in ("crps", "nll"):
+        methods, sets, means = mean_scores(rows, metric)
+        if len(methods) < 2:
+            return
+        table[metric] = dict(zip(methods, ranks(means), strict=True))
+    with (path.parent / "table-ranks.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["method", "rank_crps", "rank_nll", "sets", "critical_difference"])
+        for method in sorted(methods, key=table["crps"].__getitem__):
+            values = (round(table[metric][method], 3) for metric in table)
+            line = [method, *values, len(sets), round(critical_difference(len(sets), len(methods)), 3)]
+            writer.writerow(line)
+            print(*line)
+    if importlib.util.find_spec("matplotlib"):
+        draw(table, critical_difference(len(sets), len(methods)), path.with_suffix(".png"))
+
+
+def draw(table: dict[str, dict[str, float]], difference: float, path: Path) -> None:
+    """Draw mean ranks on a line for each score, and a bar under those that are not apart from the first."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(len(table), 1, figsize=(8, 2.6 * len(table)), squeeze=False)
+    for axis, (metric, found) in zip(axes[:, 0], table.items(), strict=True):
+        order = sorted(found, key=found.__getitem__)
+        axis.axhline(0, color="black", linewidth=1)
+        for i, method in enumerate(order):
+            height = 0.35 + 0.3 * (i % 3)
+            axis.plot([found[method]] * 2, [0, height], color="tab:blue" if method == "fourier" else "grey")
+            axis.annotate(f"{method} {found[method]:.2f}", (found[method], height), ha="center", va="bottom")
+        axis.plot([found[order[0]], found[order[0]] + difference], [-0.15, -0.15], linewidth=4, color="tab:orange")
+        axis.annotate(f"critical difference {difference:.2f}", (found[order[0]], -0.45))
+        axis.set(xlim=(0.8, len(order) + 0.2), ylim=(-0.6, 1.4), yticks=[], xlabel=f"mean rank, {metric.upper()}")
+        for side in ("left", "right", "top"):
+            axis.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with the npz files; without, only the summary is made")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--splits", type=int, default=20, help="how many of a set's splits (protein has five)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first split")
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
+    parser.add_argument("--output", type=Path, default=RESULTS / "tables.csv")
+    arguments = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if arguments.data is not None:
+        run(arguments)
+    summarise(arguments.output)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Fit what is missing, several at a time."""
+    start = time.perf_counter()
+    known = {(row["dataset"], row["method"], int(row["split"])) for row in read(arguments.output)}
+    tasks = []
+    for split in range(arguments.first, arguments.first + arguments.splits):
+        for name in arguments.sets:
+            with np.load(arguments.data / f"{name}.npz") as table:
+                if split >= len(table["train_index"]):
+                    continue
+            tasks += [(name, method, split) for method in arguments.methods if (name, method, split) not in known]
+    missing: set[str] = set()
+    pool = ProcessPoolExecutor(arguments.jobs)
+    waiting = {pool.submit(_task, arguments.data, *task): task for task in tasks}
+    while waiting:
+        left = start + arguments.seconds - time.perf_counter()
+        done, _ = wait(waiting, timeout=None if left == math.inf else max(left, 0), return_when=FIRST_COMPLETED)
+        for future in done:
+            task = waiting.pop(future)
+            try:
+                row = future.result()
+            except ImportError as error:
+                missing.add(f"{task[1]}: {error}")
+                continue
+            except Exception as error:
+                print(*task, type(error).__name__, error, flush=True)
+                continue
+            append(arguments.output, row)
+            print(*row.values(), flush=True)
+        if not done:
+            print(f"stopped after {arguments.seconds:g} seconds; {len(waiting)} fits are left", flush=True)
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            break
+    pool.shutdown(wait=False, cancel_futures=True)
+    for words in sorted(missing):
+        print("left out", words)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Columns: inputs of a network from the columns of a table, whatever their scales, outliers, gaps and categories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+PIECES = 16
+"""Stretches of equally many rows that a column of numbers is cut into."""
+MOST_INPUTS = 4096
+"""With many columns there are fewer pieces of each, so that inputs stay fewer than this."""
+MOST_LEVELS = 64
+"""Levels of a category that get an input; rarer ones share the lack of any."""
+FENCE = 3.0
+"""Numbers count as no farther beyond the middle nine tenths of a column than this many times their length."""
+FARTHEST = 10.0
+"""Deviations at which inputs are cut off in any case."""
+
+
+def weighted_quantiles(x: Floats, weights: Floats, levels: Floats) -> Floats:
+    """Return quantiles of weighted values, between whose places in the order it is a straight line.
+
+    >>> weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0]), np.array([0.0, 0.5, 1.0]))
+    array([1., 2., 3.])
+    """
+    order = np.argsort(x, kind="stable")
+    x, weights = x[order], weights[order]
+    places = np.cumsum(weights) - weights / 2
+    return np.interp(levels, places / weights.sum(), x)
+
+
+@dataclass
+class _Numbers:
+    """One column of numbers: between which fences it lies, its mean and deviation there, and the ends of its pieces."""
+
+    fences: tuple[float, float]
+    mean: float
+    unit: float
+    ends: Floats
+    gaps: bool
+
+    @classmethod
+    def fit(cls, x: Floats, weights: Floats, pieces: int) -> _Numbers | None:
+        there = ~np.isnan(x)
+        gaps = not there.all()
+        x, weights = x[there], weights[there]
+        if not len(x) or x.min() == x.max():
+            # A column that never changes says something by its gaps alone.
+            return cls((x[0], x[0]), x[0], 1.0, x[:1], True) if gaps and len(x) else None
+        low, high = weighted_quantiles(x, weights, np.array([0.05, 0.95]))
+        reach = FENCE * (high - low) if high > low else np.inf
+        fences = float(low - reach), float(high + reach)
+        near = np.clip(x, *fences)
+        mean = float(np.average(near, weights=weights))
+        unit = float(np.sqrt(np.average((near - mean) ** 2, weights=weights)))
+        ends = np.unique(weighted_quantiles(x, weights, np.linspace(0, 1, pieces + 1)))
+        # Pieces shorter than rounding would divide noise by noise.
+        keep = np.concatenate([[True], np.diff(ends) > 1e-9 * np.abs(ends).max()])
+        return cls(fences, mean, unit, ends[keep], gaps)
+
+    def plain(self, x: Floats) -> list[Floats]:
+        missing = np.isnan(x)
+        t = (np.clip(np.where(missing, self.mean, x), *self.fences) - self.mean) / self.unit
+        inputs = [np.clip(t, -FARTHEST, FARTHEST)]
+        return [*inputs, missing.astype(np.float64)] if self.gaps else inputs
+
+    def pieces(self, x: Floats) -> list[Floats]:
+        x = np.clip(np.where(np.isnan(x), self.mean, x), self.ends[0], self.ends[-1])
+        low, high = self.ends[:-1], self.ends[1:]
+        return list(np.clip((x[:, None] - low) / (high - low), 0, 1).T)
+
+
+@dataclass
+class _Levels:
+    """One column of categories, given as codes: which of them have an input of their own."""
+
+    codes: Floats
+
+    @classmethod
+    def fit(cls, x: Floats, weights: Floats) -> _Levels | None:
+        there = ~np.isnan(x)
+        codes, place = np.unique(x[there], return_inverse=True)
+        if not len(codes) or (len(codes) == 1 and there.all()):
+            return None
+        weight = np.bincount(place, weights[there])
+        return cls(np.sort(codes[np.argsort(-weight, kind="stable")[:MOST_LEVELS]]))
+
+    def plain(self, x: Floats) -> list[Floats]:
+        return [(x == code).astype(np.float64) for code in self.codes]
+
+    def pieces(self, x: Floats) -> list[Floats]:
+        return []
+
+
+class Columns:
+    """Make inputs of rows: scaled numbers, marks of gaps and levels first, then numbers piece by piece.
+
+    Numbers are standardised between fences far outside of where most of them lie, so that no outlier moves the others
+    or decides a prediction. A second coding cuts the range of a column into pieces of equally many rows, each an input
+    that rises from 0 to 1 across it: with it a network can bend and jump at any number as trees
+    do. Columns that never change are left out. Gaps (NaN) take the mean, and columns that have some in training get a
+    mark of them. Levels of a category that were not there in training have none.
+
+    Args:
+        X: rows of training (n, columns), categories as codes.
+        weights: of the rows.
+        categorical: which columns hold categories; none unless given.
+
+    References:
+        Gorishniy et al., On Embeddings for Numerical Features in Tabular Deep Learning, NeurIPS 2022.
+
+    Example:
+        >>> columns = Columns(np.array([[0.0, 7.0], [1.0, 7.0], [1e6, 7.0]]), np.ones(3))
+        >>> columns(np.array([[1.0, 0.0]]))[:, : columns.plain]
+        array([[-0.7...]], dtype=float32)
+    """
+
+    def __init__(self, X: Floats, weights: Floats, categorical: NDArray[np.bool_] | None = None):
+        kinds = np.zeros(X.shape[1], bool) if categorical is None else categorical
+        pieces = max(2, min(PIECES, MOST_INPUTS // max(1, X.shape[1])))
+        found: list[Any] = [
+            _Levels.fit(x, weights) if category else _Numbers.fit(x, weights, pieces)
+            for x, category in zip(X.T, kinds, strict=True)
+        ]
+        self._columns = [(place, column) for place, column in enumerate(found) if column is not None]
+        self.plain = self._inputs(X[:1], False).shape[1]
+        """Number of inputs without those of pieces."""
+
+    def _inputs(self, X: Floats, pieces: bool) -> NDArray[np.float32]:
+        inputs = [one for place, column in self._columns for one in column.plain(X[:, place])]
+        if pieces:
+            inputs += [one for place, column in self._columns for one in column.pieces(X[:, place])]
+        return np.array(inputs or [np.zeros(len(X))], dtype=np.float32).T
+
+    def __call__(self, X: Floats, pieces: bool = True) -> NDArray[np.float32]:
+        """Return the inputs (n, inputs) of rows, those of pieces last."""
+        return np.ascontiguousarray(self._inputs(X, pieces))

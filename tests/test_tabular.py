@@ -1,0 +1,170 @@
+"""Inputs from columns, and networks trained side by side."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fourier_head import Adaptive, FourierHead
+from fourier_head.tabular import ensemble
+from fourier_head.tabular.columns import Columns, weighted_quantiles
+from fourier_head.tabular.members import MemberLinear, MemberNetwork, clip_each, held_out
+
+# --- columns
+
+
+def test_outliers_move_no_other_row():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 2))
+    wild = X.copy()
+    wild[:3, 0] = 1e6
+    plain, moved = (Columns(rows, np.ones(400))(X[3:]) for rows in (X, wild))
+    assert np.abs(moved).max() < 10
+    for a, b in zip(plain.T, moved.T, strict=True):
+        assert a.std() < 1e-9 or np.corrcoef(a, b)[0, 1] > 0.95
+    assert np.isfinite(Columns(wild, np.ones(400))(np.array([[1e300, -1e300]]))).all()
+
+
+def test_pieces_rise_one_after_the_other():
+    columns = Columns(np.arange(101.0)[:, None], np.ones(101))
+    assert columns.plain == 1
+    pieces = columns(np.array([[0.0], [50.0], [100.0], [1e9]]))[:, 1:]
+    assert pieces.shape[1] == 16
+    np.testing.assert_allclose(pieces.sum(1), [0, 8, 16, 16], atol=1e-5)
+    assert (np.diff(pieces[1]) <= 0).all()  # full ones before empty ones
+
+
+def test_columns_that_never_change_are_left_out_and_gaps_are_marked():
+    X = np.array([[7.0, 1.0, np.nan], [7.0, np.nan, np.nan], [7.0, 3.0, np.nan]])
+    columns = Columns(X, np.ones(3))
+    inputs = columns(np.array([[0.0, np.nan, 5.0]]), pieces=False)
+    np.testing.assert_array_equal(inputs, [[0.0, 1.0]])  # the mean, and the mark of a gap
+
+
+def test_categories_have_an_input_for_each_level():
+    X = np.array([[0.0], [1.0], [1.0], [2.0]])
+    columns = Columns(X, np.ones(4), np.array([True]))
+    inputs = columns(np.array([[1.0], [2.0], [-1.0], [np.nan]]))
+    np.testing.assert_array_equal(inputs, [[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
+
+
+def test_weights_are_repetitions():
+    random = np.random.default_rng(1)
+    x, times = random.normal(size=30), random.integers(1, 4, 30)
+    X = np.column_stack([x, x**2])
+    merged = Columns(X, times.astype(float))(X)
+    np.testing.assert_allclose(merged, Columns(X, 5.0 * times)(X), rtol=1e-6)
+    middle = weighted_quantiles(x, times.astype(float), np.array([0.5]))
+    assert abs(middle[0] - np.median(np.repeat(x, times))) < np.diff(np.sort(x)).max()
+
+
+# --- members
+
+
+def network(members=3, inputs=2, seed=0, frequencies=3):
+    torch.manual_seed(seed)
+    domain = Adaptive(tails=0.01)
+    return MemberNetwork(
+        members, inputs, (8,), nn.Tanh, lambda size: FourierHead(size, num_frequencies=frequencies, domain=domain)
+    )
+
+
+def test_members_are_networks_of_their_own():
+    net = network()
+    x = torch.randn(5, 2)
+    features = net.features(x)
+    first, head = net.body[0], net.head.proj
+    for j in range(3):
+        alone = torch.tanh(x @ first.weight[j] + first.bias[j])
+        torch.testing.assert_close(features[j], alone)
+        torch.testing.assert_close(head(features)[j], alone @ head.weight[j] + head.bias[j])
+    assert not torch.equal(features[0], features[1])
+    assert net.head.density(features).batch_shape == (3, 5)
+
+
+def test_stacked_layers_are_the_layers():
+    layers = [nn.Linear(4, 6) for _ in range(3)]
+    x = torch.randn(3, 7, 4)
+    torch.testing.assert_close(
+        MemberLinear.stack(layers)(x), torch.stack([layer(part) for layer, part in zip(layers, x, strict=True)])
+    )
+
+
+def test_gradients_are_clipped_one_by_one():
+    weight = torch.zeros(2, 3, requires_grad=True)
+    weight.grad = torch.tensor([[3.0, 0.0, 4.0], [0.1, 0.0, 0.0]])
+    clip_each([weight], 1.0)
+    torch.testing.assert_close(weight.grad, torch.tensor([[0.6, 0.0, 0.8], [0.1, 0.0, 0.0]]))
+
+
+@pytest.mark.parametrize(("rows", "members"), [(100, 8), (77, 7), (30, 3)])
+def test_every_row_is_left_out_once(rows, members):
+    parts = held_out(rows, members, 1 / members, torch.randperm(rows))
+    assert sorted(torch.cat(parts).tolist()) == list(range(rows))
+    few = held_out(rows, members, 0.1, torch.randperm(rows))
+    assert [len(part) for part in few] == [round(0.1 * rows)] * members
+    assert all(not torch.equal(a, b) for a, b in itertools.pairwise(few))
+
+
+# --- training
+
+
+def rows(count=300, seed=0):
+    torch.manual_seed(seed)
+    x = torch.rand(count, 2) * 2 - 1
+    return x, 2 * x[:, 0] + 0.1 * torch.randn(count)
+
+
+def trained(net, x, y, held, weights=None, leave_out=True, **plan):
+    def loss(inputs, value):
+        options = {"kind": "both", "crps_weight": 10.0, "mapped": True}
+        return net.head.values_loss_of(net.head.proj(net.body(inputs)), value, **options)
+
+    weights = torch.ones(len(y)) if weights is None else weights
+    options = {"seed": 0, "learning_rate": 1e-2, "weight_decay": 0.0, "leave_out": leave_out}
+    return ensemble.fit(net, [x, y], weights, held, loss, ensemble.Plan.for_rows(len(y), **plan), **options)
+
+
+def test_members_learn_and_rows_left_out_teach_them_nothing():
+    x, y = rows()
+    held = held_out(300, 3, 1 / 3, torch.randperm(300))
+    net = network()
+    course = trained(net, x, y, held, epochs=60)
+    assert (net.head.density(net.features(x)).mean - 2 * x[:, 0]).abs().mean() < 0.1
+    assert course.best_score < course.history[0][1] - 1
+    batches = ensemble._batches(300, held, 64, torch.Generator().manual_seed(0))
+    seen = torch.cat([next(batches) for _ in range(12)], dim=1)
+    for own, out in zip(seen, held, strict=True):
+        assert not set(own.tolist()) & set(out.tolist())
+        assert len(own.unique()) == 200  # all others, in four passes
+
+
+def test_without_rows_to_leave_out_all_are_learned():
+    x, y = rows(8)
+    net = network()
+    course = trained(net, x, y, [torch.arange(8)] * 3, leave_out=False, epochs=30)
+    assert course.best_score < course.history[0][1]
+
+
+def test_weights_of_rows_count():
+    torch.manual_seed(0)
+    x = torch.zeros(200, 2)
+    y = torch.cat([torch.full((100,), -1.0), torch.ones(100)]) + 0.1 * torch.randn(200)
+    weights = torch.cat([torch.full((100,), 1.8), torch.full((100,), 0.2)])
+    net = network(frequencies=8)  # three cannot have two narrow peaks so far apart
+    trained(net, x, y, held_out(200, 3, 1 / 3, torch.randperm(200)), weights, epochs=150, batch=100)
+    assert abs(net.head.density(net.features(x[:1])).cdf(torch.tensor(0.0)).mean() - 0.9) < 0.05
+
+
+def test_plans_grow_with_the_rows_and_keep_to_what_they_are_told():
+    small, large = ensemble.Plan.for_rows(200), ensemble.Plan.for_rows(200_000)
+    assert small.steps < large.steps < 10 * small.steps
+    assert (small.batch, large.batch) == (64, 512)
+    told = ensemble.Plan.for_rows(100, epochs=7, batch=25, patience=2)
+    assert (told.steps, told.batch, told.patience, told.epoch(told.steps)) == (28, 25, 8, 7)
+    assert ensemble.Plan.for_rows(5).batch == 5
+    assert told.rate(28) == pytest.approx(0)
+    assert max(told.rate(step) for step in range(1, 29)) > 0.95
+    assert told.shortened(0.5).steps == 14
