@@ -73,7 +73,7 @@ def export_onnx(
     values = torch.randn(3, context, dtype=torch.float64).cumsum(-1)
     values[1, : context // 2] = torch.nan
     periods = torch.tensor([1, 7, 12])
-    series = torch.export.Dim("series", min=1)
+    series = torch.export.Dim("series", min=2)
     with torch.no_grad():
         program = torch.export.export(
             graph, (values, periods), dynamic_shapes={"values": {0: series}, "periods": {0: series}}
