@@ -89,6 +89,14 @@ def pytest_handlecrashitem(crashitem, report, sched):
         sched.mark_test_pending(crashitem)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Name the tests that were run again, so that none is without the run saying so."""
+    if _crashed:
+        terminalreporter.section("run again because their process crashed", yellow=True)
+        for one in sorted(_crashed):
+            terminalreporter.line(one)
+
+
 @pytest.fixture(autouse=True)
 def _same_start():
     torch.manual_seed(0)

@@ -75,14 +75,30 @@ def test_the_gallery_is_drawn_by_its_scripts(scripts, tmp_path):
     assert sum((DOCS / "gallery" / name).stat().st_size for name in committed) < 800_000
 
 
+def blocks(page: str) -> list[str]:
+    """Return the Python of a page that is no doctest."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"(?ms)^( *)```python\n(.*?)^ *```", text)
+    code = ["\n".join(line.removeprefix(indent) for line in block.splitlines()) for indent, block in found]
+    return [block for block in code if ">>>" not in block and "--8<--" not in block]
+
+
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/index.md", marks=pytest.mark.slow)])
+def test_first_pages_run_as_written(page, tmp_path, monkeypatch):
+    """What a new user copies first: every block alone, in a folder that holds nothing but a table of sales."""
+    pd = pytest.importorskip("pandas")
+    months = pd.date_range("2015-01-01", periods=60, freq="MS")
+    pd.DataFrame({"month": months, "sold": range(60)}).to_csv(tmp_path / "sales.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    assert len(blocks(page)) == 3
+    for block in blocks(page):
+        exec(compile(block, page, "exec"), {})
+
+
 @pytest.mark.parametrize("page", ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in DOCS.rglob("*.md"))])
 def test_code_on_pages_is_python(page):
     """Blocks without prompts are no doctests; they have to parse, and to import only names that exist."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for indent, block in re.findall(r"(?ms)^( *)```python\n(.*?)^ *```", text):
-        code = "\n".join(line.removeprefix(indent) for line in block.splitlines())
-        if ">>>" in code or "--8<--" in code:
-            continue
+    for code in blocks(page):
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fourier_head"):
                 module = importlib.import_module(node.module)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,9 +32,7 @@ from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import BatchStream, standard_corpus
 from fourier_head.heads.baselines import LinearHead
 from fourier_head.training.loop import Training
-from fourier_head.training.processes import agreed
 from fourier_head.training.settings import TrainingSettings
-from tests.two_processes import spawn
 
 IDS = 66
 TINY = T5Config(
@@ -455,23 +452,3 @@ def test_captured_steps_have_the_losses_of_others(tmp_path, head, compile):
     assert losses[0] == pytest.approx(losses[1], rel=1e-2)  # sums of bfloat16 numbers in another order
     assert losses[0][:2] == pytest.approx(losses[1][:2], rel=1e-4)
     assert losses[0][-1] < losses[0][0]
-
-
-def _process(rank: int, port: int, folder: str) -> None:
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
-    }  # fmt: skip
-    run = train(Path(folder), 4)
-    torch.save([p.detach() for p in run.module.parameters()], f"{folder}/weights-{rank}.pt")
-    assert run.accelerator.num_processes == 2
-    assert agreed(7.25 + rank, "cpu") == 7.25
-
-
-def test_two_processes_train_one_model(tmp_path):
-    pytest.importorskip("accelerate")
-    spawn(_process, str(tmp_path))
-    one, other = (torch.load(tmp_path / f"weights-{rank}.pt") for rank in (0, 1))
-    start = [p.detach() for p in T5Objective(*tiny(seed=0)).parameters()]
-    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-    assert any(not torch.equal(a, b) for a, b in zip(one, start, strict=True))

@@ -102,6 +102,13 @@ class Line(torch.nn.Module):
         return (self.dropout(self.layer(x)) - y).square().mean()
 
 
+class TwoLosses(Line):
+    """One whose parameters are all used, as processes that exchange gradients expect."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return super().forward(x, y) + self.unused.square().sum()
+
+
 class Points:
     """Batches of eight; every seventh is of five, as the rest of a data set is."""
 
@@ -329,23 +336,46 @@ def test_the_command_trains_stops_and_goes_on(tmp_path, capsys) -> None:
         main(words[:-2])
 
 
+IN_EACH_PROCESS = """
+import sys
+import torch
+import torch.distributed as dist
+from fourier_head.forecasting.patch.train import main
+from fourier_head.training.processes import agreed
+from tests.test_training import TwoLosses, Training, TrainingSettings, Points
+
+main(sys.argv[1:])
+assert dist.get_world_size() == 2
+assert agreed(7.25 + dist.get_rank(), "cpu") == 7.25
+run = Training(TwoLosses(), Points, TrainingSettings(batch=8, steps=3), "cpu")
+assert run.run()
+mine = run.module.layer.weight.detach()
+all_of_them = [torch.empty_like(mine) for _ in range(2)]
+dist.all_gather(all_of_them, mine)
+assert torch.equal(*all_of_them)
+assert not torch.equal(mine, TwoLosses().layer.weight)
+"""
+
+
 def test_two_processes_train_one_model(tmp_path) -> None:
     words = ["--size", "tiny", "--batch", "8", "--device", "cpu", "--output", str(tmp_path), "--steps", "12"]
-    launch("-m", "fourier_head.forecasting.patch.train", *words)
+    script = tmp_path / "script.py"
+    script.write_text(IN_EACH_PROCESS)
+    launch(str(script), *words)
     states = torch.load(tmp_path / "checkpoint" / "data.pt", weights_only=True)
     assert len(states) == 2
     assert not torch.equal(states[0]["stream"]["generator"], states[1]["stream"]["generator"])
 
 
-def test_a_process_takes_leave_of_its_group_before_python_ends(tmp_path) -> None:
+def test_a_process_group_is_destroyed_before_python_ends(tmp_path) -> None:
     program = """
 import atexit
 import torch.distributed as dist
-from fourier_head.training.processes import leave_at_exit
+from fourier_head.training.processes import destroy_group_at_exit
 atexit.register(lambda: print("a group is left" if dist.is_initialized() else "gone"))
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-leave_at_exit()
-leave_at_exit()
+destroy_group_at_exit()
+destroy_group_at_exit()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "gone\n"), done.stderr

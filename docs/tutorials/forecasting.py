@@ -17,14 +17,13 @@ def main(picture: Path, origins: int = 5) -> None:
     forecaster = Forecaster.from_pretrained("small")
 
     # Each forecast sees only what came before it; all of them run as one batch.
-    starts = [len(series) - HORIZON * i for i in range(origins, 0, -1)]
-    forecasts = forecaster.predict([series[:start] for start in starts], HORIZON, freq="MS")
-    quantiles = forecasts.quantiles(LEVELS)  # (origins, horizon, levels)
-    came = np.stack([series[start : start + HORIZON] for start in starts])
-    naive = np.stack([series[start - 12 : start] for start in starts])  # the same month of the year before
+    backtest = forecaster.backtest(series, HORIZON, windows=origins, freq="MS")
+    print(backtest.words)  # errors beside those of repeating the last year, and how often intervals were right
+    quantiles = backtest.forecasts.quantiles(LEVELS)  # (origins, horizon, levels)
+    starts, came = [len(past) for past in backtest.windows.pasts.values], backtest.windows.targets
 
     inside = np.mean((quantiles[..., 0] <= came) & (came <= quantiles[..., 4]))
-    error = np.abs(quantiles[..., 2] - came).mean() / np.abs(naive - came).mean()
+    error = backtest.overall["mase"] / backtest.overall["naive_mase"]
 
     time = np.arange(len(series))
     figure, axis = plt.subplots(figsize=(9.5, 4), layout="constrained")

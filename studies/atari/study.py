@@ -118,15 +118,15 @@ def prepare(settings: Settings, game: str, deadline: float | None, console: Cons
     folder = settings.data / game
     if (folder / RECIPE).exists():
         if len(shard_paths(folder)) < recipe_shards(folder / RECIPE):
-            rebuild(folder / RECIPE, folder, _teller(console, f"{game}: playing the recipe"))
+            rebuild(folder / RECIPE, folder, _progress_lines(console, f"{game}: playing the recipe"))
         return True
     limit = None if deadline is None else deadline - time.monotonic()
     if limit is not None and limit < 5:
         return False
-    return Collection(settings.collection(game, limit)).run(_teller(console, f"{game}: collecting"))
+    return Collection(settings.collection(game, limit)).run(_progress_lines(console, f"{game}: collecting"))
 
 
-def _teller(console: Console | None, what: str) -> Any:
+def _progress_lines(console: Console | None, what: str) -> Any:
     """Return a reporter that prints a line now and then: these stages come before any bar."""
     last = [0.0]
 

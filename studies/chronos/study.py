@@ -181,11 +181,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             left = agreed(left if wanted else -math.inf, device)
             folder = settings.checkpoints / keep.path(name, trained).stem
             if left > LEAST:
-                teller = _Teller(console if main else None, name, protocol.seconds)
+                lines = _ProgressLines(console if main else None, name, protocol.seconds)
                 result = run_arm(
                     arm, protocol, store, sets, seed, folder,
-                    device=device, limit=left if left < math.inf else None, report=teller.trained,
-                    scored=teller.scored,
+                    device=device, limit=left if left < math.inf else None, report=lines.trained,
+                    scored=lines.scored,
                 )  # fmt: skip
                 fresh = False
                 if result is not None:
@@ -281,7 +281,7 @@ def _how_to_go_on(settings: Settings) -> str:
     return "the same command goes on from there"
 
 
-class _Teller:
+class _ProgressLines:
     """Print one line now and then: a training run and its scores."""
 
     def __init__(self, console: Console | None, name: str, seconds: float):

@@ -67,15 +67,15 @@ def summary_rows(
 
 
 def comparable(published: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list[ScoreRow]:
-    """Return published scores, `verified` only on the sets that were scored whole here.
+    """Return published scores, `verified` (or `further`) only on the sets that were scored whole here.
 
     A set that is cut short or not there is like those we never had: means that stand side by side must be over the same
     sets.
     """
-    whole = {one["dataset"] for one in naive if one["status"] == "verified"}
+    whole = {one["dataset"] for one in naive if one["status"] in ("verified", "further")}
     return [
         one
-        if one["status"] != "verified" or one["dataset"] in whole
+        if one["status"] not in ("verified", "further") or one["dataset"] in whole
         else one | {"dataset": BENCHMARK[one["dataset"]].published, "status": "published"}
         for one in published
     ]
@@ -110,7 +110,7 @@ def published_rows(published: Sequence[ScoreRow]) -> list[Row]:
         about = {"head": one["model"], "model": one["model"], "protocol": "published", "sets": one["sets"]}
         out += [row(metric, None, dataset=dataset, **about, published=one[metric]) for metric in RELATIVE]
     for one in models:
-        if one["status"] == "verified":
-            about = {"head": one["model"], "model": one["model"], "protocol": "published", "status": "verified"}
+        if one["status"] in ("verified", "further"):
+            about = {"head": one["model"], "model": one["model"], "protocol": "published", "status": one["status"]}
             out += [row(m, None, dataset=one["dataset"], **about, published=one[m]) for m in ("mase", "wql")]
     return out

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fourier_head.frequencies import ScalingLaw, fit_scaling_law
 from fourier_head.tasks.engine import Engine, Task, run_tasks
@@ -98,7 +99,7 @@ def measure_law(t: int, bins: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _thin(count: int) -> decay.NDArray[np.int64]:
+def _thin(count: int) -> NDArray[np.int64]:
     """Return about a hundred indices, evenly in the logarithm, so that curves stay small files."""
     return np.unique(np.rint(np.geomspace(1, count, 100)).astype(int)) - 1
 

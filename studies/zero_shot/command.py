@@ -19,6 +19,9 @@ def zero_shot(
         typer.Option(min=1, help="Values held out of sets that are none of the benchmark.", show_default="none"),
     ] = None,
     published: Annotated[Path | None, typer.Option(help="CSV of published scores to set beside ours.")] = None,
+    gift: Annotated[
+        Path | None, typer.Option(help="Folder of GIFT-Eval: a download of it, or configurations rebuilt.")
+    ] = None,
     model: Annotated[str, typer.Option(help="Forecaster of the package, or a folder.")] = "small",
     t5: Annotated[Path | None, typer.Option(help="Folder of a T5 forecaster, to compare scores and speed.")] = None,
     corpus: Annotated[

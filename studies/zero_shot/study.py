@@ -14,6 +14,7 @@ from fourier_head.errors import UserError
 from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive, relative_scores
 from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
 from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.gift_eval import evaluate_gift, gift_configurations, gift_naive, write_all_results
 from fourier_head.forecasting.published import read_published_scores
 from fourier_head.heads import FourierHead
 from fourier_head.tasks.engine import Engine, deadline_after, run_tasks
@@ -22,7 +23,7 @@ from studies.common.forecast_charts import calibration_chart, overview_chart, re
 from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
 from studies.common.report.summary import Row, Summary
 from studies.common.results import command_line, row, write_results
-from studies.zero_shot import ablation, speed, tails
+from studies.zero_shot import ablation, gift, speed, tails
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +38,7 @@ class Settings:
     Args:
         output: folder of the results.
         evaluation: folder of evaluation sets; published scores may lie beside it.
+        gift: folder of GIFT-Eval, a download of it or configurations rebuilt; left out where it is None.
         horizon: values held out of sets that are none of the benchmark.
         published: CSV of published scores, left out where it is None.
         model: forecaster of the package or folder.
@@ -65,6 +67,7 @@ class Settings:
     engine: Engine = "local"
     quick: bool = False
     horizon: int | None = None
+    gift: Path | None = None
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
@@ -84,12 +87,14 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     if "t5" in forecasters:
         about["t5"] = _about_t5(forecasters["t5"])
     scores = [one for key, f in forecasters.items() for one in _scores(f, sets, key, console)]
+    rolled, rolled_naive, beside = _gift(settings, forecasters[name], name, console)
     far = tails.measure(forecasters[name], name, about[name]["head"]) if about[name]["head"] == "fourier" else []
     ablated, missing = _ablation(settings, device, console)
     del forecasters
     times = speed.measure(functools.partial(_forecasters, settings), ["cpu", *([] if device == "cpu" else [device])])
     rows = summary_rows(scores, naive, about)
     rows += seasonal_naive_rows(naive, published) + published_rows(published) + far
+    rows += gift.rows(rolled, rolled_naive, beside, about[name])
     for one in times:
         rows += [
             row(metric, one[metric], dataset=f"{one['series']} monthly series", head=about[one["model"]]["head"],
@@ -114,6 +119,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         "evaluation": "EVALUATION",
         "horizon": settings.horizon,
         "published": "PUBLISHED" if settings.published else None,
+        "gift": "GIFT" if settings.gift else None,
         "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
         "t5": "T5" if settings.t5 else None,
         "corpus": "CORPUS" if settings.corpus else None,
@@ -128,18 +134,21 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     took: dict[str, Any] = {"seconds": time.monotonic() - begin}
     if ablated:  # most of the time is theirs, and many may be from earlier calls
         took = {"seconds": sum(one["train_seconds"] for one in ablated), "seconds_of": "the training of all variants"}
-    return write_results(
+    summary = write_results(
         settings.output,
         rows,
         command=command_line("zero-shot", options, defaults),
         **took,
-        runs=[*scores, *ablated],
+        runs=[*scores, *rolled, *ablated],
         charts=charts,
         gpu=device == "cuda",
         keep_runs=missing > 0,
-        notes=_notes(relative_scores(scores, naive), far, times, missing),
+        notes=_notes([*relative_scores(scores, naive), *gift.relative(rolled, rolled_naive)], far, times, missing),
         quick=f"the first {QUICK_SERIES} series of each set" if settings.quick else None,
     )
+    if rolled:
+        write_all_results(settings.output / "all_results.csv", rolled)
+    return summary
 
 
 def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
@@ -183,6 +192,24 @@ def _scores(forecaster: Any, sets: list[EvaluationSet], name: str, console: Cons
     return evaluate(forecaster, sets, model=name, report=tell)
 
 
+def _gift(
+    settings: Settings, forecaster: Any, name: str, console: Console | None
+) -> tuple[list[ScoreRow], list[ScoreRow], list[ScoreRow]]:
+    """Return scores on the configurations of GIFT-Eval, those of seasonal naive, and published ones."""
+    if settings.gift is None:
+        return [], [], []
+    configurations = gift_configurations(settings.gift)
+    if settings.quick:
+        configurations = configurations[:2]
+
+    def tell(one: ScoreRow) -> None:
+        if console is not None:
+            console.print(f"{name} on {one['dataset']}: MASE {one['mase']:.4f}, WQL {one['wql']:.4f}", markup=False)
+
+    scores = evaluate_gift(forecaster, configurations, model=name, report=tell)
+    return scores, gift_naive(configurations), gift.read_published(settings.gift)
+
+
 def _ablation(settings: Settings, device: str, console: Console | None) -> tuple[list[dict[str, Any]], int]:
     """Return the runs of the ablation, and how many the time limit left out."""
     if settings.corpus is None:
@@ -204,16 +231,18 @@ def _ablation(settings: Settings, device: str, console: Console | None) -> tuple
 def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]], missing: int) -> list[str]:
     notes = [
         "Scores are relative to seasonal naive, geometric means over sets. `verified` are the 15 sets on which our "
-        "seasonal naive equals the published scores, the only ones that compare with published models; `all` adds "
-        "three that are partial or reconstructed.",
+        "seasonal naive equals the published scores and that the paper uses; `verified_17` adds the two others of the "
+        "benchmark; only these compare with published models. `all` adds three that are partial or reconstructed. "
+        "`gift` are configurations of GIFT-Eval, `gift_long` the medium and long ones.",
         "The forecaster may be told the period of a series, which its frequency gives: 12 for months, 7 for days. "
         "Of the published models none is.",
     ]
     for one in relative:
-        if one["dataset"] == "verified":
+        if one["dataset"] != "all":
             scores = f"relative MASE {one['relative_mase']:.3f}, WQL {one['relative_wql']:.3f}"
             error = 100 * one["interval_error"]
-            notes.append(f"{one['model']}: {scores}, intervals off by {error:.1f} points on average.")
+            where = f"{one['model']} on {one['sets']} sets ({one['dataset']})"
+            notes.append(f"{where}: {scores}, intervals off by {error:.1f} points on average.")
     notes += [
         f"Independent days of a known distribution ({one['dataset']}): the 99 % level of totals of {tails.HORIZON} is "
         f"{one['ours']:.0f}, truly {one['truth']:.0f}."

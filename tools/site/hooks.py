@@ -37,8 +37,22 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def fenced(markdown: str) -> str:
+    r"""Put examples that stand in the text as they are between fences; Markdown takes ``>>>`` for a quotation.
+
+    >>> fenced("Add:\n\n>>> 1 + 1\n2\n\nDone.")
+    'Add:\n\n```python\n>>> 1 + 1\n2\n```\n\nDone.'
+    """
+    parts = re.split(r"(?ms)(^```.*?^```$)", markdown)  # what stands between fences already has every odd place
+    parts[::2] = [
+        re.sub(r"(?m)^>>> .*\n(?:.+\n?)*", lambda m: f"```python\n{m[0].rstrip()}\n```\n", p) for p in parts[::2]
+    ]
+    return "".join(parts)
+
+
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     """Lead links of the repository to pages of the site; what is no page keeps its words."""
+    markdown = fenced(markdown)
     here = page.file.src_uri if page.file.src_uri in outside() else f"docs/{page.file.src_uri}"
     folder = posixpath.dirname(page.file.src_uri)
 

@@ -20,6 +20,7 @@ __all__ = [
     "evaluate",
     "evaluate_seasonal_naive",
     "geometric_mean",
+    "relative_means",
     "relative_scores",
 ]
 
@@ -116,10 +117,11 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def relative_scores(rows: Iterable[ScoreRow], baseline: Iterable[ScoreRow]) -> list[ScoreRow]:
-    r"""Return geometric means over sets of score / baseline score, one row per model for `verified` and for `all`.
+    r"""Return geometric means over sets of score / baseline score, one row per model for each group of sets.
 
     .. math:: \exp \Big( \frac1D \sum_d \log \frac{\mathrm{score}_d}{\mathrm{baseline}_d} \Big)
 
+    Groups are `verified`, `verified_17` where there are `further` verified ones, and `all`.
     Sets without a baseline score are left out; `sets` counts those that are in. A row also holds the means over sets
     of the coverages and of `interval_error`, and the sum of seconds.
 
@@ -133,14 +135,18 @@ def relative_scores(rows: Iterable[ScoreRow], baseline: Iterable[ScoreRow]) -> l
             by_model.setdefault(row["model"], []).append(row)
     out = []
     for model, members in by_model.items():
-        for which in ("verified", "all"):
-            chosen = [row for row in members if which == "all" or row["status"] == "verified"]
+        groups = {"verified": ("verified",), "verified_17": ("verified", "further"), "all": None}
+        if not any(row["status"] == "further" for row in members):
+            del groups["verified_17"]
+        for which, statuses in groups.items():
+            chosen = [row for row in members if statuses is None or row["status"] in statuses]
             if chosen:
-                out.append({"model": model, "dataset": which} | _relative(chosen, scale))
+                out.append({"model": model, "dataset": which} | relative_means(chosen, scale))
     return out
 
 
-def _relative(rows: Sequence[ScoreRow], scale: Mapping[str, ScoreRow]) -> ScoreRow:
+def relative_means(rows: Sequence[ScoreRow], scale: Mapping[str, ScoreRow]) -> ScoreRow:
+    """Return the relative scores over some rows of one model, the means of their coverages and the sum of seconds."""
     row: ScoreRow = {"sets": len(rows)}
     for key in ("mase", "wql"):
         row[f"relative_{key}"] = geometric_mean(one[key] / scale[one["dataset"]][key] for one in rows)

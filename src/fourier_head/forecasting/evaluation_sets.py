@@ -15,7 +15,8 @@ from fourier_head.forecasting.frequency import season_length
 
 __all__ = ["BENCHMARK", "BenchmarkSet", "EvaluationSet", "Status", "read_evaluation_sets", "verified_names"]
 
-Status = Literal["verified", "partial", "reconstructed", "own"]
+Status = Literal["verified", "further", "partial", "reconstructed", "own"]
+"""`further` sets are verified, too, but belong to the benchmark alone and not to the paper's twenty."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ BENCHMARK: Mapping[str, BenchmarkSet] = {
     "australian_electricity": BenchmarkSet(48, "reconstructed", "monash_australian_electricity"),
     "car_parts": BenchmarkSet(12, "verified", "monash_car_parts"),
     "cif_2016": BenchmarkSet(12, "verified", "monash_cif_2016"),
+    "covid_deaths": BenchmarkSet(30, "further", "monash_covid_deaths"),
+    "fred_md": BenchmarkSet(12, "further", "monash_fred_md"),
     "hospital": BenchmarkSet(12, "verified", "monash_hospital"),
     "m1_monthly": BenchmarkSet(18, "verified", "monash_m1_monthly"),
     "m1_quarterly": BenchmarkSet(8, "verified", "monash_m1_quarterly"),
@@ -118,7 +121,7 @@ class EvaluationSet:
         """Return the set cut to its first series, for a quick look; its scores are no longer those of the set."""
         if count >= len(self.series):
             return self
-        status: Status = "partial" if self.status == "verified" else self.status
+        status: Status = "partial" if self.status in ("verified", "further") else self.status
         return EvaluationSet(
             self.name, self.series[:count], self.horizon, self.season, self.freq, status, self.starts[:count]
         )

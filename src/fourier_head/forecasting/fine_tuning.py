@@ -16,7 +16,7 @@ from fourier_head.errors import needs_extra
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.pretrained import Config, Network
 from fourier_head.forecasting.rolling import normalise
 from fourier_head.training.averages import EarlyStopping
 from fourier_head.training.data import RandomStream
@@ -163,7 +163,7 @@ def _split(series: SeriesSet, ahead: int, context: int) -> tuple[SeriesStore, Wi
     return store, Windows(torch.from_numpy(np.stack(pasts)), torch.from_numpy(np.stack(futures)), torch.tensor(told))
 
 
-def _add_low_rank(model: PatchForecaster, rank: int) -> Callable[[], PatchForecaster]:
+def _add_low_rank(model: Network, rank: int) -> Callable[[], Network]:
     """Put low-rank updates beside every linear layer and freeze the rest; return what merges them."""
     try:
         from peft import LoraConfig, get_peft_model
@@ -178,7 +178,7 @@ def _add_low_rank(model: PatchForecaster, rank: int) -> Callable[[], PatchForeca
 class _WindowLoss(nn.Module):
     """The loss of a forecaster on windows whose future may be shorter than its horizon."""
 
-    def __init__(self, model: PatchForecaster):
+    def __init__(self, model: Network):
         super().__init__()
         self.model = model
 
@@ -187,7 +187,7 @@ class _WindowLoss(nn.Module):
         return self.model.loss(context, future, period)
 
 
-def _shortened(windows: Windows, config: PatchConfig) -> tuple[Tensor, Tensor, Tensor]:
+def _shortened(windows: Windows, config: Config) -> tuple[Tensor, Tensor, Tensor]:
     """Return windows without the patches before all of the series begin, which change nothing and cost time."""
     context = windows.context
     longest = context.shape[-1] - int((~context.isnan()).any(0).int().argmax())

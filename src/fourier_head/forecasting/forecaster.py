@@ -20,9 +20,9 @@ from fourier_head.forecasting.covariates import read_covariates, target_beside
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.effects import find_effects
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster  # noqa: F401 (the example)
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
-from fourier_head.forecasting.patch.pretrained import load_model, save_model
+from fourier_head.forecasting.patch.pretrained import Config, Network, load_model, save_model
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
@@ -64,7 +64,7 @@ class Forecaster:
         Forecasts(2 series, 6 steps)
     """
 
-    def __init__(self, model: PatchForecaster):
+    def __init__(self, model: Network):
         self.model = model.eval()
         self.history: list[FineTuning] = []
 
@@ -84,7 +84,7 @@ class Forecaster:
         return save_model(self.model, folder, dtype)
 
     @property
-    def config(self) -> PatchConfig:
+    def config(self) -> Config:
         """The shape of the network."""
         return self.model.config
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.densities.scalar import ScalarDensity
 from fourier_head.domains.maps import Affine, Asinh, ValueMap
-from fourier_head.forecasting.patch.model import PatchForecaster
+from fourier_head.forecasting.patch.pretrained import Network
 from fourier_head.forecasting.patch.scaling import LEAST_DEVIATION
 from fourier_head.forecasting.path_density import PathDensity
 
@@ -84,7 +84,7 @@ class Rolling:
         paths: possible pasts kept beyond the reach of the network.
     """
 
-    def __init__(self, model: PatchForecaster, horizon: int, paths: int = 9):
+    def __init__(self, model: Network, horizon: int, paths: int = 9):
         reach = model.config.horizon
         if horizon > reach and model.config.head == "quantile":
             raise ValueError(f"a model with head='quantile' has nine quantiles only, of {reach} steps, got {horizon}.")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib
 import logging
-import multiprocessing
 import os
 import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from fourier_head.errors import UserError
+from fourier_head.errors import UserError, needs_extra
 from fourier_head.tasks.runs import RunStore
 
 if TYPE_CHECKING:
@@ -170,32 +168,24 @@ def _local(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> 
 def _processes(
     tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None
 ) -> Iterator[tuple[int, Any]]:
-    """Yield results as processes of this machine finish them."""
-    with _one_thread_each(), ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
-        bar.start(f"{count} processes")
-        waiting = {pool.submit(task.call, deadline=deadline): i for i, task in tasks}
-        try:
-            for one in as_completed(waiting):
-                with suppress(TimeUp):
-                    yield waiting[one], one.result()
-        finally:
-            # Reached with work left only when interrupted or failed.
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let new processes compute on one thread, unless the caller chose a number; libraries read this when they load.
-
-    As many processes as cores, each with as many threads, would mostly wait for each other.
-    """
-    added = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
-    os.environ.update(dict.fromkeys(added, "1"))
+    """Yield results as processes of this machine finish them; together they have as many threads as it has cores."""
     try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+        from joblib import Parallel, delayed
+    except ImportError as error:
+        raise needs_extra(error) from None
+    bar.start(f"{count} processes")
+    for i, result in Parallel(count, return_as="generator_unordered")(
+        delayed(_in_process)(i, task, deadline) for i, task in tasks
+    ):
+        if result is not None:
+            yield i, result
+
+
+def _in_process(number: int, task: Task, deadline: float | None) -> tuple[int, Any]:
+    """Return the number and the result of a task, None where time was up."""
+    with suppress(TimeUp):
+        return number, task.call(deadline=deadline)
+    return number, None
 
 
 def _ray(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> Iterator[tuple[int, Any]]:
@@ -209,7 +199,7 @@ def _ray(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> It
     started = not ray.is_initialized()
     if started:
         address = os.environ.get("RAY_ADDRESS")
-        _knock(address)
+        _check_answers(address)
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
         except (ConnectionError, RuntimeError, ValueError) as error:  # by kind of address and version of Ray
@@ -234,8 +224,8 @@ def _ray(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> It
             ray.shutdown()
 
 
-def _knock(address: str | None) -> None:
-    """Raise at once where nobody listens at host:port; Ray itself would go on trying for many minutes."""
+def _check_answers(address: str | None) -> None:
+    """Raise at once where nothing listens at host:port; Ray itself would retry for many minutes."""
     place = re.fullmatch(r"(?:\w+://)?\[?([^\]/]+?)\]?:(\d+)/?", address or "")
     if place is None:  # none, or a word such as auto
         return

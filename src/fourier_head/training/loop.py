@@ -19,7 +19,7 @@ from fourier_head.training.checkpoints import CHECKPOINT, WEIGHTS, recover_folde
 from fourier_head.training.data import Stream
 from fourier_head.training.graphs import CapturedPass
 from fourier_head.training.log import TrainingLog
-from fourier_head.training.processes import agreed, leave_at_exit
+from fourier_head.training.processes import agreed, destroy_group_at_exit
 from fourier_head.training.settings import TrainingSettings
 
 STATE, DATA = "state.pt", "data.pt"
@@ -69,16 +69,14 @@ class Training:
             raise needs_extra(error, "forecasting") from None
         # Precision and device are ours to set: accelerate allows one for all that a process ever trains.
         self.accelerator = Accelerator(cpu=str(device) == "cpu", device_placement=False)
-        leave_at_exit()
+        destroy_group_at_exit()
         processes = self.accelerator.num_processes
         self.device = self.accelerator.device if processes > 1 else torch.device(device or best_device())
         if settings.batch % processes:
             raise UserError(f"batch must be a multiple of the {processes} processes, got {settings.batch}.")
         self.settings, self.stopping = settings, stopping
         self.module = module if _lies_on(module, self.device) else module.to(self.device)
-        fused = self.device.type == "cuda"
-        groups = _groups(module, settings, rates or {})
-        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
+        optimizer = _optimizer(module, settings, rates or {}, self.device.type == "cuda")
         self.ema = EMA(module, settings.ema) if settings.ema else None
         self.parallel, self.optimizer = self.accelerator.prepare(self.module, optimizer)
         self.loss_of = torch.compile(self.parallel) if settings.compile else self.parallel
@@ -289,6 +287,24 @@ def _lies_on(module: nn.Module, device: torch.device) -> bool:
     """Tell whether a module is there already: one that is quantised, or spread over devices, must not be moved."""
     place = next(module.parameters()).device
     return place.type == device.type and device.index in (None, place.index)
+
+
+def _optimizer(
+    module: nn.Module, settings: TrainingSettings, rates: Mapping[nn.Parameter, float], fused: bool
+) -> torch.optim.Optimizer:
+    groups = _groups(module, settings, rates)
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
+    from fourier_head.training.muon import Muon
+
+    inner = {p for name, p in module.named_parameters() if p.dim() == 2 and "layers." in name}
+    parts = [
+        {**group, "params": own, "orthogonal": orthogonal}
+        for group in groups
+        for orthogonal in (True, False)
+        if (own := [p for p in group["params"] if (p in inner) == orthogonal])
+    ]
+    return Muon(parts, lr=settings.learning_rate, betas=settings.betas)
 
 
 def _groups(module: nn.Module, settings: TrainingSettings, rates: Mapping[nn.Parameter, float]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Several processes that train one model: how they keep one time, and how each of them leaves."""
+"""Several processes that train one model: one clock for all, and an orderly end of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 import torch
 
-__all__ = ["agreed", "leave_at_exit"]
+__all__ = ["agreed", "destroy_group_at_exit"]
 
 LAST_MESSAGE = 0.3
 """Seconds for the threads that carry messages to finish; they need microseconds, and a share of a busy processor."""
@@ -27,7 +27,7 @@ def agreed(seconds: float, device: str) -> float:
     from accelerate import PartialState
 
     state = PartialState(cpu=device == "cpu")
-    leave_at_exit()
+    destroy_group_at_exit()
     precision = torch.float32 if state.device.type == "mps" else torch.float64
     clock = torch.tensor([seconds], dtype=precision, device=state.device)
     torch.distributed.broadcast(clock, 0)
@@ -35,12 +35,12 @@ def agreed(seconds: float, device: str) -> float:
 
 
 @cache
-def leave_at_exit() -> None:
-    """Have this process take leave of the others before Python ends, whichever script started it."""
-    atexit.register(_leave)
+def destroy_group_at_exit() -> None:
+    """Destroy the process group before Python ends, whichever script started this process."""
+    atexit.register(_destroy_group)
 
 
-def _leave() -> None:
+def _destroy_group() -> None:
     """Take the process group down in order.
 
     A thread of gloo that carried the last message needs Python's lock to let go of it. If Python is taken down before

@@ -28,6 +28,9 @@ from studies.common.report.tables import (
     plain,
 )
 
+NOTES = 3
+"""Sentences of a study that are shown, the others being folded."""
+
 
 def write_report(results: Path = Path("results"), output: Path | None = None) -> Path:
     """Gather every `results/<study>/summary.json` into one page; return where it was written."""
@@ -168,7 +171,9 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
     notes = study.extra.get("notes")
     # What changed since the commit is said beside it.
     notes = [str(note) for note in notes if "-dirty" not in str(note)] if isinstance(notes, list) else []
-    listed = "".join(f"<li>{prose(plain(note))}</li>" for note in notes)
+    first, more = (
+        "".join(f"<li>{prose(plain(note))}</li>" for note in part) for part in (notes[:NOTES], notes[NOTES:])
+    )
     compared = study.compared
     rest = [row for row in study.rows if row not in compared]
     close = sum(_close(row) or _better(row) for row in compared)
@@ -190,7 +195,8 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
     return f"""<section id="{escape(study.name)}"><details class="study">
 <summary><h2>{escape(words.title + " (a quick look)" * study.quick)}</h2><span>{", ".join(counts)}</span></summary>
 {f"<p>{prose(words.text)}</p>" if words.text else ""}
-{f"<ul>{listed}</ul>" if listed else ""}
+{f"<ul>{first}</ul>" if first else ""}
+{f"<details><summary>{len(notes) - NOTES} further notes</summary><ul>{more}</ul></details>" if more else ""}
 {"".join(figure_html(replace(chart, name=f"{study.name}-{chart.name}")) for chart in charts)}
 {tables}
 <pre><code>{escape(study.command)}</code></pre>

@@ -64,14 +64,14 @@ def metric_label(name: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a sentence with the names that programs have for data sets and metrics in words.
+    """Return a sentence with the names that programs have for data sets and metrics in words, and true minus signs.
 
-    >>> plain("lower on tourism_quarterly and m4_quarterly_partial; `kept_as_is`"), plain("tvd_all counts all")
-    ('lower on tourism quarterly and M4 quarterly, a part; `kept_as_is`', 'TVD of all answers counts all')
+    >>> plain("lower on tourism_quarterly (-3 %) and m5_partial; `kept_as_is`"), plain("tvd_all counts all")
+    ('lower on tourism quarterly (−3 %) and M5, a part; `kept_as_is`', 'TVD of all answers counts all')
     """
-    return re.sub(
-        r"(?<![\w.`/-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w.`/])", lambda m: METRICS.get(m[0]) or _words(m[0]), text
-    )
+    text = re.sub(r"(?<![\w.)\]])-(?=\d)", "−", text)
+    names = r"(?<![\w.`/-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w.`/])"
+    return re.sub(names, lambda found: METRICS.get(found[0]) or _words(found[0]), text)
 
 
 def _words(name: str) -> str:

@@ -167,6 +167,20 @@ class Spikes(Augmentation):
 
 
 @dataclass(frozen=True)
+class OddEnd(Augmentation):
+    """Replace the last value by one that lies up to `largest` deviations away: a typing error, or a broken sensor."""
+
+    largest: float = 100.0
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        size = 3.0 * (self.largest / 3.0) ** _uniform(windows, generator) * _spread(windows.context)
+        size = torch.where(_uniform(windows, generator) < 0.3, -size, size)
+        last = torch.arange(windows.context.shape[1], device=size.device) == windows.context.shape[1] - 1
+        return windows._replace(context=torch.where(last, windows.context + size, windows.context))
+
+
+@dataclass(frozen=True)
 class Missing(Augmentation):
     """Take values out of the context: single ones (up to `most` of all) and one run; the last value may go too."""
 
@@ -236,6 +250,7 @@ DEFAULT: tuple[Augmentation, ...] = (
     Censor(0.04),
     SignFlip(0.1),
     Spikes(0.05),
+    OddEnd(0.015),
     Missing(0.1),
     HidePeriod(0.1),
 )

@@ -11,8 +11,10 @@ import torch
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.corpora.aggregate import AggregatedSampler
 from fourier_head.forecasting.corpora.augment import DEFAULT, Augmentation
+from fourier_head.forecasting.corpora.fine import FineSynth
 from fourier_head.forecasting.corpora.kernel_synth import GaussianPool, SpectralSynth
 from fourier_head.forecasting.corpora.mixup import Source, TSMixup
+from fourier_head.forecasting.corpora.plain import PlainSynth
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.synthetic import StructuralSynth
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
@@ -163,10 +165,15 @@ RECIPES: dict[str, dict[str, float]] = {
     "chronos": {"mixup": 0.9, "kernels": 0.1},
     "plain": {"real": 0.375, "mixup": 0.375, "kernels": 0.25},
 }
-"""Shares of real windows, real windows made coarser, TSMixup, KernelSynth and structural series.
+PARTS = (*RECIPES["standard"], "fine", "simple")
+"""Shares of real windows, real windows made coarser, TSMixup, KernelSynth and structural series; and, in ``PARTS``, of
+series of seconds to hours and of the simplest ones.
 
 `chronos` is the mixture of Ansari et al. (2024), `plain` a simpler mixture.
 """
+
+
+SYNTHETIC: dict[str, type[Any]] = {"structural": StructuralSynth, "fine": FineSynth, "simple": PlainSynth}
 
 
 def standard_corpus(
@@ -189,8 +196,8 @@ def standard_corpus(
         if shares not in RECIPES:
             raise ValueError(f"shares name no recipe {shares!r}: {did_you_mean(shares, RECIPES)}")
         shares = RECIPES[shares]
-    if unknown := sorted(set(shares) - set(RECIPES["standard"])):
-        raise ValueError(f"shares name no part {unknown[0]!r}: {did_you_mean(unknown[0], RECIPES['standard'])}")
+    if unknown := sorted(set(shares) - set(PARTS)):
+        raise ValueError(f"shares name no part {unknown[0]!r}: {did_you_mean(unknown[0], PARTS)}")
     place = torch.device(device) if device is not None else (store.device if store is not None else torch.device("cpu"))
     wanted = {name: share for name, share in shares.items() if share > 0}
     if store is None:
@@ -204,8 +211,8 @@ def standard_corpus(
         if name == "kernels":
             kind = GaussianPool if exact_kernels else SpectralSynth
             source = kind(context, horizon, device=place)
-        elif name == "structural":
-            source = StructuralSynth(context, horizon, device=place)
+        elif name in SYNTHETIC:
+            source = SYNTHETIC[name](context, horizon, device=place)
         else:
             assert store is not None
             source = _real(name, store, context, horizon, weights)

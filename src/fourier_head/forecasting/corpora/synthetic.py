@@ -42,10 +42,11 @@ def ar1(noise: Tensor, phi: Tensor) -> Tensor:
     return noise
 
 
-class _Draws:
+class Draws:
     """Hand out columns of random numbers drawn in two calls: one per parameter would cost more than the parameter."""
 
     def __init__(self, rows: int, device: torch.device, generator: torch.Generator | None, columns: int = 80) -> None:
+        self.rows = range(rows)
         self._uniform = iter(torch.rand(columns, rows, 1, device=device, generator=generator).unbind(0))
         self._normal = iter(torch.randn(columns // 4, rows, 1, device=device, generator=generator).unbind(0))
 
@@ -58,11 +59,14 @@ class _Draws:
     def normal(self) -> Tensor:
         return next(self._normal)
 
+    def sign(self) -> Tensor:
+        return torch.where(next(self._uniform) < 0.5, -1.0, 1.0)
+
     def chance(self, share: float) -> Tensor:
         return next(self._uniform) < share
 
 
-def _unit(values: Tensor) -> Tensor:
+def unit(values: Tensor) -> Tensor:
     """Divide rows by their deviation, so that an amplitude means the same for every shape."""
     return values / values.std(1, keepdim=True).clamp_min(1e-6)
 
@@ -105,7 +109,7 @@ class StructuralSynth:
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
         own: dict[str, Any] = {"device": self.device, "generator": generator}
-        draws = _Draws(batch, self.device, generator)
+        draws = Draws(batch, self.device, generator)
         which = torch.searchsorted(self._running, draws.uniform()).clamp_max(len(self._periods) - 1).squeeze(1)
         period, span = self._periods[which, None], self._spans[which]
         history = (span[:, :1] * (span[:, 1:] / span[:, :1]) ** draws.uniform()).round().clamp_min(2)
@@ -127,7 +131,7 @@ class StructuralSynth:
         season = self._season(draws, period, drift, own)
         part = part + torch.where(walk | (period == 1), 0.0, season)
         loud = draws.chance(0.3) * draws.uniform(0.2, 0.8)
-        error = _unit(error) * torch.exp(loud * _unit(volume))
+        error = unit(error) * torch.exp(loud * unit(volume))
         part = part + torch.where(walk, 0.02, 1.0) * draws.log_uniform(0.01, 0.6) * error
         part = part + self._breaks(draws, history, own)
         values = self._observe(draws, part, own)
@@ -136,11 +140,11 @@ class StructuralSynth:
         seen = (self._time >= -history) & (self._time < reach)
         return split_windows(torch.where(seen, values, math.nan), self.context, period.squeeze(1))
 
-    def _trend(self, draws: _Draws, history: Tensor, slope: Tensor, walk: Tensor, own: dict[str, Any]) -> Tensor:
+    def _trend(self, draws: Draws, history: Tensor, slope: Tensor, walk: Tensor, own: dict[str, Any]) -> Tensor:
         """A local trend, a random walk, a line with a kink and a growth curve, each there or not."""
         time = self._time / history
         # Deviation about 1 over the history, which is what the amplitude then scales.
-        local = (_unit(slope) + draws.normal()).cumsum(1) / history
+        local = (unit(slope) + draws.normal()).cumsum(1) / history
         local = local - local[:, self.context - 1 : self.context]
         steps = torch.randn(slope.shape, **own).cumsum(1) / history.sqrt()
         steps = steps - steps[:, self.context - 1 : self.context] + 0.3 * draws.normal() * time
@@ -152,7 +156,7 @@ class StructuralSynth:
         trend = trend + draws.chance(0.35) * draws.log_uniform(0.1, 2.0) * line
         return trend + draws.chance(0.15) * draws.log_uniform(0.3, 4.0) * curve
 
-    def _season(self, draws: _Draws, period: Tensor, drift: Tensor, own: dict[str, Any]) -> Tensor:
+    def _season(self, draws: Draws, period: Tensor, drift: Tensor, own: dict[str, Any]) -> Tensor:
         """A pattern of smooth waves, single free values or a few peaks; its size and shape may drift slowly."""
         rows = len(period)
         place = torch.arange(self._longest, device=self.device)
@@ -173,7 +177,7 @@ class StructuralSynth:
         pattern = (table / size).gather(1, phase)
         # A second pattern, a turn of the first, fades in for the rows whose season changes its shape.
         other = (table / size).gather(1, (phase + 1) % period)
-        fade = draws.chance(0.2) * torch.sigmoid(_unit(drift)) * 0.5
+        fade = draws.chance(0.2) * torch.sigmoid(unit(drift)) * 0.5
         pattern = (1 - fade) * pattern + fade * other
         grow = draws.chance(0.4) * draws.uniform(0.05, 0.4)
         # Days have a week inside and a year around them, hours a week around them.
@@ -182,15 +186,15 @@ class StructuralSynth:
             4 * math.pi * (self._time / around + draws.uniform())
         )
         far = far * draws.chance(0.4) * draws.log_uniform(0.1, 1.0) * ((period == 7) | (period >= 24) & (period != 52))
-        return draws.chance(0.85) * draws.log_uniform(0.05, 1.5) * pattern * torch.exp(grow * _unit(drift)) + far
+        return draws.chance(0.85) * draws.log_uniform(0.05, 1.5) * pattern * torch.exp(grow * unit(drift)) + far
 
-    def _breaks(self, draws: _Draws, history: Tensor, own: dict[str, Any]) -> Tensor:
+    def _breaks(self, draws: Draws, history: Tensor, own: dict[str, Any]) -> Tensor:
         """A shift of the level somewhere in the history, and single outliers."""
         shift = draws.chance(0.15) * draws.normal() * (self._time > -history * draws.uniform(0.05, 1.0))
         odd = torch.rand(len(history), len(self._time), **own) < draws.chance(0.12) * draws.log_uniform(0.003, 0.04)
         return shift + odd * torch.randn(odd.shape, **own) * draws.log_uniform(0.5, 3.0)
 
-    def _observe(self, draws: _Draws, part: Tensor, own: dict[str, Any]) -> Tensor:
+    def _observe(self, draws: Draws, part: Tensor, own: dict[str, Any]) -> Tensor:
         """Turn the sum of parts into values: added, multiplied, clipped at zero, counted, or intermittent."""
         part = part.clamp(-30.0, 30.0)
         added = draws.log_uniform(0.3, 20.0) * torch.where(draws.chance(0.9), 1.0, 0.0) + part

@@ -11,8 +11,13 @@ from torch import Tensor
 
 from fourier_head.errors import UserError, did_you_mean, needs_extra
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+Network = PatchForecaster | MultiscaleForecaster
+Config = PatchConfig | MultiscaleConfig
+KINDS = {"patch-forecaster": (PatchForecaster, PatchConfig), "multiscale": (MultiscaleForecaster, MultiscaleConfig)}
+"""Networks by what ``config.json`` calls them."""
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
 
 
@@ -21,7 +26,7 @@ def shipped() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
-def save_model(model: PatchForecaster, folder: str | Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+def save_model(model: Network, folder: str | Path, dtype: torch.dtype = torch.bfloat16) -> Path:
     """Write a forecaster; bfloat16 halves the file and moves forecasts by less than training for a minute more."""
     try:
         from safetensors.torch import save_file
@@ -37,7 +42,8 @@ def save_model(model: PatchForecaster, folder: str | Path, dtype: torch.dtype = 
         raise UserError(f"a forecaster must have a folder of its own, but {folder} {what}.")
 
     def write(stage: Path) -> None:
-        text = json.dumps({"kind": "patch-forecaster", **asdict(model.config)}, indent=1)
+        kind = next(kind for kind, (network, _) in KINDS.items() if isinstance(model, network))
+        text = json.dumps({"kind": kind, **asdict(model.config)}, indent=1)
         (stage / CONFIG).write_text(text + "\n", encoding="utf-8")
         weights = {name: value.detach().to(dtype).cpu().contiguous() for name, value in model.state_dict().items()}
         save_file(weights, str(stage / WEIGHTS))
@@ -47,7 +53,7 @@ def save_model(model: PatchForecaster, folder: str | Path, dtype: torch.dtype = 
     return Path(folder)
 
 
-def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -> PatchForecaster:
+def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -> Network:
     """Return a forecaster that comes with the package, by its name, or one that ``save_model`` wrote."""
     try:
         from safetensors import SafetensorError
@@ -62,11 +68,14 @@ def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -
         raise UserError(f"{name_or_folder} is neither a folder with {CONFIG} nor a forecaster of the package: {known}")
     try:
         settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        known_keys = {field.name for field in fields(PatchConfig)}
-        model = PatchForecaster(PatchConfig(**{k: v for k, v in settings.items() if k in known_keys}))
+        network, config = KINDS[settings.get("kind", "patch-forecaster")]
+        known_keys = {field.name for field in fields(config)}
+        model = network(config(**{k: v for k, v in settings.items() if k in known_keys}))
         state = {name: value.float() for name, value in load_file(str(folder / WEIGHTS)).items()}
-        model.load_state_dict(_renamed(state, model.config))
-    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+        if isinstance(model, PatchForecaster):
+            state = _renamed(state, model.config)
+        model.load_state_dict(state)
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} does not hold a forecaster that can be read: {first}") from None
     return model.to(device).eval()

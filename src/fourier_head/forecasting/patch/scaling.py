@@ -15,10 +15,11 @@ LEAST_SCALE = 1e-3
 TINY = 1e-30
 
 
-def scale_of(context: Tensor, bend: bool = True) -> ValueMap:
+def scale_of(context: Tensor, bend: bool = True, recent: int | None = None) -> ValueMap:
     """Return the map of each context (..., C) by the mean and deviation of its values; NaN marks missing ones.
 
-    Where ``bend`` is False the map is straight.
+    Where ``bend`` is False the map is straight. With ``recent``, a value of that age counts half, one of twice that age
+    a fifth; without, all count the same.
 
     >>> scale_of(torch.tensor([[torch.nan, 1.0, 3.0], [torch.nan, torch.nan, torch.nan]])).loc[:, 0]
     tensor([2., 0.])
@@ -29,9 +30,15 @@ def scale_of(context: Tensor, bend: bool = True) -> ValueMap:
     unit = values.abs().amax(-1, keepdim=True).clamp_min(TINY)
     values = values / unit
     count = seen.sum(-1, keepdim=True)
-    mean = values.sum(-1, keepdim=True) / count.clamp_min(1)
+    if recent is None:
+        weight, total = seen.to(values.dtype), count.clamp_min(1)
+    else:
+        age = torch.arange(context.shape[-1] - 1, -1, -1, device=context.device) / recent
+        weight = seen / (1 + age * age)
+        total = weight.sum(-1, keepdim=True).clamp_min(TINY)
+    mean = (values * weight).sum(-1, keepdim=True) / total
     deviation = torch.where(seen, values - mean, 0)
-    std = ((deviation * deviation).sum(-1, keepdim=True) / count.clamp_min(1)).sqrt()
+    std = ((deviation * deviation * weight).sum(-1, keepdim=True) / total).sqrt()
     least = LEAST_DEVIATION * mean.abs() / count.clamp_min(1)
     scale = torch.hypot(std, least) * unit
     return (Asinh if bend else Affine)(mean * unit, torch.where(scale > TINY, scale, LEAST_SCALE))

@@ -157,7 +157,7 @@ class ModelWithHead:
                 inputs["decoder_input_ids"] = before.masked_fill(before == -100, self.config.pad_token_id)
 
     @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
+    def _init_weights(self, module: Any) -> None:
         """Initialise a module; parts of the head as the head does, which no model's own rule may overwrite."""
         head = self.get_submodule(self._head_path)  # type: ignore[attr-defined]
         for name, part in head.named_modules():

@@ -1,0 +1,185 @@
+"""Train the forecaster for all frequencies: ``python -m fourier_head.forecasting.patch.pretrain``.
+
+The same command continues a run that was stopped. A few series of every set are held out, with ``--choose`` whole sets;
+``--score`` scores the model on them at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fourier_head._devices import best_device, fast_training
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora.buckets import BUCKETS, Bucket, BucketStream, without
+from fourier_head.forecasting.corpora.readers import read_store
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+from fourier_head.forecasting.patch.pretrained import load_model, save_model
+from fourier_head.forecasting.patch.recipe import SIZES, hold_out
+from fourier_head.forecasting.validation import Validation, hold_out_sets, validation_sets
+from fourier_head.training.loop import Training
+from fourier_head.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is changed against the recipe: options of the model, of training, and the buckets."""
+
+    model: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    buckets: tuple[Bucket, ...] = BUCKETS
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "recipe": Variant(),
+    "512 values": Variant({"spans": (512,)}),
+    "one season": Variant({"seasons": 1, "find": False}),
+    "no found period": Variant({"find": False}),
+    "last cycle only": Variant({"cycles": False}),
+    "units of deviations": Variant({"local": False, "even": 0.0}),
+    "errors in deviations": Variant({"even": 0.0}),
+    "crps alone": Variant({"loss": "crps"}),
+    "likelihood counts 0.05": Variant({"likelihood": 0.05}),
+    "adamw": Variant({}, {"optimizer": "adamw", "learning_rate": 1e-3}),
+    "no fine series": Variant(buckets=without(BUCKETS, "fine", "simple")),
+}
+"""Ablations of the recipe by name."""
+
+
+class BucketObjective(nn.Module):
+    """Return the weighted sum of the losses of all buckets."""
+
+    def __init__(self, model: MultiscaleForecaster, buckets: tuple[Bucket, ...] = BUCKETS, compile: bool = False):
+        super().__init__()
+        self.model, self.buckets = model, buckets
+        self.scores = torch.compile(model.scores, dynamic=False) if compile else model.scores
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        asked = []
+        for number, bucket in enumerate(self.buckets):
+            context, future, period = batch[3 * number : 3 * number + 3]
+            patches = bucket.patches(self.model.config.patch, context.device)
+            asked.append(self.model.asked(context, future, period, patches))
+        # One call for the steps of all buckets: one graph to compile.
+        scores = self.scores(*(torch.cat(parts) for parts in zip(*asked, strict=True)))
+        total = batch[0].new_zeros(())
+        for bucket, own, (_, _, u, _) in zip(
+            self.buckets, scores.split([len(a[0]) for a in asked]), asked, strict=True
+        ):
+            total = total + bucket.weight * own.sum() / (~u.isnan()).sum().clamp_min(1)
+        return total
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the options of the command."""
+    options = argparse.ArgumentParser(prog="python -m fourier_head.forecasting.patch.pretrain", description=__doc__)
+    add = options.add_argument
+    add("--corpus", type=Path, nargs="+", required=True, help="packed series, or parquet and arrow files")
+    add("--output", type=Path, default=Path("runs/forecaster"), help="folder of checkpoints, logs and the model")
+    add("--size", choices=SIZES, default="small")
+    add("--layers", type=int, help="other than the size has")
+    add("--variant", choices=VARIANTS, default="recipe")
+    add("--weights", type=Path, help="folder of a model to start from")
+    add("--choose", action="store_true", help="hold whole sets out of training, not a few series of every set")
+    add("--score", action="store_true", help="score the model on what was held out")
+    add("--steps", type=int, help="budget in steps")
+    add("--seconds", type=float, help="budget in seconds, over all runs")
+    add("--limit", type=float, help="seconds of this run")
+    add("--batch", type=int, default=2560, help="windows per step, over short, middle and long ones")
+    add("--learning-rate", type=float, default=2e-3)
+    add("--hold", type=float, default=0.0, help="share of the budget before the learning rate falls")
+    add("--average", type=float, default=0.06)
+    add("--most", type=int, default=20, help="held-out series of each set that are scored")
+    add("--seed", type=int, default=0)
+    add("--device", choices=["cpu", "cuda"], default=None)
+    add("--compile", action="store_true", help="compile the layers")
+    return options
+
+
+def score(model: MultiscaleForecaster, held: Any, most: int) -> dict[str, dict[str, float]]:
+    """Return relative MASE and WQL on held-out series by kind of frequency, and the mean error of their intervals."""
+    from fourier_head.forecasting.evaluation import evaluate
+    from fourier_head.forecasting.forecaster import Forecaster
+
+    longest = model.config.context + 1024
+    validation = Validation(validation_sets(held, most=most, longest=longest, far=True))
+    rows = evaluate(Forecaster(model.eval()), validation.sets)
+    found = validation.scores(rows)
+    found["all"]["interval_error"] = sum(row["interval_error"] for row in rows) / len(rows)
+    found["sets"] = {row["dataset"]: row["mase"] / validation.naive[row["dataset"]]["mase"] for row in rows}
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, save the model beside the checkpoint, and score it on what was held out."""
+    given = parser().parse_args(arguments)
+    if (given.steps is None) == (given.seconds is None):
+        raise UserError("one of --steps and --seconds must be given.")
+    variant = VARIANTS[given.variant]
+    device = given.device or best_device()
+    store, held = (hold_out_sets if given.choose else hold_out)(read_store(given.corpus))
+    torch.manual_seed(given.seed)
+    size = {**SIZES[given.size], **({"layers": given.layers} if given.layers else {}), **variant.model}
+    model = MultiscaleForecaster(MultiscaleConfig(**size))
+    if given.weights is not None:
+        model.load_state_dict(load_model(given.weights).state_dict())
+    if given.compile:
+        # One graph for all layers, of each shape: one for the whole network would take minutes.
+        torch._dynamo.config.recompile_limit = 64
+        for layer in model.layers:
+            layer.compile(dynamic=False)
+    precision, _ = fast_training(device)
+    options: dict[str, Any] = {
+        "batch": given.batch,
+        "steps": given.steps,
+        "seconds": given.seconds,
+        "limit": given.limit,
+        "learning_rate": given.learning_rate,
+        "hold": given.hold,
+        "ema": given.average,
+        "precision": precision,
+        "optimizer": "muon",
+        "warmup_passes": 2,
+        "checkpoint_every": 1e9,
+    }
+    settings = TrainingSettings(given.output, **{**options, **variant.training})
+
+    def stream(rank: int) -> BucketStream:
+        return BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device, rank=rank)
+
+    training = Training(BucketObjective(model, variant.buckets, given.compile), stream, settings, given.device)
+
+    def report(line: dict[str, float]) -> None:
+        print(
+            f"step {line['step']:.0f}  loss {line['loss']:.4f}  {line['samples_per_second']:.0f} windows/s  "
+            f"{100 * line['progress']:.1f} %",
+            flush=True,
+        )
+
+    done = training.run(report)
+    for layer in model.layers:
+        layer._compiled_call_impl = None  # series to score come in any shape
+    save_model(model, given.output / "last")
+    training.use_ema()
+    save_model(model, given.output / "model")
+    if given.score:
+        found = {"variant": given.variant, "seed": given.seed, "steps": training.step, **score(model, held, given.most)}
+        (given.output / "score.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+        print(json.dumps({key: value for key, value in found.items() if key != "sets"}))
+    print("done" if done else "stopped at its limit; the same command goes on from here")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except UserError as error:
+        sys.exit(f"fourier-head: {error}")

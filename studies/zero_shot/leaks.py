@@ -1,0 +1,126 @@
+"""Search for test values in the training series: ``python -m studies.zero_shot.leaks --corpus TRAIN ...``.
+
+Copies may be in other units or added up to a coarser step. So growth rates are compared, six in a row, of the values
+that forecasts are scored on with those of every training series, as it is and summed over 3, 4, 12 and other numbers of
+steps. The same test values read backwards say how many are found by chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fourier_head.forecasting.corpora.readers import read_store
+from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.gift_eval import gift_configurations
+
+RUN = 6
+"""Growth rates in a row."""
+DISTINCT = 4
+"""Different ones among them at least: a few small counts repeat everywhere."""
+DIGITS = 1e4
+"""Rates are logarithms, compared after rounding to multiples of its inverse."""
+SUMS = {1: (3, 12), 12: (1, 3, 12), 4: (1, 4), 7: (1, 7), 24: (1, 24), 48: (1, 2), 288: (1, 12)}
+"""Steps that series of a period are summed over; those of other periods are compared as they are."""
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def runs(values: np.ndarray) -> np.ndarray:
+    """Return a number for every run of growth rates (n - 6,), 0 where one is not known or the run says too little.
+
+    >>> x = np.array([3.0, 5, 4, 9, 2, 8, 7])
+    >>> bool(runs(x) == runs(1000 * x)), runs(np.ones(9)).tolist()
+    (True, [0, 0, 0])
+    """
+    if len(values) <= RUN:
+        return np.zeros(0, dtype=np.uint64)
+    with np.errstate(all="ignore"):
+        rate = np.diff(np.log(np.where(values > 0, values, np.nan)))
+    known = np.isfinite(rate)
+    whole = np.round(np.where(known, rate, 0.0) * DIGITS).astype(np.int64)
+    window = np.lib.stride_tricks.sliding_window_view(whole, RUN)
+    ordered = np.sort(window, axis=1)
+    rich = (np.diff(ordered, axis=1) != 0).sum(1) + 1 >= DISTINCT
+    good = rich & np.lib.stride_tricks.sliding_window_view(known, RUN).all(1)
+    number = np.zeros(len(window), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in range(RUN):
+            number = (number ^ window[:, column].astype(np.uint64)) * FACTOR
+            number ^= number >> np.uint64(29)
+    return np.where(good, number, np.uint64(0))
+
+
+def summed(values: np.ndarray, steps: int) -> Iterable[np.ndarray]:
+    """Yield the sums over blocks of so many steps, from every place a block can begin."""
+    for first in range(steps):
+        count = (len(values) - first) // steps
+        if count > RUN:
+            yield values[first : first + count * steps].reshape(count, steps).sum(1)
+
+
+def search(store: SeriesStore, sets: Sequence[EvaluationSet]) -> list[dict[str, Any]]:
+    """Return, for every evaluation set, how many of its test windows share a run with a training series.
+
+    Arguments:
+        store: the training series.
+        sets: what forecasts are scored on.
+    """
+    wanted: dict[str, list[np.ndarray]] = {}
+    for one in sets:
+        for way, order in (("forwards", 1), ("backwards", -1)):
+            wanted[f"{one.name}|{way}"] = [runs(np.asarray(x[-one.horizon :], np.float64)[::order]) for x in one.series]
+    everything = np.unique(np.concatenate([x for group in wanted.values() for x in group] or [np.zeros(1, np.uint64)]))
+    everything = everything[everything != 0]
+    found: set[int] = set()
+    origin: dict[int, str] = {}
+    for i in range(len(store)):
+        values = store.series(i).numpy().astype(np.float64)
+        for steps in SUMS.get(int(store.period[i]), (1,)):
+            for part in [values] if steps == 1 else summed(values, steps):
+                own = runs(part)
+                place = np.searchsorted(everything, own).clip(max=max(len(everything) - 1, 0))
+                for number in own[everything[place] == own] if len(everything) else ():
+                    found.add(int(number))
+                    origin.setdefault(int(number), store.names[int(store.set_index[i])])
+    rows = []
+    for one in sets:
+        row: dict[str, Any] = {"dataset": one.name, "windows": len(one)}
+        for way in ("forwards", "backwards"):
+            hits = [[int(n) for n in x if int(n) in found] for x in wanted[f"{one.name}|{way}"]]
+            row[way] = sum(bool(hit) for hit in hits)
+            if way == "forwards":
+                named = [origin[n] for hit in hits for n in hit]
+                row["from"] = {name: named.count(name) for name in sorted(set(named))}
+        rows.append(row)
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Search, write what was found and say it."""
+    parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.leaks", description=__doc__)
+    parser.add_argument("--corpus", type=Path, nargs="+", required=True, help="training series")
+    parser.add_argument("--evaluation", type=Path, required=True, help="folder of evaluation sets")
+    parser.add_argument("--gift", type=Path, help="folder of GIFT-Eval")
+    parser.add_argument("--output", type=Path, default=Path("results/zero-shot/leaks.json"))
+    given = parser.parse_args(arguments)
+    sets = read_evaluation_sets(given.evaluation)
+    if given.gift is not None:
+        sets += [one.read()[0] for one in gift_configurations(given.gift)]
+    rows = search(read_store(given.corpus), sets)
+    total = {key: sum(row[key] for row in rows) for key in ("windows", "forwards", "backwards")}
+    command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION"
+    command += " --gift GIFT" if given.gift else ""
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    given.output.write_text(json.dumps({"command": command, "total": total, "sets": rows}, indent=1) + "\n")
+    print(f"{total['forwards']} of {total['windows']} test windows share a run; {total['backwards']} read backwards do")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

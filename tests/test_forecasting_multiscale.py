@@ -1,0 +1,188 @@
+"""The network for all frequencies: what it reads, how far it reaches, its seasons, its data and its training."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from fourier_head.forecasting.corpora.buckets import BUCKETS, BucketStream
+from fourier_head.forecasting.corpora.fine import FineSynth
+from fourier_head.forecasting.corpora.plain import PlainSynth
+from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+from fourier_head.forecasting.patch.pretrain import main
+from fourier_head.forecasting.patch.pretrained import load_model, save_model
+from fourier_head.forecasting.patch.seasons import found_period, same_phase, seasons_of
+from fourier_head.training.muon import Muon
+
+SHAPE = {"spans": (64, 192, 960), "horizon": 128, "patch": 8, "width": 24, "layers": 2, "heads": 2}
+
+
+def network(**options):
+    torch.manual_seed(0)
+    model = MultiscaleForecaster(MultiscaleConfig(**{**SHAPE, **options})).eval()
+    with torch.no_grad():  # the guesses are mixed evenly at first, whatever the network says
+        model.choose.weight.normal_(std=0.1)
+        model.head.proj.weight.normal_(std=0.1)
+    return model
+
+
+def test_a_longer_horizon_and_empty_steps_before_a_series_change_nothing():
+    model, period = network(), torch.tensor([1, 12, 24])
+    past = torch.randn(3, 700).cumsum(1)
+    short, naive, _ = model(past, period, 20)
+    assert torch.allclose(short, model(past, period, 128)[0][:, :20], atol=1e-5)
+    padded = torch.cat([torch.full((3, 90), torch.nan), past], dim=1)
+    assert torch.allclose(short, model(padded, period, 20)[0], atol=1e-4)
+    assert torch.allclose(naive, model(padded, period, 20)[1], atol=1e-4)
+
+
+@pytest.mark.parametrize("place", [3, 100, 400, 900])
+def test_every_level_of_the_past_is_read(place):
+    model = network()
+    past = torch.randn(1, 960)
+    before = model(past, torch.ones(1).long(), 8)[0]
+    past[0, -place - 8 : -place] += 3.0
+    assert (model(past, torch.ones(1).long(), 8)[0] - before).abs().max() > 1e-4
+
+
+def test_an_empty_series_and_one_value_have_forecasts():
+    past = torch.full((2, 5), torch.nan)
+    past[1, -1] = 7.0
+    density = network().density(past, torch.tensor([1, 12]), 3)
+    assert torch.isfinite(density.quantile([0.1, 0.5, 0.9])).all()
+
+
+def test_series_of_hours_have_a_day_a_week_and_a_year():
+    assert seasons_of(torch.tensor([24])).tolist() == [[24, 168, 8736]]
+    week = torch.randn(168).repeat(4)[None]
+    values, there = same_phase(week, seasons_of(torch.tensor([24])), torch.arange(300))
+    truth = week[0, :168].repeat(2)[:300]
+    assert torch.equal(values[0, :, 1, 0], truth)
+    assert there[0, :, 1].sum(-1).tolist() == [4] * 300
+
+
+def test_a_period_that_nobody_told_is_found_despite_noise_and_gaps():
+    generator = torch.Generator().manual_seed(0)
+    time = torch.arange(240.0)
+    wave = torch.sin(2 * torch.pi * time / 11) + 0.3 * torch.randn(240, generator=generator)
+    wave[::7] = torch.nan
+    noise = torch.randn(240, generator=generator)
+    assert found_period(torch.stack([wave, noise])).tolist() == [11, 1]
+
+
+def test_the_loss_of_drawn_patches_is_the_mean_over_them():
+    model = network(loss="crps")
+    past, future = torch.randn(4, 100), torch.randn(4, 128)
+    future[:, 90:] = torch.nan
+    period = torch.full((4,), 7)
+    each = torch.stack([model.loss(past, future, period, torch.tensor([i])) for i in (0, 3, 15)])
+    both = model.loss(past, future, period, torch.tensor([3, 0]))
+    assert torch.allclose(both, each[:2].mean(), atol=1e-6)
+    assert each[2] == 0  # nothing is known there
+
+
+def test_it_forecasts_beyond_its_reach_and_survives_saving(tmp_path):
+    forecaster = Forecaster(network())
+    series = [np.sin(np.arange(n) / 4) + 5 for n in (30, 1500)]
+    forecasts = forecaster.predict(series, 200, freq="h")
+    quantiles = forecasts.quantiles([0.1, 0.5, 0.9])
+    assert quantiles.shape == (2, 200, 3)
+    assert (np.diff(quantiles) > 0).all()
+    save_model(forecaster.model, tmp_path / "mine", torch.float32)
+    again = Forecaster(load_model(tmp_path / "mine")).predict(series, 200, freq="h")
+    assert np.allclose(again.quantiles([0.1, 0.5, 0.9]), quantiles)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"spans": (64, 100)}, "spans"),
+        ({"horizon": 100}, "horizon"),
+        ({"loss": "mse"}, "loss"),
+        ({"seasons": 9}, "seasons"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        MultiscaleConfig(**{**SHAPE, **options})
+
+
+@pytest.mark.parametrize("source", [FineSynth(512, 64), PlainSynth(128, 32)])
+def test_artificial_series_are_finite_and_the_same_for_a_seed(source):
+    first, again = (source.sample(64, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first.values.nan_to_num(), again.values.nan_to_num())
+    assert torch.equal(first.period, again.period)
+    assert not first.future.isinf().any()
+    assert not first.context.isinf().any()
+    assert (~first.context.isnan()).any(1).all()
+    assert not first.future.isnan().any()
+    assert len(first.period.unique()) > 3
+
+
+def test_buckets_have_their_shapes_and_a_stream_goes_on_where_it_stopped():
+    store = SeriesStore.from_series([np.random.default_rng(i).normal(size=1800) for i in range(3)], period=24)
+    small = [
+        one.__class__(**{**vars(one), "context": one.context // 8, "horizon": one.horizon // 4}) for one in BUCKETS
+    ]
+    stream = BucketStream(store, 32, seed=1, buckets=small)
+    batch = next(stream)
+    assert [tuple(t.shape[1:]) for t in batch[::3]] == [(32,), (256,), (1280,)]
+    patches = small[2].patches(16, torch.device("cpu"))
+    assert patches[:2].tolist() == [0, 1]
+    assert len(patches.unique()) == 8
+    assert int(patches.max()) < 16
+    state = stream.state_dict()
+    expected = next(stream)
+    other = BucketStream(store, 32, seed=1, buckets=small)
+    other.load_state_dict(state)
+    assert all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(next(other), expected, strict=True))
+
+
+def test_muon_lowers_a_loss_and_moves_matrices_by_equal_amounts_in_all_directions():
+    torch.manual_seed(0)
+    weight, bias = torch.nn.Parameter(torch.zeros(8, 4)), torch.nn.Parameter(torch.zeros(8))
+    optimizer = Muon([{"params": [weight], "orthogonal": True}, {"params": [bias]}], lr=0.1)
+    x, truth = torch.randn(64, 4) * torch.tensor([4.0, 2.0, 1.0, 0.7]), torch.randn(8, 4)
+    losses = []
+    for _ in range(60):
+        loss = (x @ (weight - truth).T + bias - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        if len(losses) == 1:
+            singular = torch.linalg.svdvals(weight.detach())
+            assert singular.max() / singular.min() < 2.5
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
+    rng = np.random.default_rng(0)
+    sets = {"aus_retail": 12, "tsdl_monthly": 12, "m3_other": 1}
+    stores = [
+        SeriesStore.from_series([10 + rng.normal(size=1600) for _ in range(3)], name, period)
+        for name, period in sets.items()
+    ]
+    from fourier_head.forecasting.corpora.readers import join
+
+    corpus = join(stores).save(tmp_path / "corpus.safetensors")
+    given = [
+        "--corpus",
+        str(corpus),
+        "--output",
+        str(tmp_path / "run"),
+        "--size",
+        "tiny",
+        "--layers",
+        "1",
+        "--choose",
+        "--score",
+    ]
+    assert main([*given, "--steps", "2", "--batch", "16", "--device", "cpu", "--most", "1"]) == 0
+    found = json.loads((tmp_path / "run" / "score.json").read_text())
+    assert list(found["sets"]) == ["aus_retail/12"]
+    assert found["all"]["mase"] > 0
+    assert load_model(tmp_path / "run" / "model").config.layers == 1
