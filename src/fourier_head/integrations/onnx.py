@@ -24,6 +24,8 @@ class QuantileGraph(nn.Module):
     the caller.
     """
 
+    levels: Tensor
+
     def __init__(self, forecaster: Forecaster, horizon: int, levels: Sequence[float]):
         super().__init__()
         self.model, self.horizon = forecaster.model, horizon
