@@ -21,6 +21,8 @@ Predict = Callable[[Floats], Any]
 
 NARROWEST = 1e-3
 """Two neighbouring quantiles lie this many deviations of the target apart: those of rounded targets may coincide."""
+SHORTEST = 0.05
+"""Beyond the outermost quantiles likelihoods fall off over this many deviations of the target at least."""
 
 
 @dataclass
@@ -58,7 +60,7 @@ class Quantiles:
     (array([0.25]), array([2.]), array([[1., 3.]]))
     """
 
-    def __init__(self, levels: Floats, values: Floats, narrowest: float, mean: Floats | None = None):
+    def __init__(self, levels: Floats, values: Floats, narrowest: float, mean: Floats | None = None, unit: float = 0.0):
         values = np.sort(values, axis=1)
         # Pushed apart from the middle outwards.
         middle = values.shape[1] // 2
@@ -66,7 +68,7 @@ class Quantiles:
             values[:, i] = np.maximum(values[:, i], values[:, i - 1] + narrowest)
         for i in range(middle - 1, -1, -1):
             values[:, i] = np.minimum(values[:, i], values[:, i + 1] - narrowest)
-        self.levels, self.values, self._mean = levels, values, mean
+        self.levels, self.values, self._mean, self.shortest = levels, values, mean, SHORTEST * unit
         share = np.diff(levels)
         # Exponential tails that join the density of the outermost pieces.
         self.low = levels[0] * (values[:, 1] - values[:, 0]) / share[0]
@@ -77,8 +79,9 @@ class Quantiles:
         place = (y[:, None] >= self.values).sum(1).clip(1, len(share)) - 1
         row = np.arange(len(y))
         inside = np.log(share[place] / gap[row, place])
-        below = math.log(self.levels[0]) - np.log(self.low) + np.minimum(y - self.values[:, 0], 0) / self.low
-        above = math.log(1 - self.levels[-1]) - np.log(self.high) - np.maximum(y - self.values[:, -1], 0) / self.high
+        low, high = (np.maximum(fall, self.shortest) for fall in (self.low, self.high))
+        below = math.log(self.levels[0]) - np.log(low) + np.minimum(y - self.values[:, 0], 0) / low
+        above = math.log(1 - self.levels[-1]) - np.log(high) - np.maximum(y - self.values[:, -1], 0) / high
         return np.where(y < self.values[:, 0], below, np.where(y > self.values[:, -1], above, inside))
 
     def crps(self, y: Floats) -> Floats:
@@ -184,12 +187,13 @@ def lightgbm(X: Floats, y: Floats, seed: int) -> Predict:
     levels = np.arange(1, 20) / 20
     options = {"objective": "quantile", "random_state": seed, "verbose": -1, "n_jobs": 1}
     models = [LGBMRegressor(alpha=level, **options).fit(X, y) for level in levels]
-    narrowest = NARROWEST * float(y.std())
+    unit = float(y.std())
 
     def predict(rows: Floats) -> Quantiles:
         with warnings.catch_warnings():  # about names of columns that were never given
             warnings.simplefilter("ignore")
-            return Quantiles(levels, np.stack([model.predict(rows) for model in models], 1), narrowest)
+            values = np.stack([model.predict(rows) for model in models], 1)
+        return Quantiles(levels, values, NARROWEST * unit, unit=unit)
 
     return predict
 
@@ -200,11 +204,12 @@ def quantile_forest(X: Floats, y: Floats, seed: int) -> Predict:
 
     model = RandomForestQuantileRegressor(random_state=seed, n_jobs=1).fit(X, y)
     levels = np.arange(1, 100) / 100
-    narrowest = NARROWEST * float(y.std()) / 5
+    unit = float(y.std())
 
     def predict(rows: Floats) -> Quantiles:
         values = np.asarray(model.predict(rows, quantiles=levels.tolist()), dtype=np.float64)
-        return Quantiles(levels, values, narrowest, np.asarray(model.predict(rows, quantiles="mean")).ravel())
+        mean = np.asarray(model.predict(rows, quantiles="mean")).ravel()
+        return Quantiles(levels, values, NARROWEST / 5 * unit, mean, unit)
 
     return predict
 

@@ -47,6 +47,33 @@ def report(
 
 
 @app.command()
+def spectrum(
+    output: Annotated[Path | None, folder_option("spectrum")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Training series, a file or folder.", show_default="artificial ones")
+    ] = None,
+    windows: Annotated[int, typer.Option(min=1, help="Training windows of a seed.")] = 20_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Each draws its own windows.")] = 3,
+    quick: Quick = False,
+) -> None:
+    """Section 2.3: the Fourier spectrum of next tokens under uniform and mixed bins."""
+    output = study_folder("spectrum", quick, output)
+    with study_errors(output) as (out, progress):
+        from studies.spectrum.study import Settings, run
+
+        tell(out, run(Settings(output, corpus, windows, seeds, quick), progress), output)
+
+
+@app.command()
+def claims() -> None:
+    """Write results/claims.json and docs/paper.md: every claim of the paper and what the results say of it."""
+    with clear_errors():
+        from studies.claims.table import counts, write
+
+        typer.echo(f"{counts(write())}.")
+
+
+@app.command()
 def smoothness(
     output: Annotated[Path | None, folder_option("smoothness")] = None,
     trials: Annotated[int, typer.Option(min=2, help="Signals of each colour of noise.")] = 1000,

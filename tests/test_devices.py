@@ -16,7 +16,7 @@ def test_auto_is_cuda_where_there_is_one(monkeypatch, there):
 
 def test_a_device_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="--device must be cpu, cuda or auto, got abacus"):
+    with pytest.raises(UserError, match=r"--device must .*got abacus"):
         chosen_device("abacus")
     with pytest.raises(UserError, match="--device cuda:1 needs a graphics card"):
         chosen_device("cuda:1")

@@ -241,7 +241,7 @@ def test_bad_input_gets_one_clear_sentence(arguments, words):
 
 
 def test_other_domains_and_words_are_refused():
-    with pytest.raises(TypeError, match=r"domain must be a pair \(low, high\) or an Interval, got Line"):
+    with pytest.raises(TypeError, match=r"domain must .*got Line"):
         suggest_frequencies([0.0, 0.5], domain=Line())
     with pytest.raises(TypeError, match="expected real numbers"):
         suggest_frequencies(np.array(["low", 1.0], dtype=object))

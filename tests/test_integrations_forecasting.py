@@ -1,4 +1,4 @@
-"""The forecaster in other libraries: sktime with its own checks, fev, and ONNX graphs."""
+"""The forecaster in other libraries: sktime with its own checks, and fev."""
 
 import numpy as np
 import pandas as pd
@@ -81,35 +81,3 @@ def test_a_task_of_fev(tmp_path):
     assert np.isfinite([summary["MASE"], summary["WQL"]]).all()
     median = forecaster.predict([walk(54, i) for i in range(3)], 6, freq="D").median
     np.testing.assert_allclose([row["predictions"] for row in predictions[1]["target"]], median)
-
-
-# --- ONNX
-
-
-def test_what_cannot_be_exported_is_said(tmp_path):
-    pytest.importorskip("onnxscript")
-    from fourier_head.integrations.onnx import export_onnx
-
-    with pytest.raises(ValueError, match="one pass reaches"):
-        export_onnx(tiny(), tmp_path / "x.onnx", horizon=100)
-    with pytest.raises(ValueError, match="levels"):
-        export_onnx(tiny(), tmp_path / "x.onnx", horizon=4, levels=[1.0])
-
-
-@pytest.mark.slow  # torch takes a minute to write the search for quantiles as ONNX
-def test_a_graph_gives_the_quantiles_of_the_forecaster(tmp_path):
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    from fourier_head.integrations.onnx import export_onnx
-
-    forecaster, levels = tiny(), [0.1, 0.5, 0.9]
-    session = runtime.InferenceSession(str(export_onnx(forecaster, tmp_path / "tiny.onnx", horizon=6, levels=levels)))
-    context = forecaster.config.context
-    series = {"D": walk(200), "ME": 1e6 + walk(30, 1), "YE": 1e-5 * walk(20, 2), "h": np.full(20, 3.0)}
-    values = np.full((4, context), np.nan)
-    for row, one in zip(values, series.values(), strict=True):
-        row[max(0, context - len(one)) :] = one[-context:]
-    (found,) = session.run(None, {"values": values, "periods": np.array([7, 12, 1, 24])})
-    for number, (freq, one) in enumerate(series.items()):
-        wanted = forecaster.predict(one, 6, freq=freq, natural=False).quantiles(levels)[0]
-        np.testing.assert_allclose(found[number], wanted, atol=1e-4 * np.ptp(wanted))

@@ -108,7 +108,7 @@ def test_the_source_distribution_tests_itself(archives, tmp_path):
     with tarfile.open(archives[1]) as tar:
         tar.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
-    tests = ["tests/test_heads.py", "tests/test_studies_results.py", "docs/guide.md"]
+    tests = ["tests/heads/test_heads.py", "tests/studies/test_results.py", "docs/guide.md"]
     run(sys.executable, "-m", "pytest", "-q", *tests, cwd=folder, env={"PYTHONPATH": "src", "OMP_NUM_THREADS": "1"})
 
 

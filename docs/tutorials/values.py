@@ -31,7 +31,7 @@ def returns(state: int, count: int) -> torch.Tensor:
     return total
 
 
-def main(picture: Path, steps: int = 900) -> None:
+def main(picture: Path, steps: int = 2000) -> None:
     torch.manual_seed(0)
     body = nn.Embedding(STATES, 64)  # yours: the network that reads observations
     # The scale of the rewards of a first handful of steps is all that is said about values.

@@ -79,7 +79,7 @@ def epochs_chart(runs: Sequence[Mapping[str, Any]]) -> Chart:
     for name in dict.fromkeys(run["game"] for run in runs):
         game, series = find_game(name), []
         own = [run for run in runs if run["game"] == name]
-        own = [run for run in own if run["gamma"] or run["head"] != "fourier"]
+        own = [run for run in own if run["head"] == "linear" or (run["head"] == "fourier" and run["gamma"])]
         kinds = sorted({(run["head"] != "linear", run["frequencies"] or 0) for run in own})
         for fourier, n in kinds:
             group = [run for run in own if (run["head"] != "linear", run["frequencies"] or 0) == (fourier, n)]

@@ -37,6 +37,7 @@ def atari(
     ablations: Annotated[
         bool, typer.Option(help="Train without regulariser, smaller models and on less data, too.")
     ] = True,
+    packets: Annotated[bool, typer.Option("--packets", help="Train Fourier heads with packets, too.")] = False,
     device: Device = "cpu",
     compile: Annotated[bool | None, typer.Option(help="Compile the model.", show_default="on a GPU")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Arms trained at once, each in a process.")] = 1,

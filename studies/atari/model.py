@@ -33,14 +33,18 @@ class ModelSettings:
     return_std: float = 1.0
 
 
-def action_head(kind: str, width: int, frequencies: int | None = None, gamma: float = 0.0) -> Head:
-    """Return a head over the circular actions: linear, fourier, gmm or hl_gauss.
+PACKETS = 4
+"""Of the head that has them, ours and not the paper's."""
 
-    The Fourier head is the paper's: periodic, the released floor, the printed regulariser.
+
+def action_head(kind: str, width: int, frequencies: int | None = None, gamma: float = 0.0) -> Head:
+    """Return a head over the circular actions: linear, fourier, fourier_packets, gmm or hl_gauss.
+
+    The Fourier head is the paper's: periodic, the released floor, the printed regulariser; or it has packets beside.
     """
     if kind == "linear":
         return LinearHead(width, len(ACTIONS))
-    if kind == "fourier":
+    if kind in ("fourier", "fourier_packets"):
         if frequencies is None:
             raise ValueError("frequencies must be given for a Fourier head, got None")
         return FourierHead(
@@ -49,6 +53,7 @@ def action_head(kind: str, width: int, frequencies: int | None = None, gamma: fl
             frequencies,
             floor=released_floor(len(ACTIONS)),
             boundary="periodic",
+            packets=PACKETS if kind == "fourier_packets" else 0,
             gamma=gamma,
             regularizer="paper",
             impl="reference",
@@ -57,7 +62,7 @@ def action_head(kind: str, width: int, frequencies: int | None = None, gamma: fl
         return MixtureHead(width, len(ACTIONS), kind="full")
     if kind == "hl_gauss":
         return HLGaussHead(width, len(ACTIONS))
-    raise ValueError(f"kind must be linear, fourier, gmm or hl_gauss, got {kind!r}")
+    raise ValueError(f"kind must be linear, fourier, fourier_packets, gmm or hl_gauss, got {kind!r}")
 
 
 class Block(nn.Module):

@@ -41,6 +41,7 @@ class Settings:
         epochs, batch, episodes, target: as in ``ArmSettings``.
         transitions, steps: what to collect where there is no recording yet, and from how many steps of an agent.
         ablations: whether to train without regulariser, smaller models and on less data, too, on the first game.
+        packets: whether to train Fourier heads with packets, too, which are not the paper's.
         data: folder of recordings, checkpoints and finished runs.
         output: folder of results.
         device: cpu or cuda.
@@ -62,6 +63,7 @@ class Settings:
     transitions: int = 500_000
     steps: int = 5_000_000
     ablations: bool = True
+    packets: bool = False
     data: Path = Path("scratch/atari")
     output: Path = Path("results/atari")
     device: str = "cpu"
@@ -148,6 +150,8 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     for seed in range(settings.chosen_seeds(game)):
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
+        if settings.packets:
+            found.append(dataclasses.replace(base, head="fourier_packets", frequencies=middle, seed=seed))
         if first and settings.ablations:
             found.append(fourier(middle, 0.0, seed=seed))
     if first and settings.ablations:

@@ -73,7 +73,7 @@ class ArmSettings:
     @property
     def label(self) -> str:
         """The arm in a few words."""
-        name = f"fourier-{self.frequencies}" if self.head == "fourier" else self.head
+        name = f"{self.head}-{self.frequencies}" if self.frequencies is not None else self.head
         words = [name, f"gamma {self.gamma:g}" if self.head == "fourier" else ""]
         words.append(f"{self.layers}x{self.width}" if (self.layers, self.width) != (6, 128) else "")
         words.append(f"{self.share:.0%} of the data" if self.share < 1 else "")

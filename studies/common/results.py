@@ -100,6 +100,11 @@ def versions() -> dict[str, str]:
     }
 
 
+def circumstances(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return on which machines and with which versions runs were made, as each says, for `write_results`."""
+    return {"hardware": "; and ".join(sorted({run["hardware"] for run in runs})), "versions": runs[0]["versions"]}
+
+
 def commit() -> str | None:
     """Return the commit of this checkout, marked `-dirty` where its sources differ; None outside of one."""
     root = Path(__file__).resolve().parents[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,21 @@ def alias_chart(alias: dict[str, Any]) -> Chart:
         "longer adds to the smoothness but cancels what is there, and from N = m on the values no longer sum to m/2."
     )
     return Chart("alias", "Bin centres alias", panels, caption, columns=2)
+
+
+def expressivity_chart(near: Mapping[str, Sequence[Mapping[str, Any]]]) -> Chart:
+    """Draw how near heads come to densities against their number of frequencies."""
+    panels = []
+    for metric, words in (("sup_error", "largest distance"), ("kl", "KL divergence")):
+        series = [
+            Series(
+                name, [one["frequencies"] for one in found], [one[metric] for one in found], f"curve-{i + 1}", dots=True
+            )
+            for i, (name, found) in enumerate(near.items())
+        ]
+        panels.append(Panel(series, words.capitalize(), "frequencies N", words, x_log=True, y_log=True))
+    caption = "The Fejér mean of each density as a head with N frequencies, by the density of this library."
+    return Chart("expressivity", "Heads of more frequencies come nearer to a density", panels, caption, columns=2)
 
 
 def trained_chart(heads: Sequence[Row], fits: Sequence[Row]) -> Chart:

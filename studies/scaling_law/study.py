@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from studies.common.report.summary import SUMMARY, Row, Summary, number, read_su
 from studies.common.results import command_line, row, write_results
 from studies.scaling_law import charts as scaling_law_charts
 from studies.scaling_law import decay
+from studies.scaling_law.expressivity import TARGETS, expressivity_rows, measure_expressivity
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +34,7 @@ BINS = (64, 256, 1024, 4096)
 PRACTICAL = 50  # bins of the paper's synthetic study
 TRIANGLE = 0.3  # half-width of the density that its own truncations make negative
 NARROW = 0.06  # half-width of one that needs more frequencies than half of 50 bins
+REACHES = (2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
@@ -182,9 +184,14 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     cuts = {"half_width": TRIANGLE, "frequencies": [2, 4, 8, 16]}
     others = [Task(measure_negative, cuts, "negative truncations")]
     others.append(Task(measure_alias, {"half_width": NARROW, "bins": PRACTICAL}, "aliases"))
-    tasks = laws + others
+    reached = [
+        Task(measure_expressivity, {"target": name, "frequencies": list(REACHES)}, f"heads near a {name}")
+        for name in TARGETS
+    ]
+    tasks = laws + others + reached
     results = run_tasks(tasks, RunStore(settings.output), engine=settings.engine, console=console, title="measurements")
-    measured, (negative, alias) = results[: len(laws)], results[len(laws) :]
+    measured, (negative, alias) = results[: len(laws)], results[len(laws) : len(laws) + len(others)]
+    near = dict(zip(TARGETS, results[len(laws) + len(others) :], strict=True))
     trained: list[Row] = []
     if (settings.synthetic / SUMMARY).is_file():
         heads = read_summary(settings.synthetic).rows
@@ -194,7 +201,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         heads = []
         told = "Trained heads were left out: there are no results of the study synthetic to fit."
     rows = law_rows(measured) + caveat_rows(negative, alias) + trained
-    charts = scaling_law_charts.charts(measured, negative, alias)
+    rows += [one for name, found in near.items() for one in expressivity_rows(name, found)]
+    charts = [*scaling_law_charts.charts(measured, negative, alias), scaling_law_charts.expressivity_chart(near)]
     if trained:
         charts.append(scaling_law_charts.trained_chart(heads, trained))
     return write_results(
@@ -202,10 +210,23 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         rows,
         command=settings.command,
         seconds=time.monotonic() - begin,
-        runs=results,
+        runs=results[: len(laws) + len(others)],
         charts=charts,
-        notes=[*notes(measured, negative, alias), told],
+        notes=[*notes(measured, negative, alias), expressivity_note(near), told],
         quick=f"{bins[-1]} bins at most instead of {BINS[-1]}" if settings.quick else None,
+    )
+
+
+def expressivity_note(near: Mapping[str, Sequence[dict[str, Any]]]) -> str:
+    """Return in a sentence how near heads come to densities."""
+    ends = "; ".join(
+        f"{name} {found[0]['sup_error']:.2f} to {found[-1]['sup_error']:.3f}" for name, found in near.items()
+    )
+    first, last = REACHES[0], REACHES[-1]
+    worst = max(max(one["factoring_error"], one["embedding_error"]) for found in near.values() for one in found)
+    return (
+        f"Part 1 of the theorem: the Fejér mean of a density is a head, found here to {worst:.0e}, and a head of N "
+        f"frequencies is one of N + 1. Largest distance from N = {first} to {last}: {ends}."
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,8 @@ PERIODS = (1.0, 1.5, 2.0, 4.0)
 """Wavelengths in the window; the paper does not say how many it had."""
 
 SHOWN = (1, 4, 20, 80)
+SEEDS = 10
+"""Repetitions of the noise, to tell the signs of small steps."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,64 @@ def measure_noise(colour: str, trials: int, samples: int, seed: int) -> dict[str
     return {name: [float(f"{value:.5g}") for value in values.tolist()] for name, values in measures.items()}
 
 
+def continuous_smoothness(q: Tensor, least: float) -> float:
+    r"""Return the smoothness of equation 1 of :math:`f(z) = \frac12 + \sum_k q_k \sin(\pi k z)`, on a period.
+
+    With the weights :math:`\alpha_\sigma = \sigma_0 / \sigma^2` from :math:`\sigma_0` on, whose integral is one, as
+    those of the metric sum to one, and the L2 norm, Plancherel's theorem gives
+
+    .. math:: s(f) = \int_0^1 \Big( \sum_k q_k^2 \big(1 - e^{-(\pi k \sigma_0 / u)^2 / 2}\big)^2 \Big)^{1/2} du .
+
+    Every frequency adds to the sum, so that for truncations of a series it cannot fall: no number of samples is
+    needed to see that.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    u = torch.from_numpy((nodes + 1) / 2)[:, None]
+    k = torch.arange(1, len(q) + 1, dtype=torch.float64)
+    lost = -torch.expm1(-((math.pi * k * least / u) ** 2) / 2)
+    return float((q * lost).square().sum(-1).sqrt() @ torch.from_numpy(weights / 2))
+
+
+def continuous_rows() -> list[Row]:
+    """Return the smoothness of equation 1 of the uniform density, of a fast sine, and of truncated square waves."""
+    least = 2 / SAMPLES  # as wide as a sample
+    fast = torch.zeros(100, dtype=torch.float64)
+    fast[-1] = 0.5
+    shapes = {"uniform": torch.zeros(1, dtype=torch.float64), "sin(100 pi x)": fast}
+    chosen = {"protocol": "equation 1, continuous"}
+    rows = [row("l2", continuous_smoothness(q, least), dataset=name, **chosen) for name, q in shapes.items()]
+    count = waves_to_nyquist(1.0)
+    odd = torch.zeros(2 * count, dtype=torch.float64)
+    odd[::2] = 2 / math.pi / torch.arange(1, 2 * count, 2, dtype=torch.float64)
+    values = [continuous_smoothness(odd[: 2 * n], least) for n in range(1, count + 1)]
+    more = {"dataset": "square wave", "sine_waves": count, "falls": sum(a > b for a, b in _pairs(values))}
+    rows.append(row("l2_first_fall", first_fall(values), **chosen, **more))
+    return rows + [row("l2", values[n - 1], dataset="square wave", sine_waves=n, **chosen) for n in SHOWN]
+
+
+def measure_steps(trials: int, samples: int, seed: int) -> dict[str, list[float]]:
+    """Return the steps of both measures from each colour of noise to the next, in means over trials of one seed."""
+    means: dict[str, list[float]] = {"l2": [], "spectral_entropy": []}
+    for i, noise in enumerate(NOISES.values()):
+        y = coloured_noise(noise.power, trials, samples, 1000 + seed * len(NOISES) + i)
+        means["l2"].append(smoothness(y, max_sigma="released").mean().item())
+        means["spectral_entropy"].append(spectral_entropy(y, base=math.e).mean().item())
+    return {name: [b - a for a, b in _pairs(values)] for name, values in means.items()}
+
+
+def step_rows(steps: Sequence[dict[str, list[float]]]) -> list[Row]:
+    """Return the expected steps between colours over seeds, beside the paper's, and in how many seeds they go up."""
+    rows = []
+    for metric in ("l2", "spectral_entropy"):
+        for i, colour in enumerate(list(NOISES)[1:]):
+            values = torch.tensor([one[metric][i] for one in steps], dtype=torch.float64)
+            noise = NOISES[colour]
+            more = {"dataset": f"{colour} noise", "protocol": "from the colour before", "seeds": len(values)}
+            more |= {"paper": (noise.l2 if metric == "l2" else noise.entropy)[2], "up": int((values > 0).sum())}
+            rows.append(row(f"{metric}_step", values.mean().item(), std=values.std().item(), **more))
+    return rows
+
+
 def waves_to_nyquist(periods: float) -> int:
     """Return how many odd harmonics of so many wavelengths in the window the samples can tell apart."""
     return int((SAMPLES / 2 / periods + 1) / 2)
@@ -164,14 +225,19 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     for i, colour in enumerate(NOISES):
         drawn = {"colour": colour, "trials": trials, "samples": NOISE_SAMPLES, "seed": settings.seed * len(NOISES) + i}
         tasks.append(Task(measure_noise, drawn, f"{colour} noise"))
+    first = len(tasks)
+    for seed in range(2 if settings.quick else SEEDS):
+        drawn = {"trials": trials, "samples": NOISE_SAMPLES, "seed": seed}
+        tasks.append(Task(measure_steps, drawn, f"steps between colours, seed {seed}"))
     results = run_tasks(tasks, RunStore(settings.output), engine=settings.engine, console=console, title="measurements")
+    results, steps = results[:first], results[first:]
     waves, noise = dict(zip(periods, results, strict=False)), dict(zip(NOISES, results[len(periods) :], strict=True))
     return write_results(
         settings.output,
-        wave_rows(waves) + noise_rows(noise),
+        wave_rows(waves) + noise_rows(noise) + step_rows(steps) + continuous_rows(),
         command=settings.command,
         seconds=time.monotonic() - begin,
-        runs=[dict(task.settings) | result for task, result in zip(tasks, results, strict=True)],
+        runs=[dict(task.settings) | result for task, result in zip(tasks, results, strict=False)],
         charts=[shapes_chart(), waves_chart(waves[1.0]), noise_chart(noise)],
         notes=notes(waves, noise),
         quick=f"{trials} trials and a third of the sine waves" if settings.quick else None,

@@ -12,9 +12,11 @@ from studies.common.report.summary import Row
 from studies.synthetic import data
 
 FREQUENCIES = tuple(range(2, 21, 2))
+TABLES = 12
+"""The frequencies of the paper's tables."""
 GAMMAS = (0.0, 1e-6)
-# Networks trained at once: from here on a core's cache is full and more of them gain nothing.
-LARGEST_STACK = 120
+LARGEST_STACK = {"cpu": 120, "cuda": 600}
+"""Networks trained at once. From there on a core's cache is full; a GPU takes as long for one as for hundreds."""
 TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
 
 Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
@@ -50,7 +52,7 @@ class Arm:
     ) -> list[Task]:
         """Return the tasks of training the arm on all data sets with these seeds, a stack each."""
         runs = len(data.DATASETS) * max(1, len(self.frequencies)) * len(self.gammas)
-        size = max(1, LARGEST_STACK // runs)
+        size = max(1, LARGEST_STACK["cuda" if device.startswith("cuda") else "cpu"] // runs)
         found = []
         for first in range(0, len(seeds), size):
             some = list(seeds[first : first + size])
@@ -81,7 +83,8 @@ def combinations(
     kind: str, frequencies: Sequence[int], gammas: Sequence[float], datasets: int
 ) -> list[tuple[int, int, float]]:
     """Return the runs of a stack as (data set, frequencies, gamma), those with the same gamma together."""
-    settings = [(n, g) for g in gammas for n in frequencies] if kind == "fourier" else [(0, 0.0)]
+    sized = kind in ("fourier", "adaptive")
+    settings = [(n, g) for g in gammas for n in frequencies] if sized else [(0, 0.0)]
     return [(d, n, g) for n, g in settings for d in range(datasets)]
 
 
@@ -100,7 +103,7 @@ def record(triple: data.Triples, kind: str, frequencies: int, packets: int, gamm
 def with_paper(one: Row, paper: Paper) -> Row:
     """Put the paper's number beside ours where the paper has one."""
     known = paper.get((one["head"], one["metric"]), {}).get(one["dataset"])
-    same = one["head"] != "fourier" or (one["frequencies"] == 12 and not one["packets"] and not one["gamma"])
+    same = one["head"] != "fourier" or (one["frequencies"] == TABLES and not one["packets"] and not one["gamma"])
     return one if known is None or not same else one | {"paper": known[0], "paper_std": known[1]}
 
 

@@ -17,11 +17,15 @@ from fourier_head.frequencies import recommend_head
 from fourier_head.heads import released_floor
 from fourier_head.heads.baselines import RegressionHead
 from fourier_head.metrics import kl_divergence, smoothness
+from fourier_head.tasks.runs import hardware
+from studies.common.results import versions
 from studies.synthetic import arms, data
 from studies.synthetic.networks import FourierOptions, draw_network, make_head
 from studies.synthetic.stack import Schedule, train
 
 Report = Callable[[float, str], None]
+EXAMPLES = 16
+"""Test inputs whose predicted points are kept of a regression, for a figure to choose from."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,12 @@ def _train(
         say = None if report is None else lambda share: report(share, f"epoch {round(share * schedule.epochs)}")
         train(networks, x, target, [d for d, _, _ in runs], schedule, report=say)
     seconds = clock() - begin
+    where = {"hardware": hardware(device != "cpu"), "versions": versions()}
     records = []
     for network, (d, n, gamma) in zip(networks, runs, strict=True):
         triple = triples[d]
         record = arms.record(triple, kind, n, packets, gamma)
-        record |= {"stacked_runs": len(runs), "group_seconds": round(seconds, 1)}
+        record |= {"stacked_runs": len(runs), "group_seconds": round(seconds, 1)} | where
         if kind == "recommended":
             # The rule may choose differently from seed to seed; the runs still belong together.
             record |= {"frequencies": None, "gamma": None, "chosen_frequencies": n, "chosen_gamma": gamma}
@@ -130,7 +135,8 @@ def _train(
             head = network.eval().head
             features = network.body(torch.as_tensor(inputs_of(triple.test_inputs), dtype=torch.float32))
             if isinstance(head, RegressionHead):
-                record |= {"mse": _squared_error(head.predict(features).double(), triple)}
+                prediction = head.predict(features).double()
+                record |= {"mse": _squared_error(prediction, triple), "example": prediction[:EXAMPLES].tolist()}
             else:
                 record |= _scores(head(features).double(), triple)
         records.append(record)

@@ -23,11 +23,11 @@ import torch
 from fourier_head._cpu import small_matrices
 from fourier_head._devices import chosen_device
 from fourier_head.metrics import kl_divergence
-from fourier_head.pages.charts import Chart, Panel
-from fourier_head.tasks.engine import Engine, run_tasks
-from fourier_head.tasks.runs import RunStore
+from fourier_head.pages.charts import Chart, Panel, Series
+from fourier_head.tasks.engine import Engine, Task, run_tasks
+from fourier_head.tasks.runs import RunStore, hardware
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, command_line, write_results
+from studies.common.results import aggregate, circumstances, command_line, versions, write_results
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
@@ -75,15 +75,16 @@ def train_group(
     with small_matrices():
         say = None if report is None else lambda share: report(share, f"epoch {round(share * epochs)}")
         train(networks, x, y, [d for d, _, _ in runs], SCHEDULE.shortened(epochs), report=say)
+        where = {"hardware": hardware(device != "cpu"), "versions": versions()}
         return [
-            arms_of.record(triples[d], kind, n, packets, g) | scores(network.eval(), triples[d])
+            arms_of.record(triples[d], kind, n, packets, g) | scores(network.eval(), triples[d]) | where
             for network, (d, n, g) in zip(networks, runs, strict=True)
         ]
 
 
 @torch.no_grad()
-def scores(network: Network, triple: data.Triples) -> dict[str, float]:
-    """Return the paper's metrics of the densities that a network predicts for the test inputs."""
+def scores(network: Network, triple: data.Triples) -> dict[str, Any]:
+    """Return the paper's metrics of the densities that a network predicts for the test inputs, and one of them."""
     x, y = (
         torch.as_tensor(array, dtype=torch.float32)
         for array in (triple.test_inputs, np.clip(triple.test_outcomes, -1, 1))
@@ -98,6 +99,7 @@ def scores(network: Network, triple: data.Triples) -> dict[str, float]:
     return {
         "kl": kl_divergence(truth, predicted).mean().item(),
         "perplexity": math.exp(-density.log_prob(y).mean().item()),
+        "example": [round(v * CELLS / 2, 4) for v in predicted[0].tolist()],
     }
 
 
@@ -118,15 +120,20 @@ class Settings:
         return command_line("likelihood", options, vars(Settings()))
 
 
+def groups(settings: Settings) -> list[Task]:
+    """Return the stacked groups of the study."""
+    seeds = data.first_seeds(1 if settings.quick else settings.seeds)
+    epochs = QUICK_EPOCHS if settings.quick else SCHEDULE.epochs
+    others = [Arm("fourier", (12,), packets=4), Arm("gmm"), Arm("gmm_full")]
+    arms = [*arms_of.fourier_arms((4, 12) if settings.quick else arms_of.FREQUENCIES), *others]
+    return [task for arm in arms for task in arm.tasks(train_group, seeds, epochs, settings.device)]
+
+
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder."""
     begin = time.monotonic()
     settings = replace(settings, device=chosen_device(settings.device))
-    sweep = arms_of.fourier_arms((4, 12) if settings.quick else arms_of.FREQUENCIES)
-    seeds = data.first_seeds(1 if settings.quick else settings.seeds)
-    epochs = QUICK_EPOCHS if settings.quick else SCHEDULE.epochs
-    arms = [*sweep, Arm("fourier", (12,), packets=4), Arm("gmm"), Arm("gmm_full")]
-    tasks = [task for arm in arms for task in arm.tasks(train_group, seeds, epochs, settings.device)]
+    tasks = groups(settings)
     store = RunStore(settings.output)
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r for part in done for r in part]
@@ -137,11 +144,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         rows,
         command=settings.command,
         seconds=time.monotonic() - begin,
-        runs=runs,
-        charts=[chart(rows)],
-        gpu=settings.device != "cpu",
+        runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
+        charts=[chart(rows), learned(runs)],
+        **circumstances(runs),
         notes=[" ".join(" ".join(told[:1] if settings.quick else told).split())],
-        quick=f"{epochs} epochs, one seed and few frequencies" if settings.quick else None,
+        quick=f"{QUICK_EPOCHS} epochs, one seed and few frequencies" if settings.quick else None,
     )
 
 
@@ -154,3 +161,21 @@ def chart(rows: Sequence[Row]) -> Chart:
             panels.append(Panel(series, TITLES[name], "frequencies", words))
     caption = "Mean and deviation over seeds; lower is better."
     return Chart("likelihood", "Maximum likelihood on continuous values", panels, caption)
+
+
+def learned(runs: Sequence[dict[str, Any]]) -> Chart:
+    """Draw the densities that heads learned for the first test input of one seed, over the truth."""
+    centers = -1 + (2 * np.arange(CELLS) + 1) / CELLS
+    shown = (("gmm", None, "GMM (paper)", "gmm"), ("fourier", 12, "Fourier-12", "fourier"))
+    panels = []
+    for name in data.DATASETS:
+        seed = runs[0]["seed"]
+        inputs = data.draw(name, seed).test_inputs[:1]
+        truth = np.exp(data.log_density(name, inputs, centers))[0]
+        series = [Series("truth", centers, truth, "truth", "area")]
+        for head, n, label, colour in shown:
+            found = find(runs, dataset=name, seed=seed, head=head, frequencies=n, packets=None, gamma=n and 0.0)
+            series += [Series(label, centers, r["example"], colour) for r in found[:1]]
+        panels.append(Panel(series, TITLES[name], "z", "density"))
+    caption = "One test input of each data set; grey is the truth."
+    return Chart("densities", "Densities learned by maximum likelihood", panels, caption)

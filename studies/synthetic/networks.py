@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from fourier_head.bins import Bins
+from fourier_head.domains import Adaptive
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead, RegressionHead
 from fourier_head.layout import Regularizer
@@ -59,6 +61,10 @@ def make_head(
             gamma=gamma * options.gamma_unit,
             regularizer=options.regularizer,
             init_scale=options.init_scale,
+        ),
+        # No floor: its tails give every bin some probability.
+        "adaptive": lambda size: FourierHead(
+            size, num_frequencies=frequencies, domain=Adaptive(bins=Bins.uniform(NUM_BINS, -1, 1)), packets=packets
         ),
     }
     return makers["fourier" if kind == "recommended" else kind]

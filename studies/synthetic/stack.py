@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.heads import FourierHead, Head
+from fourier_head.training.graphs import Recorded
 from studies.synthetic.networks import Network
 
 
@@ -68,10 +69,8 @@ def train(
         report: is told the share of the epochs that are done.
     """
     stack = Stack(networks).to(inputs.device)
-    parameters = list(stack.parameters())
-    optimizer = torch.optim.Adam(parameters, lr=schedule.rate, fused=True)
+    step = _Step(stack, torch.as_tensor(which, device=inputs.device), schedule)
     order = torch.Generator().manual_seed(order_seed)
-    of_network = torch.as_tensor(which, device=inputs.device)
     rows = inputs.shape[1]
     for epoch in range(schedule.epochs):
         shuffled = torch.rand(inputs.shape[0], rows, generator=order).argsort(1).to(inputs.device)
@@ -81,15 +80,47 @@ def train(
             x += schedule.jitter * (2 * torch.rand(x.shape, generator=order).to(x.device) - 1)
         for first in range(0, rows, schedule.batch):
             some = slice(first, first + schedule.batch)
-            optimizer.param_groups[0]["lr"] = schedule.rate_at((epoch + first / rows) / schedule.epochs)
-            optimizer.zero_grad()
-            stack.loss(x[:, some].index_select(0, of_network), t[:, some].index_select(0, of_network)).backward()
-            if schedule.clip is not None:
-                _clip_each([p.grad for p in parameters if p.grad is not None], schedule.clip)
-            optimizer.step()
+            step(x[:, some], t[:, some], schedule.rate_at((epoch + first / rows) / schedule.epochs))
         if report is not None:
             report((epoch + 1) / schedule.epochs)
     stack.write_back(networks)
+
+
+class _Step:
+    """A step of the optimizer on a batch of every data set; on a GPU it is replayed from a graph."""
+
+    def __init__(self, stack: Stack, of_network: Tensor, schedule: Schedule):
+        self.stack, self.of_network, self.clip = stack, of_network, schedule.clip
+        self.parameters = list(stack.parameters())
+        self.graphs = of_network.is_cuda
+        # What a graph reads must lie on the device, the learning rate too.
+        rate: Tensor | float = torch.tensor(schedule.rate, device=of_network.device) if self.graphs else schedule.rate
+        self.optimizer = torch.optim.Adam(self.parameters, lr=rate, fused=True, capturable=self.graphs)
+        self.recorded: dict[int, tuple[Tensor, Tensor, Recorded[None]]] = {}
+
+    def __call__(self, x: Tensor, target: Tensor, rate: float) -> None:
+        group = self.optimizer.param_groups[0]
+        if not self.graphs:
+            group["lr"] = rate
+            self._take(x, target)
+            return
+        group["lr"].fill_(rate)
+        size = x.shape[1]
+        if size not in self.recorded:
+            own = x.clone(), target.clone()
+            self.recorded[size] = *own, Recorded(lambda: self._take(*own), x.device)
+        room_x, room_target, take = self.recorded[size]
+        room_x.copy_(x)
+        room_target.copy_(target)
+        take()
+
+    def _take(self, x: Tensor, target: Tensor) -> None:
+        self.optimizer.zero_grad()
+        loss = self.stack.loss(x.index_select(0, self.of_network), target.index_select(0, self.of_network))
+        loss.backward()
+        if self.clip is not None:
+            _clip_each([p.grad for p in self.parameters if p.grad is not None], self.clip)
+        self.optimizer.step()
 
 
 def _clip_each(gradients: Sequence[Tensor], largest: float) -> None:

@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
-from fourier_head.pages.charts import Chart, Panel, Series
+from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
-from studies.common.results import aggregate, command_line, row, write_results
+from studies.common.results import aggregate, circumstances, command_line, row, write_results
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
@@ -70,9 +72,9 @@ def groups(settings: Settings) -> list[Task]:
     protocols = [p for p in PROTOCOLS if settings.protocol in (p, "both")]
     if not protocols:
         raise UserError(f"--protocol must be released, recommended or both, got {settings.protocol}.")
-    sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)
     seeds = data.first_seeds(1 if settings.quick else settings.seeds)
     epochs = QUICK_EPOCHS if settings.quick else None
+    sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)
     tasks = []
     for protocol in protocols:
         ours = []
@@ -102,9 +104,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         rows,
         command=settings.command,
         seconds=time.monotonic() - begin,
-        runs=[{k: v for k, v in r.items() if k != "example"} for r in runs],
+        runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
         charts=[c for p in PROTOCOLS if settings.protocol in (p, "both") for c in charts(rows, runs, p)],
-        gpu=settings.device != "cpu",
+        **circumstances(runs),  # they need not be those of here and now
         # `seconds` is this call's; groups finished before an interruption count here.
         core_seconds=round(sum(core_seconds(part) for part in done)),
         notes=[] if settings.quick else notes(rows),
@@ -221,7 +223,28 @@ def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -
         caption = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
         made.append(Chart(f"{protocol}-{metric}", f"{words} against frequencies, {protocol} protocol", panels, caption))
     made.append(_densities(runs, protocol))
+    if any(r["head"] == "regression" for r in runs):
+        made.append(_points(runs, protocol))
     return made
+
+
+def _points(runs: Sequence[dict[str, Any]], protocol: str) -> Chart:
+    """Draw the point that a regression predicts over the true distribution, where that spreads the most."""
+    centers = np.array([-1 + (2 * j + 1) / data.NUM_BINS for j in range(data.NUM_BINS)])
+    panels = []
+    for name in data.DATASETS:
+        (run, *_) = find(runs, protocol=protocol, dataset=name, head="regression")
+        truth = data.true_pmf(name, data.draw(name, run["seed"]).test_inputs[: len(run["example"])])
+        mean = truth @ centers
+        widest = int((truth @ centers**2 - mean**2).argmax())
+        series = [
+            Series("truth", centers, truth[widest], "truth", "area"),
+            Series("its mean", [mean[widest]], [0.0], "ink", "points"),
+        ]
+        marks = [Mark(run["example"][widest], "regression")]
+        panels.append(Panel(series, TITLES[name], "z", "probability", marks=marks))
+    caption = "That of a few test inputs with the widest distribution. A regression comes out at its mean."
+    return Chart(f"{protocol}-regression", f"Points that a regression predicts, {protocol} protocol", panels, caption)
 
 
 def _densities(runs: Sequence[dict[str, Any]], protocol: str) -> Chart:

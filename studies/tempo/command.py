@@ -20,6 +20,9 @@ def tempo(
     data: Annotated[
         Path | None, typer.Option(help="Folder of SynTheory's tempos.", show_default="clips are generated")
     ] = None,
+    split: Annotated[
+        str, typer.Option(help="tempos: learn odd ones, test on even ones; random, as in the paper.")
+    ] = "tempos",
     frequencies: Annotated[str, typer.Option(help="Frequencies of the Fourier heads.")] = "1,2,4,8,16",
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own clips.")] = 3,
     clips: Annotated[int, typer.Option(min=1, help="Clips generated for each tempo.")] = 25,
@@ -32,7 +35,7 @@ def tempo(
         int | None,
         typer.Option(min=0, help="Steps on clips without labels, for untrained networks.", show_default="4000"),
     ] = None,
-    protocol: Annotated[str, typer.Option(help="released, longer or all.")] = "all",
+    protocol: Annotated[str, typer.Option(help="released, middle, longer, several with commas, or all.")] = "all",
     device: Device = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that share the device.")] = 1,
     time_limit: TimeLimit = None,

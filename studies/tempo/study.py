@@ -15,7 +15,7 @@ from fourier_head.errors import UserError
 from fourier_head.tasks.engine import Engine, Task, TimeUp, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, command_line, row, write_results
+from studies.common.results import aggregate, circumstances, command_line, row, write_results
 from studies.tempo.charts import charts, label
 from studies.tempo.data import NUM_BINS
 from studies.tempo.model import SIZES
@@ -35,6 +35,7 @@ PAPER_F1_RATIO = {1: 2.18}
 UNLABELLED = 8192
 """Clips without labels that an encoder is pretrained on; a tiny one has an eighth."""
 STEPS, QUICK_STEPS = 4000, 300
+CHOSEN = "chosen on validation"
 BARELY = 2 / NUM_BINS
 """An accuracy below this is as good as guessing."""
 
@@ -49,6 +50,7 @@ class Settings:
     output: Path = Path("results/tempo")
     model: str = "small"
     data: Path | None = None
+    split: str = "tempos"
     seeds: int = 3
     frequencies: tuple[int, ...] = FREQUENCIES
     clips: int = 25
@@ -64,6 +66,12 @@ class Settings:
     engine: Engine = "local"
 
     @property
+    def dataset(self) -> str:
+        """What the clips are called in rows."""
+        made = "generated, random split" if self.split == "random" else "generated"
+        return made if self.data is None else "syntheory"
+
+    @property
     def command(self) -> str:
         """The command that runs this again."""
         options: dict[str, Any] = {
@@ -71,6 +79,7 @@ class Settings:
             for name in (
                 "output",
                 "model",
+                "split",
                 "seeds",
                 "clips",
                 "epochs",
@@ -106,9 +115,18 @@ def parse_frequencies(text: str) -> tuple[int, ...]:
 
 def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     """Return one task per head and seed, seed by seed, so that a time limit leaves whole seeds."""
-    protocols = [name for name in PROTOCOLS if settings.protocol in (name.split(",")[0], "all")]
+    if settings.split not in ("tempos", "random"):
+        raise UserError(f"--split must be tempos or random, got {settings.split}.")
+    if settings.split == "random" and settings.data is not None:
+        raise UserError("--split random is for generated clips; leave out --data.")
+    asked = settings.protocol.split(",")
+    # Where recipes are chosen, every head has as many of them.
+    every = [
+        name for name in PROTOCOLS if name != ("released, uniform start" if settings.split == "random" else "middle")
+    ]
+    protocols = [name for name in PROTOCOLS if (name in every if "all" in asked else name.split(",")[0] in asked)]
     if not protocols:
-        raise UserError(f"--protocol must be released, longer or all, got {settings.protocol}.")
+        raise UserError(f"--protocol must be released, middle, longer or all, got {settings.protocol}.")
     for name in ("seeds", "clips"):
         if getattr(settings, name) < 1:
             raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
@@ -132,7 +150,7 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
         for protocol in protocols:
             for head, number in arms:
                 chosen = {
-                    "source": "generated" if settings.data is None else str(settings.data),
+                    "source": settings.dataset if settings.data is None else str(settings.data),
                     "model": model,
                     "head": head,
                     "frequencies": number,
@@ -183,9 +201,10 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
         if any(store.folder.glob("encoder-*.unfinished-*")):
             raise UserError("--time-limit was reached in pretraining, which is kept; the same command goes on with it.")
         raise UserError("--time-limit was reached before the first run was finished; give it more seconds.")
-    dataset = "generated" if settings.data is None else "syntheory"
     first = tasks[0].settings
-    runs = [result | {"dataset": dataset} for result in finished]
+    runs = [result | {"dataset": settings.dataset} for result in finished]
+    if settings.split == "random":
+        runs += chosen_runs(runs)
     rows = aggregate(runs, METRICS, KEYS) + ratio_rows(runs)
     said = notes(rows, runs, first)
     if stopped:
@@ -199,7 +218,7 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
         seconds_of="all runs",
         runs=[_without_pictures(r) for r in runs],
         charts=charts(rows, runs),
-        gpu=chosen_device(settings.device).startswith("cuda"),
+        **circumstances(runs),
         keep_runs=stopped,
         recipe=tasks[0].settings["recipe"]
         | {k: tasks[0].settings[k] for k in ("model", "per_tempo", "start", "pretrain")},
@@ -208,8 +227,23 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     )
 
 
+def chosen_runs(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs of each head under the recipe with the best mean F1 on validation clips, as one protocol more.
+
+    Recipes are learning rates and lengths, as many for every head; frequencies are not chosen here.
+    """
+    out = []
+    for head in dict.fromkeys((run["head"], run["frequencies"]) for run in runs):
+        own = [run for run in runs if (run["head"], run["frequencies"]) == head]
+        recipes = dict.fromkeys(run["protocol"] for run in own)
+        means = {name: np.mean([run["validation_f1"] for run in own if run["protocol"] == name]) for name in recipes}
+        best = max(recipes, key=lambda name: means[name])
+        out += [run | {"protocol": CHOSEN, "recipe": best} for run in own if run["protocol"] == best]
+    return out
+
+
 def _without_pictures(one: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in one.items() if k not in ("curve", "example", "confusion")}
+    return {k: v for k, v in one.items() if k not in ("curve", "example", "confusion", "versions")}
 
 
 def ratio_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
@@ -263,12 +297,19 @@ def notes(rows: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Mapping
             f"F1 {scores[0]:.3f} against {others[0]:.3f} of the linear head and {gauss:.3f} of HL-Gauss, which knows "
             f"the order of bins too; BPM error {scores[1]:.2f} against {others[1]:.2f} of the linear head."
         )
-    source = "generated clips" if settings["source"] == "generated" else "clips of SynTheory"
-    said.append(
-        f"{runs[0]['train_clips']} {source} of odd tempos to train on, {runs[0]['test_clips']} of even tempos to test "
-        "on; the same training for every head of a protocol, the last weights measured. The bin [210] has no odd "
-        "tempo, so no head is ever trained on it."
-    )
+    counts = [runs[0][f"{part}_clips"] for part in ("train", "test")]
+    same = "the same training for every head of a protocol, the last weights measured"
+    if settings["source"] == "generated, random split":
+        said.append(f"{counts[0]} generated clips to train on, {counts[1]} to test on, dealt out at random; {same}.")
+        recipes = {label(r["head"], r["frequencies"]): r["recipe"] for r in runs if r["protocol"] == CHOSEN}
+        words = ", ".join(f"{name} {recipe}" for name, recipe in recipes.items())
+        said.append(f"{CHOSEN.capitalize()} clips, head by head, by the mean F1 over seeds: {words}.")
+    else:
+        source = "generated clips" if settings["source"] == "generated" else "clips of SynTheory"
+        said.append(
+            f"{counts[0]} {source} of odd tempos to train on, {counts[1]} of even tempos to test on; {same}. The bin "
+            "[210] has no odd tempo, so no head is ever trained on it."
+        )
     if settings["model"] in SIZES:
         steps = settings["pretrain"]
         before = f"{steps} steps on clips without labels" if steps else "nothing"

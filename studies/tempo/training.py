@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from fourier_head.metrics import RELEASED_MAX_SIGMA, smoothness
 from fourier_head.tasks.engine import TimeUp, is_over
+from fourier_head.tasks.runs import hardware
 from fourier_head.training.data import Epochs
 from fourier_head.training.loop import Training
 from fourier_head.training.settings import TrainingSettings
-from studies.tempo.data import NUM_BINS, Heard, Split, bin_centre, generated_split, syntheory_split
+from studies.common.results import versions
+from studies.tempo.data import NUM_BINS, Heard, Split, bin_centre, generated_split, random_split, syntheory_split
 from studies.tempo.features import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
 from studies.tempo.model import SIZES, Start, build, configuration
 
@@ -40,10 +42,18 @@ RELEASED = Recipe(epochs=2, batch=8, rate=5e-5, warmup=0.0, decay=0.0)
 PROTOCOLS: dict[str, tuple[Recipe, Start]] = {
     "released": (RELEASED, "paper"),
     "released, uniform start": (RELEASED, "uniform"),
+    "middle": (Recipe(epochs=20, batch=16, rate=3e-4), "uniform"),
     "longer": (Recipe(epochs=60, batch=32, rate=1e-3), "uniform"),
 }
 """The second tells how much of the first is due to small first weights: the density of a Fourier head does not change
 when its coefficients are scaled, so weights divided by 1000 are learned with steps that are 1000 times as large."""
+
+
+GENERATED: dict[str, Callable[[int, int, int, str], Split]] = {
+    "generated": generated_split,
+    "generated, random split": random_split,
+}
+"""Clips that are made here, by how they are split."""
 
 
 def macro_f1(predicted: Tensor, label: Tensor, num_classes: int = NUM_BINS) -> float:
@@ -104,9 +114,9 @@ class LabelledLoss(nn.Module):
 
 
 def load(source: str, seed: int, per_tempo: int, num_mels: int, device: str) -> Split:
-    """Return generated clips, or SynTheory's from a folder."""
-    if source == "generated":
-        return generated_split(seed, per_tempo, num_mels, device)
+    """Return generated clips, split by tempos or at random, or SynTheory's from a folder."""
+    if source in GENERATED:
+        return GENERATED[source](seed, per_tempo, num_mels, device)
     return syntheory_split(source, num_mels, device)
 
 
@@ -200,6 +210,8 @@ def train_run(
         "train_loss": curve[-1]["train_loss"],
         "head_parameters": sum(p.numel() for p in network.classifier.dense.parameters()),
         "pretraining_steps": pretrain,
+        "hardware": hardware(device.startswith("cuda")),
+        "versions": versions(),
         "parameters": sum(p.numel() for p in network.parameters()),
         "train_clips": len(split.train),
         "test_clips": len(split.test),

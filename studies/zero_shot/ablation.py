@@ -33,7 +33,7 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "31 frequencies": ("frequencies", {"frequencies": 31}),
     "straight scale": ("scaling", {"bend": False}),
     "period withheld": ("period", {"use_period": False}),
-    "errors in naive units": ("weighting", {"even": 1.0}),
+    "errors in naive units": ("weighting", {"naive_weighting": 1.0}),
     "dropout": ("regularisation", {"dropout": 0.1}),
     "mini": ("model size", dict(SIZES["mini"])),
     "tiny": ("model size", dict(SIZES["tiny"])),
@@ -50,7 +50,7 @@ def recipe_of(variant: str, seed: int = 0, **more: Any) -> Recipe:
     'quantile'
     """
     options = {**more, **VARIANTS[variant][1]}
-    own = {key: options.pop(key) for key in ("shares", "augment", "even") if key in options}
+    own = {key: options.pop(key) for key in ("shares", "augment", "naive_weighting") if key in options}
     return Recipe(PatchConfig(**options), seed=seed, **own)
 
 

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "compare"]
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
 def compare(
-    settings: Settings, progress: Callable[[str, int, int, float], None] | None = None, say: Say | None = None
+    settings: Settings, progress: Callable[[str, int, int, float], None] | None = None, echo: Echo | None = None
 ) -> Result:
     """Train every head of ``settings`` on its data and write the folder of results, figures and page.
 
     Args:
         settings: what to do.
         progress: called after each epoch with head, epochs done, epochs in all and the last validation score.
-        say: called with each line worth telling.
+        echo: called with each line worth telling.
 
     The folder appears whole at the end; nothing is left of a comparison that fails or is interrupted.
     """
@@ -40,9 +40,10 @@ def compare(
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.training import Schedule, score_truth, train
     from fourier_head.pages.drawing import save_png
+    from fourier_head.pages.words import short
 
     start = time.perf_counter()
-    say = say or (lambda text: None)
+    echo = echo or (lambda text: None)
     with replacing(settings.folder, TOOL) as folder:
         if settings.data is None or settings.target is None:
             table = bimodal(seed=settings.seed) if settings.example == "bimodal" else hills()
@@ -51,16 +52,16 @@ def compare(
         table = table.logarithm() if settings.log else table
         data = prepare(table, settings.bins, settings.seed)
         schedule = Schedule.plan(len(data.train), settings)
-        say(
+        echo(
             f"{table.name}: {len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, "
             f"{len(data.test)} to test; {data.inputs_in_words}, {settings.bins} bins of {table.target_name} "
-            f"from {data.bins.low:.4g} to {data.bins.high:.4g}."
+            f"from {short(data.bins.low)} to {short(data.bins.high)}."
         )
         frequencies, reason = choose_frequencies(settings, data)
-        say(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'} of the Fourier heads. {reason}")
+        echo(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'} of the Fourier heads. {reason}")
         notes = (*data.notes, *frequency_notes(settings, frequencies))
         for note in notes:
-            say(note)
+            echo(note)
         runs: dict[str, list[Trained]] = {name: [] for name in settings.heads}
         with small_matrices():
             for name in settings.heads:

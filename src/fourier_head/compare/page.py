@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from fourier_head.compare.results import OTHER_COLUMNS, Result, minus, table, versions
+from fourier_head.compare.results import OTHER_COLUMNS, Result, table, versions
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.style import HEADS
+from fourier_head.pages.words import short
 from fourier_head.tabular import LEARNING_RATE, WIDTHS
 from fourier_head.tasks.runs import hardware
 
@@ -108,7 +109,7 @@ def _table(result: Result) -> str:
 
 def _protocol(result: Result) -> str:
     data, schedule, settings = result.data, result.schedule, result.settings
-    low, high = (minus(f"{end:.4g}") for end in (data.bins.low, data.bins.high))
+    low, high = short(data.bins.low), short(data.bins.high)
     log = ""
     if data.table.log:
         what = data.table.target_name.removeprefix("log ")

@@ -169,15 +169,6 @@ def _number(value: Any) -> float | None:
     return float(value) if value is not None and math.isfinite(float(value)) else None
 
 
-def minus(number: str) -> str:
-    """Return a number with a true minus sign, except in exponents.
-
-    >>> minus("-1.5e-07")
-    '−1.5e-07'
-    """
-    return "−" + number[1:] if number.startswith("-") else number
-
-
 def decimals(values: list[float | None], digits: int = 3, most: int = 6) -> int:
     """Return decimals that show some digits of the numbers of a column, and two of what tells them apart.
 
@@ -205,7 +196,7 @@ def cells(values: list[float | None], spreads: list[float | None]) -> list[str]:
         if value is None or not math.isfinite(value):
             texts.append("–")
             continue
-        text = minus(f"{value:,.{places}f}") if abs(value) < 1e9 else short(value)
+        text = f"{value:,.{places}f}".replace("-", "−") if abs(value) < 1e9 else short(value)
         texts.append(text + ("" if spread is None else f" ± {spread:,.{places}f}"))
     return texts
 

@@ -24,9 +24,9 @@ from fourier_head.forecasting.columns import (
     numbers,
 )
 from fourier_head.forecasting.dates import moments
-from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, moment, say
+from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label, moment
 
-__all__ = ["SeriesSet", "moment", "read_series", "say"]
+__all__ = ["SeriesSet", "label", "moment", "read_series"]
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,7 @@ def _array(name: Any, values: Any) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(np.float64), np.nan)
     if isinstance(values, np.ndarray) and values.dtype.kind in "mMc":
-        raise ValueError(f"{say(name)} must hold numbers, got {values.dtype}.")
+        raise ValueError(f"{label(name)} must hold numbers, got {values.dtype}.")
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -133,7 +133,7 @@ def _array(name: Any, values: Any) -> np.ndarray:
     if array.ndim == 2 and 1 in array.shape:
         array = array.ravel()
     if array.ndim != 1:
-        raise ValueError(f"{say(name)} must have one dimension, got shape {array.shape}.")
+        raise ValueError(f"{label(name)} must have one dimension, got shape {array.shape}.")
     array[~np.isfinite(array)] = np.nan
     return array
 
@@ -144,7 +144,7 @@ def _with_gaps(name: Any, values: Any) -> np.ndarray:
         each = [float(one) if isinstance(one, Tensor) else one for one in values]
         return np.array([np.nan if str(one) == "<NA>" else one for one in each], dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{say(name)} must hold numbers, got something else.") from None
+        raise ValueError(f"{label(name)} must hold numbers, got something else.") from None
 
 
 def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> None:
@@ -175,7 +175,7 @@ def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> Non
 def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calendar | None) -> None:
     """Add one entry of a GluonTS data set: a target, and the period or moment it starts in."""
     if "target" not in entry:
-        raise ValueError(f"{say(name)} must be numbers or have a 'target', got only {', '.join(map(str, entry))}.")
+        raise ValueError(f"{label(name)} must be numbers or have a 'target', got only {', '.join(map(str, entry))}.")
     values = _array(name, entry["target"])
     start = entry.get("start")
     name = entry.get("item_id", name)
@@ -187,7 +187,7 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
 
     if not isinstance(start, pd.Period):
         if given is None:
-            raise ValueError(f"{say(name)} starts at {start} without a frequency; give its freq.")
+            raise ValueError(f"{label(name)} starts at {start} without a frequency; give its freq.")
         first = np.datetime64(pd.Timestamp(start), "ns")
     else:
         given = given or Calendar.of(start.freqstr)

@@ -12,6 +12,7 @@ from fourier_head.domains.maps import Affine, Asinh, ValueMap
 from fourier_head.forecasting.patch.pretrained import Network
 from fourier_head.forecasting.patch.scaling import LEAST_DEVIATION
 from fourier_head.forecasting.path_density import PathDensity
+from fourier_head.fourier.series import exporting
 
 LEAST_RATIO = 1e-5
 """Below this ratio of deviation to level, float32 would blur what a series does."""
@@ -56,7 +57,9 @@ def normalise(context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     shift = torch.where(shifted, level * safe, 0.0)
     rest = torch.where(seen, context - shift, 0)
     size = rest.abs().amax(-1, keepdim=True)
-    exponent = torch.frexp(torch.where(size > 0, size, 1.0)).exponent - 1
+    size = torch.where(size > 0, size, 1.0)
+    # ONNX has no frexp; a logarithm may miss the power by one next to it, which changes nothing that counts.
+    exponent = size.log2().floor() if exporting() else torch.frexp(size).exponent - 1
     unit = torch.exp2(exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).double())
     return (context - shift) / unit, unit, shift
 

@@ -214,8 +214,8 @@ class SeriesSet:
             if (np.diff(again) == 1).any() or not may_be_set_back(times)[again].all():
                 when = moment(self.local(times[again[:1]])[0])
                 raise ValueError(
-                    f"{say(name)} has several values at {when}; add them up with aggregate='sum', take their mean with "
-                    "aggregate='mean', or name the columns that tell them apart as id."
+                    f"{label(name)} has several values at {when}; add them up with aggregate='sum', take their mean "
+                    "with aggregate='mean', or name the columns that tell them apart as id."
                 )
             how, what = "mean", "set back"
         import pandas as pd
@@ -237,7 +237,8 @@ class SeriesSet:
         if len(same):
             first, second = (str(times[same[0] + i].astype("datetime64[s]")) for i in (0, 1))
             raise ValueError(
-                f"{say(name)} has two values in one step of its frequency {calendar.freq!r}, at {first} and {second}; "
+                f"{label(name)} has two values in one step of its frequency {calendar.freq!r}, "
+                f"at {first} and {second}; "
                 + (
                     "give the steps to put values together by, such as freq='D'."
                     if self.aggregate
@@ -247,7 +248,7 @@ class SeriesSet:
         steps = int(place[-1]) + 1
         if steps > 100 * len(place) + 10_000:
             raise ValueError(
-                f"{say(name)} has {len(place)} values on {steps} steps of frequency {calendar.freq!r}; give its freq."
+                f"{label(name)} has {len(place)} values on {steps} steps of frequency {calendar.freq!r}; give its freq."
             )
         self._count["steps"] += steps
         self._count["gaps"] += steps - len(place)
@@ -264,7 +265,7 @@ class SeriesSet:
         common = Counter(c for c in self.calendars if c is not None).most_common(1)
         if lonely and not common:
             raise ValueError(
-                f"the frequency of {say(self.names[lonely[0]])} cannot be told from one value; give its freq."
+                f"the frequency of {label(self.names[lonely[0]])} cannot be told from one value; give its freq."
             )
         for i in lonely:
             self.calendars[i] = common[0][0]
@@ -288,10 +289,10 @@ def _sorted(times: Moments, values: np.ndarray) -> tuple[Moments, np.ndarray]:
     return times[order], values[order]
 
 
-def say(name: Any) -> str:
+def label(name: Any) -> str:
     """Return a series in words.
 
-    >>> say("sales"), say(("north", 3)), say(None)
+    >>> label("sales"), label(("north", 3)), label(None)
     ("series 'sales'", "series 'north, 3'", 'the series')
     """
     # Names may be numbers of numpy, which compare with a tuple value by value.

@@ -309,7 +309,7 @@ class FourierHead(Head):
         layer = self.proj
         hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
         # An adapter has a forward of its own; so has a layer whose weights are offloaded, as an attribute.
-        more = hooks or type(layer).forward is not nn.Linear.forward or "forward" in vars(layer)
+        more = hooks or type(layer).forward is not nn.Linear.forward or "forward" in layer.__dict__
         if more or self.num_outputs is not None:
             return self._split_outputs(layer(x)), None, None
         return x, layer.weight, layer.bias

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -68,7 +69,8 @@ class Training:
         except ImportError as error:
             raise needs_extra(error, "forecasting") from None
         # Precision and device are ours to set: accelerate allows one for all that a process ever trains.
-        self.accelerator = Accelerator(cpu=str(device) == "cpu", device_placement=False)
+        together = int(os.environ.get("WORLD_SIZE", 1)) > 1
+        self.accelerator = Accelerator(cpu=together and str(device) == "cpu", device_placement=False)
         destroy_group_at_exit()
         processes = self.accelerator.num_processes
         self.device = self.accelerator.device if processes > 1 else torch.device(device or best_device())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
@@ -15,6 +16,7 @@ from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.words import prose
+from studies.common.report.claims import claims_table, read_claims
 from studies.common.report.derive import charts_from_rows
 from studies.common.report.prose import STUDIES, about
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
@@ -41,7 +43,7 @@ def write_report(results: Path = Path("results"), output: Path | None = None) ->
     path = results / "report.html" if output is None else output
     if path.is_dir():
         raise UserError(f"--output must name a file to write, but {path} is a folder.")
-    write_atomically(path, build(studies, charts))
+    write_atomically(path, build(studies, charts, read_claims(results)))
     return path
 
 
@@ -65,7 +67,7 @@ def _named(chart: Chart) -> Chart:
     return replace(chart, panels=panels, title=plain(chart.title), caption=plain(chart.caption))
 
 
-def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
+def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the page as text."""
     counted = [study for study in studies if not study.quick]
     repeated = [study for study in counted if about(study.name).repeats]
@@ -74,6 +76,7 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]]) -> str:
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
 <p class="lead">{escape(" ".join(words for words in lead if words))}</p>
+{claims_table(claims, [study.name for study in studies])}
 {_overview(repeated)}
 </section>
 <h2 id="studies">All studies</h2>

@@ -62,12 +62,33 @@ STUDIES = {
         "The same with all arms sampling from the likeliest 95 % of their distributions.",
         repeats=False,
     ),
+    "numbers-start": About(
+        "Language model, the paper's first weights",
+        "Numbers, start",
+        "Fourier heads whose first weights are divided by 1000, as in the paper, and by 3; three seeds.",
+        repeats=False,
+    ),
     "tempo": About("Tempo of clicks", "Tempo", "A network hears clicks and predicts their tempo, an ordered quantity."),
+    "tempo-random": About(
+        "Tempo of clicks, split at random",
+        "Tempo, random split",
+        "The same with clips dealt out at random, as in the paper; learning rate and length are chosen for each "
+        "head on "
+        "validation clips.",
+        repeats=False,
+    ),
     "forecasting": About(
         "Time series forecasting",
         "Forecasting",
         "Models of time series with each head, scored on held-out data sets relative to the seasonal naive forecast: "
         "MASE for the point forecast, WQL for the whole distribution; below one is better than naive.",
+    ),
+    "spectrum": About(
+        "The spectrum of next tokens",
+        "Spectrum",
+        "Section 2.3. Mixed bins give more of them to the values that are frequent, which spreads next tokens "
+        "over more "
+        "bins and should let their Fourier coefficients fall off faster.",
     ),
     "forecasting-chronos": About(
         "Time series forecasting, paths as published",
@@ -111,6 +132,14 @@ STUDIES = {
         repeats=False,
     ),
     "atari": About("Offline reinforcement learning", "Atari", "Decision models trained on recorded games."),
+    "atari-gravitar": About(
+        "Offline reinforcement learning, a recorded agent that plays",
+        "Atari, Gravitar",
+        "Gravitar again, recorded by an agent that has learned to play; heads are trained for the paper's length "
+        "and N is "
+        "chosen on other episodes than those reported.",
+        repeats=False,
+    ),
 }
 
 

@@ -72,8 +72,8 @@ class PatchConfig:
             raise ValueError(f"loss must be 'crps', 'nll' or 'both', got {self.loss!r}")
 
 
-class Embedding(nn.Module):
-    """A layer with a straight path beside a bent one."""
+class ResidualMLP(nn.Module):
+    """A residual MLP: a linear layer plus one hidden layer with GELU."""
 
     def __init__(self, size: int, inner: int, width: int):
         super().__init__()
@@ -84,7 +84,7 @@ class Embedding(nn.Module):
 
 
 class Layer(nn.Module):
-    """A transformer layer, normalised before each part, with positions turned into its queries and keys."""
+    """A transformer layer, normalised before each part, with rotary positions."""
 
     def __init__(self, config: PatchConfig):
         super().__init__()
@@ -94,10 +94,10 @@ class Layer(nn.Module):
         self.qkv, self.mix = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
         self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor, last: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor, last: int | None = None) -> Tensor:
         """Return all tokens, or the ``last`` ones only, which look at all."""
         q, k, v = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k = turn(q, turns), turn(k, turns)
+        q, k = rotate(q, rotation), rotate(k, rotation)
         if last is not None:
             q, mask, x = q[:, :, -last:], mask[:, :, -last:], x[:, -last:]
         y = functional.scaled_dot_product_attention(q, k, v, mask)
@@ -106,9 +106,9 @@ class Layer(nn.Module):
         return x + functional.dropout(y, self.dropout, self.training)
 
 
-def turn(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate pairs of features by angles that grow with the position, so that products know the distance."""
-    cos, sin = turns
+def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Apply rotary position embeddings to queries or keys: their products then know the distance."""
+    cos, sin = rotation
     left, right = x.chunk(2, dim=-1)
     return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1).to(x.dtype)
 
@@ -130,11 +130,11 @@ class PatchForecaster(nn.Module):
         super().__init__()
         self.config = config
         width, patch = config.width, config.patch
-        self.past = Embedding(CHANNELS * patch, 2 * width, width)
-        self.future = Embedding(CHANNELS * patch + FEATURES, 2 * width, width)
+        self.past = ResidualMLP(CHANNELS * patch, 2 * width, width)
+        self.future = ResidualMLP(CHANNELS * patch + FEATURES, 2 * width, width)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(width)
-        self.read = Embedding(width, 2 * width, width)
+        self.read = ResidualMLP(width, 2 * width, width)
         self.head: FourierHead | QuantileHead
         if config.head == "fourier":
             self.head = FourierHead(
@@ -194,10 +194,10 @@ class PatchForecaster(nn.Module):
         naive = torch.where(naive.isnan(), map.loc, naive)
         tokens, seen = self._tokens(map.forward(context), map.forward(naive), period, map)
         mask = self._mask(seen, ahead)
-        turns = self._turns(seen.shape[-1], ahead, tokens.device)
+        rotation = self._rotation(seen.shape[-1], ahead, tokens.device)
         for number, layer in enumerate(self.layers, 1):
             # Nothing reads the past after the last layer.
-            tokens = layer(tokens, turns, mask, ahead if number == len(self.layers) else None)
+            tokens = layer(tokens, rotation, mask, ahead if number == len(self.layers) else None)
         return self.read(self.norm(tokens)), naive, map
 
     def _tokens(self, u: Tensor, naive: Tensor, period: Tensor, map: ValueMap) -> tuple[Tensor, Tensor]:
@@ -239,28 +239,28 @@ class PatchForecaster(nn.Module):
         own = torch.eye(size, dtype=torch.bool, device=seen.device)
         return (allowed | own).unsqueeze(1)
 
-    def _turns(self, past: int, ahead: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    def _rotation(self, past: int, ahead: int, device: torch.device) -> tuple[Tensor, Tensor]:
         half = self.config.width // self.config.heads // 2
         place = torch.arange(-past, ahead, device=device)
         speed = torch.exp(-math.log(1000.0) * torch.arange(half, device=device) / half)
         angle = place.unsqueeze(-1) * speed
         return angle.cos(), angle.sin()
 
-    def loss(self, context: Tensor, future: Tensor, period: Tensor, even: float = 0.0) -> Tensor:
+    def loss(self, context: Tensor, future: Tensor, period: Tensor, naive_weighting: float = 0.0) -> Tensor:
         """Return the mean loss over the steps of the future that are there.
 
         Args:
             context, period: as in ``forward``.
             future: outcomes (B, horizon), NaN where unknown.
-            even: 0 counts errors in deviations of the past, 1 in units of the mean error of the naive forecast there,
-                which weighs smooth series up; what lies between, between.
+            naive_weighting: weight of a series by the mean error of its naive forecast to this power: at 0 errors count
+                in deviations of the past, at 1 in units of that error, which weighs smooth series up.
         """
         features, naive, map = self.features(context, period, self.config.horizon)
         u = map.forward(future.float())
         loss = self._scores(features, u, map.forward(naive))
         weight = (~u.isnan()).to(loss.dtype)
-        if even:
-            weight = weight * (naive_error(map.forward(context.float()), period) ** -even).unsqueeze(-1)
+        if naive_weighting:
+            weight = weight * (naive_error(map.forward(context.float()), period) ** -naive_weighting).unsqueeze(-1)
         return (loss * weight).sum() / weight.sum().clamp_min(1e-6)
 
     def _scores(self, features: Tensor, u: Tensor, naive: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch.nn import functional
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains.adaptive import LEAST_WIDTH, Adaptive
 from fourier_head.domains.maps import ValueMap
-from fourier_head.forecasting.patch.model import START_WIDTH, Embedding, Loss, turn
+from fourier_head.forecasting.patch.model import START_WIDTH, Loss, ResidualMLP, rotate
 from fourier_head.forecasting.patch.scaling import fill_forward, scale_of
 from fourier_head.forecasting.patch.seasons import CYCLES, SINGLE, SLOTS, angles, found_period, same_phase, seasons_of
 from fourier_head.heads import FourierHead
@@ -127,7 +127,7 @@ class Layer(nn.Module):
         self.mix = nn.Linear(width, width, bias=False)
         self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor, last: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor, last: int | None = None) -> Tensor:
         """Return all tokens (B, T, width), or the ``last`` ones only; ``mask`` (B, 1, 1, P) says which past ones count.
 
         The past ones come first.
@@ -136,8 +136,8 @@ class Layer(nn.Module):
         y = self.norm_1(x)
         q = self.query(y[:, own:]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = self.kv(y[:, :past]).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        q = turn(q, (turns[0][own:], turns[1][own:]))
-        k = turn(k, (turns[0][:past], turns[1][:past]))
+        q = rotate(q, (rotation[0][own:], rotation[1][own:]))
+        k = rotate(k, (rotation[0][:past], rotation[1][:past]))
         y = functional.scaled_dot_product_attention(q, k, v, mask)
         x = x[:, own:] + functional.dropout(self.mix(y.transpose(1, 2).flatten(2)), self.dropout, self.training)
         y = self.down(functional.gelu(self.up(self.norm_2(x))))
@@ -162,12 +162,12 @@ class MultiscaleForecaster(nn.Module):
         super().__init__()
         self.config = config
         width, patch = config.width, config.patch
-        self.past = nn.ModuleList(Embedding(PAST_CHANNELS * patch, 2 * width, width) for _ in config.spans)
-        self.future = Embedding(FUTURE_CHANNELS * patch + FEATURES, 2 * width, width)
-        self.series = Embedding(FEATURES, 2 * width, width)
+        self.past = nn.ModuleList(ResidualMLP(PAST_CHANNELS * patch, 2 * width, width) for _ in config.spans)
+        self.future = ResidualMLP(FUTURE_CHANNELS * patch + FEATURES, 2 * width, width)
+        self.series = ResidualMLP(FEATURES, 2 * width, width)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(width)
-        self.read = Embedding(width, 2 * width, width)
+        self.read = ResidualMLP(width, 2 * width, width)
         self.choose = nn.Linear(width, patch * CANDIDATES)
         self.head = FourierHead(
             width,
@@ -246,10 +246,10 @@ class MultiscaleForecaster(nn.Module):
         tokens = torch.cat([self.series(about).unsqueeze(1), *past, ahead], dim=1)
         # The token of the series is always there, so that one without a value has something to look at.
         mask = functional.pad(torch.cat(seen, dim=1), (1, 0), value=True)[:, None, None]
-        turns = self._turns(torch.cat([u.new_zeros(1), *place, patches + 0.5]))
+        rotation = self._rotation(torch.cat([u.new_zeros(1), *place, patches + 0.5]))
         for number, layer in enumerate(self.layers, 1):
             # Nothing reads the past after the last layer.
-            tokens = layer(tokens, turns, mask, len(patches) if number == len(self.layers) else None)
+            tokens = layer(tokens, rotation, mask, len(patches) if number == len(self.layers) else None)
         features = self.read(self.norm(tokens))
         weight = self.choose(features).float().unflatten(-1, (config.patch, CANDIDATES)).softmax(-1)
         guess = (weight * guesses.unflatten(1, (len(patches), -1))).sum(-1)
@@ -316,7 +316,7 @@ class MultiscaleForecaster(nn.Module):
         ]
         return torch.cat([torch.stack(own, dim=-1), seasons.log() / 5], dim=-1)
 
-    def _turns(self, place: Tensor) -> tuple[Tensor, Tensor]:
+    def _rotation(self, place: Tensor) -> tuple[Tensor, Tensor]:
         half = self.config.width // self.config.heads // 2
         speed = torch.exp(-math.log(10000.0) * torch.arange(half, device=place.device) / half)
         angle = place.unsqueeze(-1) * speed

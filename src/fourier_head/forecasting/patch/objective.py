@@ -12,12 +12,12 @@ class Objective(nn.Module):
 
     Args:
         model: the forecaster.
-        even: how far errors count in units of each series' own naive error, see ``PatchForecaster.loss``.
+        naive_weighting: how far errors count in units of each series' own naive error, see ``PatchForecaster.loss``.
     """
 
-    def __init__(self, model: PatchForecaster, even: float = 0.0):
+    def __init__(self, model: PatchForecaster, naive_weighting: float = 0.0):
         super().__init__()
-        self.model, self.even = model, even
+        self.model, self.naive_weighting = model, naive_weighting
 
     def forward(self, context: Tensor, future: Tensor, period: Tensor) -> Tensor:
-        return self.model.loss(context, future, period, self.even)
+        return self.model.loss(context, future, period, self.naive_weighting)

@@ -36,14 +36,14 @@ class Recipe:
         model: its shape and head.
         shares: parts of the corpus, see ``corpora.standard_corpus``.
         augment: whether windows are changed at random.
-        even: how errors of smooth and rough series weigh against each other, see ``PatchForecaster.loss``.
+        naive_weighting: how errors of smooth and rough series weigh against each other, see ``PatchForecaster.loss``.
         seed: of weights and data.
     """
 
     model: PatchConfig = field(default_factory=PatchConfig)
     shares: Mapping[str, float] | str = "standard"
     augment: bool = True
-    even: float = 0.0
+    naive_weighting: float = 0.0
     seed: int = 0
 
 
@@ -68,7 +68,7 @@ def prepare(
         processes = int(os.environ.get("WORLD_SIZE", 1))
         return BatchStream(corpus, settings.batch // processes, recipe.seed, rank=rank)
 
-    return model, Training(Objective(model, recipe.even), stream, settings, device)
+    return model, Training(Objective(model, recipe.naive_weighting), stream, settings, device)
 
 
 def train(

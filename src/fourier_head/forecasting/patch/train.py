@@ -30,7 +30,12 @@ def parser() -> argparse.ArgumentParser:
     add("--packets", type=int, default=0)
     add("--loss", choices=["crps", "nll", "both"], default="crps")
     add("--dropout", type=float, default=0.0)
-    add("--even", type=float, default=0.0, help="0: errors in deviations of a series, 1: in its own naive error")
+    add(
+        "--naive-weighting",
+        type=float,
+        default=0.0,
+        help="0: errors in deviations, 1: in naive errors",
+    )
     add("--steps", type=int, help="budget in steps")
     add("--seconds", type=float, help="budget in seconds, over all runs")
     add("--limit", type=float, help="seconds of this run")
@@ -56,9 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
         loss=given.loss,
         dropout=given.dropout,
     )
-    recipe = Recipe(config, even=given.even, seed=given.seed)
+    recipe = Recipe(config, naive_weighting=given.naive_weighting, seed=given.seed)
     if store is None:
-        recipe = Recipe(config, {"kernels": 0.5, "structural": 0.5}, even=given.even, seed=given.seed)
+        recipe = Recipe(
+            config, {"kernels": 0.5, "structural": 0.5}, naive_weighting=given.naive_weighting, seed=given.seed
+        )
     precision, compile = fast_training(given.device or best_device())
     settings = TrainingSettings(
         given.output,

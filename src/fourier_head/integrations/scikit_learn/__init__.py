@@ -9,6 +9,18 @@ except ImportError as error:
 
 from fourier_head.integrations.scikit_learn.predictive import PredictiveDistribution
 from fourier_head.integrations.scikit_learn.regressor import FourierRegressor
-from fourier_head.integrations.scikit_learn.scorers import crps_scorer, log_likelihood_scorer
+from fourier_head.integrations.scikit_learn.scorers import (
+    crps_scorer,
+    log_likelihood_scorer,
+    predict_density,
+    predict_quantiles,
+)
 
-__all__ = ["FourierRegressor", "PredictiveDistribution", "crps_scorer", "log_likelihood_scorer"]
+__all__ = [
+    "FourierRegressor",
+    "PredictiveDistribution",
+    "crps_scorer",
+    "log_likelihood_scorer",
+    "predict_density",
+    "predict_quantiles",
+]

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from fourier_head.integrations.scikit_learn.predictive import Floats
 
 FOLDS = 5
-TREES, RATE, LEAVES = 300, 0.05, 31
+TREES, RATE = 300, 0.05
+FEWEST_LEAVES, MOST_LEAVES, ROWS_PER_LEAF = 15, 127, 60
 STAGES = (30, 100)
 """Trees after which the prediction is taken, too: where it still moves later, leaves are fine and rows few."""
+FOREST, FOREST_ROWS = 60, 20_000
+"""Trees of the forest, and the most rows that one of them sees."""
 
 
 class Boosting:
-    """Fit boosted trees to parts of the rows, and describe each row by the trees that have not seen it.
+    """Fit trees to parts of the rows, and describe each row by the trees that have not seen it.
 
-    Each row gets the prediction of its target by all trees and by the first of them, and the prediction of how far off
-    that is. New rows get the mean over the parts. LightGBM where it is installed, else scikit-learn's histogram
-    boosting; both take gaps (NaN) as they are.
+    Boosted trees say what target to expect, all of them and the first of them, and how far off that is. A random forest
+    says the mean and the deviation of the targets in its leaves. New rows get the mean over the parts. LightGBM where
+    it is installed, else scikit-learn's histogram boosting; all take gaps (NaN) as they are.
 
     Args:
         X: rows of training (n, columns).
@@ -36,30 +42,42 @@ class Boosting:
         part = np.random.RandomState(seed).permutation(len(y)) % min(FOLDS, len(y))
         self._seed, self._rows = seed, len(y)
         self._means = [self._fit(X, y, weights, part != k) for k in range(part.max() + 1)]
-        inputs = np.zeros((len(y), len(STAGES) + 2), dtype=np.float64)
+        means = np.zeros((len(y), len(STAGES) + 1))
         for k, model in enumerate(self._means):
-            inputs[part == k, :-1] = _stages(model, X[part == k])
-        miss = np.abs(y - inputs[:, 0])
+            means[part == k] = _stages(model, X[part == k])
+        miss = np.abs(y - means[:, 0])
         self._misses = [self._fit(X, miss, weights, part != k, TREES // 3) for k in range(part.max() + 1)]
         for k, model in enumerate(self._misses):
-            inputs[part == k, -1] = model.predict(X[part == k])
+            miss[part == k] = model.predict(X[part == k])
+        share = min(1.0, FOREST_ROWS / len(y))
+        self._forest = RandomForestRegressor(
+            FOREST,
+            min_samples_leaf=2,
+            max_samples=share,
+            oob_score=True,
+            n_jobs=torch.get_num_threads(),
+            random_state=seed,
+        )
+        with warnings.catch_warnings():  # of a few rows, some may be in all trees
+            warnings.simplefilter("ignore")
+            self._forest.fit(X, np.column_stack([y, y**2]), sample_weight=weights)
+        inputs = np.column_stack([means, miss, _spread(self._forest.oob_prediction_)])
         self._mean, self._unit = inputs.mean(0), np.maximum(inputs.std(0), 1e-9)
         self.out_of_fold = self._scaled(inputs)
         """Inputs (n, columns) of the rows of training, in deviations, each from trees that have not seen the row."""
 
     def _fit(self, X: Floats, y: Floats, weights: Floats, rows: NDArray[np.bool_], trees: int = TREES) -> Any:
         least = int(np.clip(self._rows / 100, 3, 20))
+        leaves = int(np.clip(self._rows / ROWS_PER_LEAF, FEWEST_LEAVES, MOST_LEAVES))
         if importlib.util.find_spec("lightgbm"):
             from lightgbm import LGBMRegressor
 
-            options: dict[str, Any] = {"n_estimators": trees, "learning_rate": RATE, "num_leaves": LEAVES}
+            options: dict[str, Any] = {"n_estimators": trees, "learning_rate": RATE, "num_leaves": leaves}
             options |= {"min_child_samples": least, "subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.8}
-            model: Any = LGBMRegressor(**options, random_state=self._seed, n_jobs=1, verbose=-1)
+            model: Any = LGBMRegressor(**options, random_state=self._seed, n_jobs=torch.get_num_threads(), verbose=-1)
             named = self._categorical.tolist() or "auto"
             return model.fit(X[rows], y[rows], sample_weight=weights[rows], categorical_feature=named).booster_
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        options = {"max_iter": trees, "learning_rate": RATE, "max_leaf_nodes": LEAVES, "min_samples_leaf": least}
+        options = {"max_iter": trees, "learning_rate": RATE, "max_leaf_nodes": leaves, "min_samples_leaf": least}
         model = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=self._seed)
         return model.fit(X[rows], y[rows], sample_weight=weights[rows])
 
@@ -70,7 +88,13 @@ class Boosting:
         """Return the inputs of new rows."""
         means = np.mean([_stages(model, X) for model in self._means], axis=0)
         miss = np.mean([model.predict(X) for model in self._misses], axis=0)
-        return self._scaled(np.column_stack([means, miss]))
+        return self._scaled(np.column_stack([means, miss, _spread(self._forest.predict(X))]))
+
+
+def _spread(moments: Floats) -> Floats:
+    """Return means and deviations from the first two moments (n, 2)."""
+    mean, second = moments.T
+    return np.column_stack([mean, np.sqrt(np.maximum(second - mean**2, 0))])
 
 
 def _stages(model: Any, X: Floats) -> Floats:

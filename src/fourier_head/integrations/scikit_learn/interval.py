@@ -9,13 +9,28 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from fourier_head.densities.histogram import HistogramDensity
 from fourier_head.densities.mixture import MixtureDensity
+from fourier_head.heads.baselines import MixtureHead
 from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution
 
 MARGIN = 0.1
 """The interval reaches this share of the range of the training targets beyond either end."""
+
+
+class FlooredMixtureHead(MixtureHead):
+    """A mixture with one more, flat component of a small fixed share, as the floor of a Fourier head."""
+
+    share = 1e-4
+
+    def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits, loc, scale = super().components(x)
+        flat = torch.ones_like(logits[..., :1])
+        logits = torch.cat([logits.log_softmax(-1) + math.log1p(-self.share), math.log(self.share) * flat], -1)
+        # Fifty times as wide as the interval is flat to the fourth digit.
+        return logits, torch.cat([loc, 0 * flat], -1), torch.cat([scale, 100 * flat], -1)
 
 
 @dataclass(frozen=True)
@@ -26,9 +41,9 @@ class IntervalFrame(Frame):
     from the end in t. No finite value has density zero, however far from those of the training.
     """
 
-    low: float
-    high: float
-    tail: float
+    low: float = -1.0
+    high: float = 1.0
+    tail: float = 0.0
     fall: float = 1.0
 
     @classmethod
@@ -44,7 +59,8 @@ class IntervalFrame(Frame):
             scale = 1.0
         t = (y - center) / scale
         margin = MARGIN * max(float(np.ptp(t)), 1.0)
-        return cls(center, scale, float(t.min()) - margin, float(t.max()) + margin, tail=0.05 / (len(y) + 1))
+        low, high = float(t.min()) - margin, float(t.max()) + margin
+        return cls(center, scale, low=low, high=high, tail=0.05 / (len(y) + 1))
 
     @property
     def inside(self) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ class Frame:
 
     center: float
     scale: float
+    values: Floats | None = None
+    """All that targets can be, where they are discrete."""
 
     def standardised(self, y: ArrayLike) -> Floats:
         return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
@@ -143,6 +145,26 @@ class PredictiveDistribution:
                 given = [] if values is None else [torch.as_tensor(values[..., rows].copy()).to(self.features)]
                 parts.append(function(mixture, *given).double().cpu().numpy())
         return np.concatenate(parts, axis=-1)
+
+
+class BinnedPrediction(NamedTuple):
+    """Probabilities (n, m) of bins between edges (n, m + 1) with midpoints (n, m), and the means (n,) of rows."""
+
+    probas: Floats
+    bin_edges: Floats
+    bin_midpoints: Floats
+    mean: Floats
+
+
+def binned(density: PredictiveDistribution, num_bins: int, beyond: float = 5e-4) -> BinnedPrediction:
+    """Return the distributions as bins of their own for each row, the outermost with all that lies beyond."""
+    low, high = density.quantile([beyond, 1 - beyond]).T
+    room = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 1e-12
+    low, high = low - room, high + room  # values that can be nothing else
+    edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, num_bins + 1)
+    inner = np.maximum.accumulate(density.cdf(edges[:, 1:-1].T).T, axis=1)
+    probas = np.diff(inner, axis=1, prepend=0.0, append=1.0)
+    return BinnedPrediction(probas, edges, (edges[:, 1:] + edges[:, :-1]) / 2, density.mean())
 
 
 def quiet(device: torch.device) -> AbstractContextManager[None]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,12 +24,20 @@ from fourier_head.bins import Bins
 from fourier_head.domains import Affine, Interval, ValueMap
 from fourier_head.errors import UserError
 from fourier_head.heads import FourierHead, Head
-from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
+from fourier_head.heads.baselines import HLGaussHead, LinearHead
 from fourier_head.integrations.scikit_learn import settings
 from fourier_head.integrations.scikit_learn.boosting import Boosting
+from fourier_head.integrations.scikit_learn.conformal import conformal_levels
+from fourier_head.integrations.scikit_learn.discrete import DiscreteDistribution, values_seen
 from fourier_head.integrations.scikit_learn.frames import Categories
-from fourier_head.integrations.scikit_learn.interval import IntervalDistribution, IntervalFrame
-from fourier_head.integrations.scikit_learn.predictive import Floats, PredictiveDistribution, quiet
+from fourier_head.integrations.scikit_learn.interval import FlooredMixtureHead, IntervalDistribution, IntervalFrame
+from fourier_head.integrations.scikit_learn.predictive import (
+    BinnedPrediction,
+    Floats,
+    PredictiveDistribution,
+    binned,
+    quiet,
+)
 from fourier_head.integrations.scikit_learn.rows import merged, target_frame
 from fourier_head.tabular import ensemble
 from fourier_head.tabular.columns import Columns
@@ -45,7 +54,6 @@ CRPS_WEIGHT = 10.0
 FEWEST_HELD_OUT = 10
 USUAL_SHARE = 0.15
 """Of the rows, that each of a few networks leaves out."""
-SMALLEST_LEVEL = 1e-9
 MOST_DECAY, DECAY = 0.1, 100.0
 """Weight decay unless given: the second over the number of rows, as a prior weighs less the more data there is."""
 ONE_THREAD = 128
@@ -62,23 +70,10 @@ class Body(NamedTuple):
 
 
 BODIES = {
-    "pieces": Body(True, nn.ReLU, (96, 96)),
+    "pieces": Body(True, nn.ReLU, (160, 160)),
     "smooth": Body(False, nn.SiLU, (64, 64, 64)),
-    "boosting": Body(True, nn.ReLU, (96, 96), True),
+    "boosting": Body(True, nn.ReLU, (160, 160), True),
 }
-
-
-class FlooredMixtureHead(MixtureHead):
-    """A mixture with one more, flat component of a small fixed share, as the floor of a Fourier head."""
-
-    share = 1e-4
-
-    def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits, loc, scale = super().components(x)
-        flat = torch.ones_like(logits[..., :1])
-        logits = torch.cat([logits.log_softmax(-1) + math.log1p(-self.share), math.log(self.share) * flat], -1)
-        # Fifty times as wide as the interval is flat to the fourth digit.
-        return logits, torch.cat([loc, 0 * flat], -1), torch.cat([scale, 100 * flat], -1)
 
 
 class FourierRegressor(RegressorMixin, BaseEstimator):
@@ -98,10 +93,12 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         num_frequencies, packets, tails: of the Fourier head, and the weight of its tails.
         num_components: Gaussians of the mixture.
         num_bins: of the histograms.
-        hidden_sizes: widths of the layers; "auto" takes two of 96 for pieces, three of 64 for smooth.
+        hidden_sizes: widths of the layers; "auto" takes two of 160 for pieces and boosting, three of 64 for smooth.
         loss: "likelihood", "crps", or "both", their weighted sum, a proper score like either of them. The likelihood
             says nothing of how far a value lies from where it was expected, the CRPS does, and keeps narrow peaks from
             being stuck. Histograms learn by cross-entropy instead of the likelihood.
+        discrete: whether targets can be nothing but the values seen, as grades are; distributions are then over these.
+            "auto" goes by whether there are few of them. Of the Fourier head only.
         max_epochs: passes of each network through the rows; "auto" plans a thousand steps and more.
         batch_size: rows per step and network; "auto" goes by their number.
         learning_rate: at its highest; it falls to zero along a cosine.
@@ -112,7 +109,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             gives up after three tenths of the course.
         random_state: seed, generator or None; a whole number makes fits repeatable.
         device: "cpu", "cuda", ... or "auto" for the best there is.
-        verbose: 1 prints the score ten times, 2 whenever it is measured.
+        verbose: 1 draws a bar, or prints the score ten times where it is no terminal, 2 whenever it is measured.
 
     Attributes:
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
@@ -150,6 +147,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         num_bins: int = 100,
         hidden_sizes: Sequence[int] | Literal["auto"] = "auto",
         loss: Literal["both", "likelihood", "crps"] = "both",
+        discrete: bool | Literal["auto"] = "auto",
         max_epochs: int | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         learning_rate: float = 1e-2,
@@ -170,6 +168,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self.num_bins = num_bins
         self.hidden_sizes = hidden_sizes
         self.loss = loss
+        self.discrete = discrete
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -268,7 +267,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self._map: ValueMap = Affine()
         if self.head == "fourier":
             self._frame, adaptive = target_frame(y, weights, self.tails)
-            self._map = adaptive.map
+            self._frame, self._map = replace(self._frame, values=values_seen(y, self.discrete)), adaptive.map
             options: dict[str, Any] = {"num_frequencies": int(self.num_frequencies), "packets": int(self.packets)}
             return lambda size: FourierHead(size, domain=adaptive, **options)
         self._frame = frame = IntervalFrame.fit(y)
@@ -312,13 +311,16 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         if not self.verbose:
             return None
         looks, every = 0, 1 if self.verbose > 1 else max(1, plan.steps // plan.check_every // 10)
-        last = plan.epoch(plan.steps)
+        last, bar = plan.epoch(plan.steps), self.verbose == 1 and sys.stdout.isatty()
 
         def say(epoch: int, score: float) -> None:
             nonlocal looks
             looks += 1
-            if looks % every == 0 or epoch == last:
-                print(f"[FourierRegressor] {body}, epoch {epoch} of {last}: validation loss {score:.4f}", flush=True)
+            words = f"[FourierRegressor] {body}, epoch {epoch} of {last}: validation loss {score:.4f}"
+            if bar:
+                print(f"\r{words} [{'#' * (30 * epoch // last):<30}]", end="" if epoch < last else "\n", flush=True)
+            elif looks % every == 0 or epoch == last:
+                print(words, flush=True)
 
         return say
 
@@ -339,7 +341,9 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         inputs = self._inputs(X, self.body_).to(self.network_.head.proj.weight)
         with torch.inference_mode(), quiet(inputs.device):
             features = self.network_.features(inputs)
-        kind = PredictiveDistribution if self.head == "fourier" else IntervalDistribution
+        kind: type[PredictiveDistribution] = IntervalDistribution
+        if self.head == "fourier":
+            kind = PredictiveDistribution if self._frame.values is None else DiscreteDistribution
         return kind(self.network_.head, features, self._frame)
 
     def predict(self, X: Any, quantiles: float | ArrayLike | None = None) -> Floats:
@@ -354,6 +358,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Floats:
         """Draw values from the predicted distributions, (n, n_samples)."""
         return self.predict_density(X).sample(n_samples, random_state)
+
+    def predict_distribution(self, X: Any, num_bins: int = 200) -> BinnedPrediction:
+        """Return the distributions as probabilities of bins, as ScoringBench reads them."""
+        return binned(self.predict_density(X), num_bins)
 
     # --- intervals that keep their word
 
@@ -390,21 +398,3 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
                 [inputs, targets], held, lambda x, value: network.head.density(network.body(x)).cdf(value)
             )
         return torch.cat(levels).double().cpu().numpy()
-
-
-def conformal_levels(levels: Floats, coverage: float) -> Floats:
-    """Return the two levels, equally far from 1/2, between which enough calibration rows lie for this coverage.
-
-    References:
-        Chernozhukov et al., Distributional conformal prediction, PNAS 2021.
-
-    >>> conformal_levels(np.linspace(0.3, 0.7, 99), 0.5).round(2)
-    array([0.4, 0.6])
-    """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
-    distance = np.sort(np.abs(levels - 0.5))
-    place = math.ceil((len(distance) + 1) * coverage)
-    # Of too few rows none is far enough out to promise so much.
-    half = distance[place - 1] if place <= len(distance) else 0.5
-    return np.clip([0.5 - half, 0.5 + half], SMALLEST_LEVEL, 1 - SMALLEST_LEVEL)

@@ -10,6 +10,8 @@ from fourier_head.domains.adaptive import Adaptive
 from fourier_head.integrations.scikit_learn.predictive import Floats, Frame
 from fourier_head.tabular.columns import weighted_quantiles
 
+FARTHEST = 30.0
+"""Targets count as no farther out than so many times the length of the middle 96 %."""
 LEVELS = 4096
 """Quantiles that stand for weighted targets."""
 
@@ -40,7 +42,10 @@ def target_frame(y: Floats, weights: Floats, tails: float) -> tuple[Frame, Adapt
     if np.ptp(weights) > 0:
         levels = (np.arange(LEVELS) + 0.5) / LEVELS
         y = np.concatenate([[y.min()], weighted_quantiles(y, weights, levels), [y.max()]])
-    map = Adaptive.fit(y).map
+    # A few targets, however far out, have no say in the unit of all others; that they are there still counts.
+    low, high = np.quantile(y, [0.02, 0.98])
+    reach = FARTHEST * (high - low) if high > low else np.inf
+    map = Adaptive.fit(np.clip(y, low - reach, high + reach)).map
     loc, scale = float(map.loc), float(map.scale)
     if map.kind == "log":  # of a number without a unit
         return Frame(0.0, math.exp(loc)), Adaptive(tails, map=type(map)(0.0, scale))

@@ -40,6 +40,8 @@ def check(model: Any) -> None:
         raise ValueError(f"learning_rate must be positive, got {model.learning_rate}.")
     if model.weight_decay != "auto" and not model.weight_decay >= 0:
         raise ValueError(f"weight_decay must be 'auto' or not negative, got {model.weight_decay}.")
+    if model.discrete not in (True, False, "auto"):
+        raise ValueError(f"discrete must be True, False or 'auto', got {model.discrete!r}.")
     if not 0 < model.tails < 1:
         raise ValueError(f"tails must be a share of probability between 0 and 1, got {model.tails}.")
     if model.validation_fraction != "auto" and not 0 <= model.validation_fraction <= 0.9:

@@ -1,0 +1,150 @@
+"""Figures from committed results: one row as it stands, or pairs of runs with the same seed, with an interval."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fourier_head.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+Selector = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its interval, of so many seeds, and where it comes from: a file and the rows of it."""
+
+    value: float
+    interval: tuple[float, float] | None
+    seeds: int | None
+    file: str
+    rows: tuple[Selector, ...]
+
+
+@lru_cache(maxsize=32)
+def _content(path: str) -> Any:
+    try:
+        return json.loads((ROOT / path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as evidence: {error}.") from None
+
+
+def first_of(*studies: str) -> str:
+    """Return the first of these studies that has runs."""
+    for study in studies:
+        if (ROOT / "results" / study / "runs.json").exists():
+            return study
+    raise UserError(f"none of the studies {', '.join(studies)} has runs.")
+
+
+def objects(path: str) -> list[dict[str, Any]]:
+    """Return the rows of a summary, or the runs of a list of runs."""
+    content = _content(path)
+    return list(content["rows"] if isinstance(content, dict) else content)
+
+
+def find(path: str, selector: Selector) -> list[dict[str, Any]]:
+    """Return the objects of a file that have all of these values."""
+    found = [one for one in objects(path) if all(one.get(key) == value for key, value in selector.items())]
+    if not found:
+        raise UserError(f"{path} has nothing with {dict(selector)}.")
+    return found
+
+
+def one_row(study: str, **selector: Any) -> Figure:
+    """Return a row of a summary, which must be the only one with these values."""
+    path = f"results/{study}/summary.json"
+    found = find(path, selector)
+    if len(found) > 1:
+        raise UserError(f"{path} has {len(found)} rows with {selector}; say more.")
+    row = found[0]
+    interval = (row["low"], row["high"]) if "low" in row else None
+    if interval is None and row.get("std") is not None and (row.get("seeds") or 0) > 1:
+        half = t_quantile(row["seeds"] - 1) * row["std"] / math.sqrt(row["seeds"])
+        interval = row["ours"] - half, row["ours"] + half
+    return Figure(row["ours"], interval, row.get("seeds"), path, (selector,))
+
+
+def paired(
+    study: str,
+    metric: str | Callable[[Mapping[str, Any]], float],
+    ours: Selector,
+    other: Selector,
+    *,
+    ratio: bool = False,
+    over: Sequence[Selector] = ({},),
+) -> Figure:
+    """Return the mean difference over seeds between two arms, or with ``ratio`` how many percent the first is larger.
+
+    Args:
+        study: whose `runs.json` has the runs.
+        metric: key of a run, or what computes the number from it.
+        ours, other: select the runs of either arm; they are paired by seed.
+        ratio: compare logarithms, so that the interval is one of the ratio.
+        over: further selectors over whose values a seed is averaged first, such as data sets.
+    """
+    path = f"results/{study}/runs.json"
+    measure = (lambda run: float(run[metric])) if isinstance(metric, str) else metric
+
+    def by_seed(selector: Selector, part: Selector) -> dict[int, float]:
+        return {run["seed"]: measure(run) for run in find(path, {**selector, **part})}
+
+    changes: dict[int, list[float]] = {}
+    for part in over:
+        mine, theirs = by_seed(ours, part), by_seed(other, part)
+        for seed in mine.keys() & theirs.keys():
+            change = math.log(mine[seed] / theirs[seed]) if ratio else mine[seed] - theirs[seed]
+            changes.setdefault(seed, []).append(change)
+    values = np.array([np.mean(one) for one in changes.values() if len(one) == len(over)])
+    mean, interval = t_interval(values)
+    if ratio:
+        mean, interval = _percent(mean), None if interval is None else (_percent(interval[0]), _percent(interval[1]))
+    rows = tuple({**one, **part} for part in over for one in (ours, other))
+    return Figure(mean, interval, len(values), path, rows)
+
+
+def _percent(change: float) -> float:
+    return 100 * math.expm1(change)
+
+
+def t_interval(values: np.ndarray) -> tuple[float, tuple[float, float] | None]:
+    """Return the mean of a few numbers and its 95 % interval by Student's t, if there are at least two.
+
+    >>> mean, (low, high) = t_interval(np.array([1.0, 2.0, 3.0]))
+    >>> round(mean, 3), round(low, 3), round(high, 3)
+    (2.0, -0.484, 4.484)
+    """
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, None
+    half = t_quantile(len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return mean, (mean - half, mean + half)
+
+
+@lru_cache(maxsize=64)
+def t_quantile(freedom: int, level: float = 0.975) -> float:
+    """Return a quantile above the median of Student's t.
+
+    >>> round(t_quantile(2), 3), round(t_quantile(19), 3)
+    (4.303, 2.093)
+    """
+    constant = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+
+    def above_median(t: float) -> float:
+        # x = sqrt(f) tan(angle) makes the density a power of a cosine, smooth to the far ends.
+        angle = np.linspace(0.0, math.atan(t / math.sqrt(freedom)), 2001)
+        return constant * math.sqrt(freedom) * float(np.trapezoid(np.cos(angle) ** (freedom - 1), angle))
+
+    low, high = 0.0, 1000.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if above_median(middle) < level - 0.5 else (low, middle)
+    return (low + high) / 2

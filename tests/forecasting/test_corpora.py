@@ -1,0 +1,668 @@
+"""Corpora: what is read is what is sampled, futures follow their contexts, and generators have the law they name."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora import (
+    CHRONOS_BANK,
+    AggregatedSampler,
+    Augmented,
+    BatchStream,
+    Corpus,
+    GaussianPool,
+    Part,
+    SeriesStore,
+    SpectralSynth,
+    StructuralSynth,
+    TSMixup,
+    Windows,
+    WindowSampler,
+    augment,
+    join,
+    kernel_synth,
+    read_hub,
+    read_store,
+    standard_corpus,
+)
+from fourier_head.forecasting.corpora.__main__ import main
+from fourier_head.forecasting.corpora.mixup import dirichlet, history, mix_windows
+from fourier_head.forecasting.corpora.synthetic import ar1
+from fourier_head.forecasting.corpora.windows import set_weights
+from fourier_head.forecasting.frequency import frequency_of, natural_period, season_length
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+NAN = math.nan
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def same(left, right):
+    return torch.equal(left.isnan(), right.isnan()) and torch.equal(left.nan_to_num(0), right.nan_to_num(0))
+
+
+def counting_store(lengths=(200, 30, 12, 5), period=12):
+    """Series n counts 1000 n, 1000 n + 1, ...: a value says where it came from."""
+    return SeriesStore.from_series([1000.0 * n + np.arange(k) for n, k in enumerate(lengths)], period=period)
+
+
+# Frequencies
+
+
+@pytest.mark.parametrize(
+    ("freq", "season", "natural"),
+    [
+        ("M", 12, 12), ("ME", 12, 12), ("MS", 12, 12), ("1M", 12, 12), ("3M", 4, 4), ("Q", 4, 4), ("QE-DEC", 4, 4),
+        ("QS-OCT", 4, 4), ("A", 1, 1), ("Y", 1, 1), ("YE-DEC", 1, 1), ("AS-JAN", 1, 1), ("W", 1, 52), ("W-MON", 1, 52),
+        ("2W", 1, 26), ("D", 1, 7), ("1D", 1, 7), ("B", 5, 5), ("H", 24, 24), ("h", 24, 24), ("6H", 4, 4),
+        ("5h", 1, 1), ("30min", 48, 48), ("30T", 48, 48), ("0.5H", 1, 1), ("15min", 96, 96), ("10min", 144, 144),
+        ("5T", 288, 288), ("60min", 24, 24), ("s", 3600, 3600), ("ms", 1, 1), ("", 1, 1), (None, 1, 1), ("???", 1, 1),
+    ],
+)  # fmt: skip
+def test_seasons_by_frequency(freq, season, natural):
+    assert season_length(freq) == season
+    assert natural_period(freq) == natural
+
+
+def test_seasons_equal_those_of_gluonts():
+    seasonality = pytest.importorskip("gluonts.time_feature.seasonality")
+    for freq in ("ME", "QE", "YE", "W", "D", "B", "h", "2h", "min", "15min", "30min", "s", "3ME", "W-SUN"):
+        assert season_length(freq) == seasonality.get_seasonality(freq), freq
+
+
+@pytest.mark.parametrize("freq", ["h", "30min", "D", "B", "W", "ME", "QE", "YE", "10min"])
+def test_frequency_of_timestamps(freq):
+    pandas = pytest.importorskip("pandas")
+    stamps = pandas.date_range("2021-03-01", periods=12, freq=freq).to_numpy()
+    assert frequency_of(stamps) == freq
+    assert frequency_of(stamps[:1]) is None
+
+
+# The store
+
+
+def test_store_round_trip_and_selection(tmp_path):
+    store = join(
+        [
+            SeriesStore.from_series([[1.5, NAN, math.inf], [2.0]], "a", period=[7, 12]),
+            SeriesStore.from_series([[], [3.0, -0.0, 1e-30]], "b"),
+        ]
+    )
+    assert len(store) == 3
+    assert store.names == ("a", "b")
+    assert same(store.series(0), torch.tensor([1.5, NAN, NAN]))
+    assert store.period.tolist() == [7, 12, 1]
+    again = SeriesStore.load(store.save(tmp_path / "deep" / "corpus.safetensors"))
+    for name in ("values", "offsets", "lengths", "set_index", "period"):
+        assert same(getattr(again, name).double(), getattr(store, name).double()), name
+    assert again.names == store.names
+    assert list((tmp_path / "deep").iterdir()) == [tmp_path / "deep" / "corpus.safetensors"]
+    picked = store.select(torch.tensor([2, 0]))
+    assert same(picked.series(0), store.series(2))
+    assert same(picked.series(1), store.series(0))
+    assert same(store.only(["b"]).values, store.series(2))
+
+
+def test_split_holds_out_whole_series_of_every_set():
+    store = join([SeriesStore.from_series([[n, n] for n in range(40)], "many"), counting_store((9, 9))])
+    kept, held = store.split(0.1, seed=3)
+    assert len(kept) + len(held) == len(store)
+    assert (held.set_index == 0).sum() == 4
+    assert (held.set_index == 1).sum() == 1
+    assert not set(kept.values.tolist()) & set(held.values.tolist()) - {0.0, 1.0}
+    again = store.split(0.1, seed=3)[1]
+    assert torch.equal(again.values, held.values)
+    assert not torch.equal(store.split(0.1, seed=4)[1].values, held.values)
+
+
+def test_store_says_what_is_wrong(tmp_path):
+    with pytest.raises(ValueError, match=r"one-dimensional, got one of shape \(1, 2\)"):
+        SeriesStore.from_series([[[1.0, 2.0]]])
+    with pytest.raises(ValueError, match="no finite value"):
+        SeriesStore.from_series([[NAN]])
+    with pytest.raises(ValueError, match="did you mean series"):
+        counting_store().only(["serie"])
+    with pytest.raises(ValueError, match=r"fraction must .*got 2"):
+        counting_store().split(2)
+    with pytest.raises(ValueError, match="one series only"):
+        counting_store((9,)).split(0.5)
+    with pytest.raises(UserError, match="there is no file"):
+        SeriesStore.load(tmp_path / "no.safetensors")
+    (tmp_path / "bad.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(UserError, match="cannot be read as a safetensors file"):
+        SeriesStore.load(tmp_path / "bad.safetensors")
+    path = counting_store().save(tmp_path / "cut.safetensors")
+    content = path.read_bytes()
+    start = content.index(b"\x78\x9c")  # where the deflated values begin
+    path.write_bytes(content[: start + 20] + bytes(40) + content[start + 60 :])
+    with pytest.raises(UserError, match="damaged"):
+        SeriesStore.load(path)
+
+
+# Readers
+
+
+def write(path, **columns):
+    pq.write_table(pa.table(columns), path)
+
+
+def test_readers_of_every_layout(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    write(tmp_path / "ours.parquet", id=["a", "b"], freq=["ME", ""], target=[[1.0, None, 3.0], [4.0, 5.0]])
+    folder = tmp_path / "hourly"
+    folder.mkdir()
+    stamps = pandas.date_range("2020", periods=3, freq="h").to_numpy()
+    for shard in range(2):
+        write(folder / f"train-0000{shard}-of-00002.parquet", timestamp=[stamps], target=[[shard, 1, 2]])
+    table = pa.table({"start": ["2020-01-01"], "target": pa.array([[7.0, 8.0]], pa.large_list(pa.float64()))})
+    with pa.OSFile(str(tmp_path / "file.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pa.OSFile(str(tmp_path / "stream.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    write(tmp_path / "wide.parquet", freq=["D"], target=[[[1.0, 2.0], [3.0, 4.0, 5.0]]])
+    store = read_store(tmp_path)
+    assert set(store.names) == {"ours", "hourly", "file", "stream", "wide"}
+    ours = store.only(["ours"])
+    assert same(ours.series(0), torch.tensor([1.0, NAN, 3.0]))
+    assert ours.period.tolist() == [12, 1]
+    hourly = store.only(["hourly"])
+    assert hourly.period.tolist() == [24, 24]
+    assert hourly.values.tolist() == [0, 1, 2, 1, 1, 2]
+    assert store.only(["stream"]).values.tolist() == [7, 8]
+    wide = store.only(["wide"])
+    assert wide.lengths.tolist() == [2, 3]
+    assert wide.period.tolist() == [7, 7]
+    assert read_store(tmp_path / "file.arrow", freq="15min").period.tolist() == [96]
+
+
+def test_reads_what_gluonts_writes(tmp_path):
+    arrow = pytest.importorskip("gluonts.dataset.arrow")
+    rows = [{"start": np.datetime64("2020-01-01", "s"), "target": np.arange(n, dtype=np.float32)} for n in (3, 5)]
+    arrow.ArrowWriter(compression="lz4").write_to_file(rows, tmp_path / "series.arrow")
+    assert read_store(tmp_path).lengths.tolist() == [3, 5]
+    rows = [{"start": np.datetime64("2020-01-01", "s"), "target": np.arange(6, dtype=np.float32).reshape(2, 3)}]
+    arrow.ArrowWriter().write_to_file(rows, tmp_path / "series.arrow")
+    store = read_store(tmp_path)
+    assert store.lengths.tolist() == [3, 3]
+    assert store.series(1).tolist() == [3, 4, 5]
+
+
+def test_readers_say_what_is_wrong(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="no file or folder"):
+        read_store(tmp_path / "nothing")
+    with pytest.raises(UserError, match=r"holds no \.parquet"):
+        read_store(tmp_path)
+    (tmp_path / "x.csv").write_text("a,b")
+    with pytest.raises(UserError, match=r"must end in one of \.parquet"):
+        read_store(tmp_path / "x.csv")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_store(tmp_path / "broken.parquet")
+    cases = {
+        "no column 'target': did you mean Target": {"Target": [[1.0]]},
+        "must be lists of numbers, one series per row, got double": {"target": [1.0, 2.0]},
+        "must be lists of numbers, got string": {"target": [["a", "b"]]},
+        "holds no rows": {"target": pa.array([], pa.list_(pa.float32()))},
+        "holds no finite value": {"target": [[NAN, NAN], None]},
+        "no series has 2 values or more": {"target": [[1.0]]},
+    }
+    for message, columns in cases.items():
+        write(tmp_path / "case.parquet", **columns)
+        with pytest.raises(UserError, match=message):
+            read_store(tmp_path / "case.parquet")
+    hub = pytest.importorskip("huggingface_hub")
+
+    def offline(*_, **__):
+        raise ConnectionError("no route")
+
+    class TransportError(Exception):
+        """As that of httpx, beneath newer versions of the hub's library: of no type that Python has."""
+
+    def unreachable(*_, **__):
+        raise TransportError("no route")
+
+    for cause in (offline, unreachable):
+        monkeypatch.setattr(hub.HfApi, "list_repo_files", cause)
+        with pytest.raises(UserError, match="needs the internet"):
+            read_hub(["m4_daily"])
+    monkeypatch.setattr(hub.HfApi, "list_repo_files", lambda *_, **__: ["m4_daily/train-00000-of-00001.parquet"])
+    with pytest.raises(UserError, match="no data set 'm4_dayly': did you mean m4_daily"):
+        read_hub(["m4_dayly"])
+    write(tmp_path / "case.parquet", target=[[1.0, 2.0]])
+    monkeypatch.setattr(hub, "hf_hub_download", lambda *_, **__: str(tmp_path / "case.parquet"))
+    (tmp_path / "broken.parquet").unlink()
+    assert len(read_hub(["m4_daily"])) == 1
+    write(tmp_path / "case.parquet", power_mw=[[1.0, 2.0]])
+    words = ["--hub", "m4_daily", "--target", "power_mw", "--freq", "h", "--output", str(tmp_path / "hub.safetensors")]
+    assert main(words) == 0
+    assert SeriesStore.load(tmp_path / "hub.safetensors").period.tolist() == [24]
+
+
+def test_packing_from_the_command_line(tmp_path, capsys):
+    write(tmp_path / "one.parquet", freq=["ME"], target=[[1.0, 2.0, 3.0]])
+    assert main([str(tmp_path), "--output", str(tmp_path / "packed.safetensors")]) == 0
+    assert "1 series of 1 sets, 3 values" in capsys.readouterr().out
+    assert read_store(tmp_path / "packed.safetensors").period.tolist() == [12]
+    assert main([str(tmp_path / "none")]) == 2
+    assert main([]) == 2
+    assert "name at least one file" in capsys.readouterr().err
+
+
+def test_reads_the_training_series(shared):
+    folder = shared / "data" / "train"
+    store = read_store(
+        [folder / "m3_other.parquet", folder / "aus_production.parquet", folder / "favorita_daily.parquet"]
+    )
+    assert store.names == ("m3_other", "aus_production", "favorita_daily")
+    assert torch.bincount(store.set_index).tolist() == [174, 6, 1000]
+    assert [store.period[store.set_index == n].unique().tolist() for n in range(3)] == [[1], [4], [7]]
+    first = pq.read_table(folder / "m3_other.parquet")["target"][0].as_py()
+    assert store.series(0).tolist() == pytest.approx(first)
+
+
+# Windows
+
+
+def test_windows_equal_python_slices():
+    store = counting_store()
+    sampler = WindowSampler(store, context=16, horizon=6, cut_share=0.0)
+    series, cut = sampler.choose(400, seeded())
+    windows = sampler.at(series, cut)
+    for row in range(400):
+        values = store.series(int(series[row])).tolist()
+        t = int(cut[row])
+        past = values[max(t - 16, 0) : t]
+        future = values[t : t + 6]
+        assert same(windows.context[row], torch.tensor([NAN] * (16 - len(past)) + past))
+        assert same(windows.future[row], torch.tensor(future + [NAN] * (6 - len(future))))
+    assert (windows.period == 12).all()
+    assert set(series.tolist()) == {0, 1, 2, 3}
+    # every series is cut with at least four values before and one after; long ones keep the whole horizon
+    assert int(cut.min()) == 4
+    assert int((store.lengths[series] - cut).min()) >= 1
+    assert not windows.future[series == 0].isnan().any()
+
+
+def test_futures_follow_contexts_and_cuts_leave_the_newest():
+    sampler = WindowSampler(counting_store((500,)), context=64, horizon=8, cut_share=1.0)
+    windows = sampler.sample(500, seeded())
+    assert torch.equal(windows.future[:, 0] - windows.context[:, -1], torch.ones(500))
+    assert torch.equal(windows.future.diff(dim=1), torch.ones(500, 7))
+    lengths = history(windows.context)
+    assert torch.equal(lengths, (~windows.context.isnan()).sum(1))  # NaN on the left only
+    assert int(lengths.min()) >= 4
+    # log-uniform: half of the contexts are below the geometric mean of 4 and 64 (a little less, as some start early)
+    assert 0.4 < (lengths < 16).float().mean() < 0.65
+    whole = WindowSampler(counting_store((500,)), context=64, horizon=8, cut_share=0.0).sample(500, seeded())
+    assert (history(whole.context) == 64).float().mean() > 0.8
+
+
+def test_last_windows_end_as_their_series_do():
+    store = SeriesStore.from_series([np.arange(100.0), np.arange(100.0), np.arange(12.0)], period=[12, 24, 1])
+    windows = WindowSampler(store, 50, 30).last()
+    assert (~windows.future.isnan()).sum(1).tolist() == [18, 30, 4]
+    assert windows.future[:, 0].tolist() == [82, 70, 8]
+    assert same(windows.context[2], torch.tensor([NAN] * 42 + list(range(8))))
+
+
+def test_sets_and_series_come_by_weight():
+    big = SeriesStore.from_series([[1.0] * 16] * 64, "big")
+    small = SeriesStore.from_series([[2.0] * 256, [3.0] * 16], "small")
+    store = join([big, small])
+    chance = set_weights(store)
+    sizes = torch.tensor([8 * 16**0.25, 2**0.5 * 136**0.25], dtype=torch.float64)
+    assert chance[:64].sum() == pytest.approx(float(sizes[0] / sizes.sum()))
+    assert chance[64] / chance[65] == pytest.approx(2.0)  # (256 / 16)^0.25
+    assert chance.sum() == pytest.approx(1.0)
+    windows = WindowSampler(store, 8, 2, weights={"big": 1, "small": 3}, by_length=False).sample(20000, seeded())
+    last = windows.context[:, -1]
+    assert (last == 1).float().mean() == pytest.approx(0.25, abs=0.02)
+    assert (last == 2).float().mean() == pytest.approx(0.375, abs=0.02)
+    none = WindowSampler(store, 8, 2, weights={"big": 0.0}).sample(500, seeded())
+    assert not (none.context[:, -1] == 1).any()
+
+
+def test_window_arguments_are_checked():
+    store = counting_store()
+    with pytest.raises(ValueError, match=r"horizon and shortest must .*got 0"):
+        WindowSampler(store, 0, 4)
+    with pytest.raises(ValueError, match=r"cut_share must lie in \[0, 1\]"):
+        WindowSampler(store, 4, 4, cut_share=2)
+    with pytest.raises(ValueError, match="no data set 'srs'"):
+        WindowSampler(store, 4, 4, weights={"srs": 1})
+    with pytest.raises(ValueError, match="must be finite and not negative, got -1"):
+        WindowSampler(store, 4, 4, weights={"series": -1})
+    with pytest.raises(ValueError, match="positive weight"):
+        WindowSampler(store, 4, 4, weights={"series": 0})
+    with pytest.raises(ValueError, match="two values or more"):
+        WindowSampler(SeriesStore.from_series([[1.0]]), 4, 4)
+    assert (
+        WindowSampler(SeriesStore.from_series([[1.0], [1.0, 2.0]]), 4, 4).sample(9, seeded()).future[:, 0].eq(2).all()
+    )
+
+
+def test_coarser_windows_equal_block_means():
+    values = np.random.default_rng(0).normal(size=700).astype(np.float32)
+    values[100:110] = NAN
+    tiny = (values[:400] * 1e-9).astype(np.float32)
+    store = SeriesStore.from_series([values * 1e9, tiny], period=[12, 7])
+    sampler = AggregatedSampler(store, context=20, horizon=5, cut_share=0.0)
+    series, k, first, cut = sampler.choose(200, seeded())
+    thin = torch.arange(200) % 3 == 0
+    got = sampler.at(series, k, first, cut, thin)
+    assert {(0, 12), (0, 3), (1, 7)} <= set(zip(series.tolist(), k.tolist(), strict=True))
+    for row in range(200):
+        own = store.series(int(series[row])).double().numpy()[int(first[row]) :]
+        size = int(k[row])
+        blocks = own[: len(own) // size * size].reshape(-1, size)
+        with np.errstate(invalid="ignore"):
+            lost = np.isnan(blocks).sum(1) * 2 >= size
+            means = np.nansum(blocks, 1) / np.maximum((~np.isnan(blocks)).sum(1), 1)
+        wanted = blocks[:, -1] if thin[row] else np.where(lost, NAN, means)
+        padded = np.concatenate((np.full(20, NAN), wanted, np.full(5, NAN)))
+        t = int(cut[row]) + 20
+        scale = np.nanmean(np.abs(own))
+        np.testing.assert_allclose(got[row].double() / scale, padded[t - 20 : t + 5] / scale, atol=1e-6)
+    windows = sampler.sample(500, seeded())
+    assert set(windows.period.tolist()) <= {6, 4, 2, 1, 52, 12}
+    with pytest.raises(ValueError, match="long enough"):
+        AggregatedSampler(counting_store((20,)), 8, 2)
+
+
+# TSMixup
+
+
+def test_mixtures_are_convex_and_cut_to_the_shortest():
+    count = torch.tensor([1, 2, 3]).repeat(2000)
+    weights = dirichlet(count, 3, 1.5, seeded())
+    assert torch.allclose(weights.sum(1), torch.ones(6000))
+    assert (weights >= 0).all()
+    assert (weights[count == 1, 0] == 1).all()
+    three = weights[count == 3]
+    assert three.mean(0).tolist() == pytest.approx([1 / 3] * 3, abs=0.02)
+    assert three.var(0).tolist() == pytest.approx([(2 / 9) / 5.5] * 3, rel=0.1)  # Dirichlet(1.5, 1.5, 1.5)
+    context = torch.tensor([[[NAN, 2.0, 4.0], [6.0, 6.0, 6.0], [NAN, NAN, 1.0]]])
+    groups = Windows(context, torch.tensor([[[3.0], [9.0], [NAN]]]), torch.tensor([[12, 12, 7]]))
+    mixed = mix_windows(groups, torch.tensor([2]), torch.tensor([[0.25, 0.75, 0.0]]))
+    assert same(mixed.context, torch.tensor([[NAN, 0.25 * 2 / 3 + 0.75, 0.25 * 4 / 3 + 0.75]]))
+    assert mixed.future.tolist() == [[0.25 + 0.75 * 1.5]]
+    assert mixed.period.tolist() == [12]
+    assert mix_windows(groups, torch.tensor([3]), torch.tensor([[0.2, 0.3, 0.5]])).period.tolist() == [1]
+
+
+@pytest.mark.parametrize("match", ["length", "period", "none"])
+def test_mixup_stays_within_what_it_mixes(match):
+    store = SeriesStore.from_series(
+        [1 + np.sin(np.arange(90) / n) for n in range(1, 30)], period=[4, 7, 12] * 9 + [4, 7]
+    )
+    windows = TSMixup(WindowSampler(store, 24, 6, cut_share=0.3), match=match).sample(300, seeded())
+    assert windows.context.shape == (300, 24)
+    assert not windows.future[:, 0].isnan().any()
+    assert (windows.context.nan_to_num(0) >= 0).all()
+    # mean-scaled parts average to 1, and so does a convex combination of windows of equal length
+    whole = ~windows.context.isnan().any(1)
+    if match != "none":
+        assert windows.context[whole].mean(1).median() == pytest.approx(1.0, abs=0.02)
+    known = (windows.period > 1).float().mean()
+    assert known > 0.9 if match == "period" else known < 0.8
+    with pytest.raises(ValueError, match="match must be"):
+        TSMixup(WindowSampler(store, 24, 6), match="some")
+
+
+# KernelSynth
+
+
+def composition(count):
+    """((periodic x linear + rbf) x rational) + white, of which the first `count` are used."""
+    return kernel_synth.KernelMix(
+        torch.tensor([[0, 1, 2, 3, 4]]),
+        torch.tensor([[12.0, 2.0, 0.1, 0.5, 0.3]]),
+        torch.tensor([count]),
+        torch.tensor([[False, True, False, True, False]]),
+    )
+
+
+def test_covariances_equal_those_of_scikit_learn():
+    kernels = pytest.importorskip("sklearn.gaussian_process.kernels")
+    time = np.arange(64)[:, None] / kernel_synth.UNIT
+    wanted = kernels.ExpSineSquared(periodicity=12 / kernel_synth.UNIT) * kernels.DotProduct(2.0)
+    wanted = (wanted + kernels.RBF(0.1)) * kernels.RationalQuadratic(alpha=0.5) + kernels.WhiteKernel(0.3)
+    np.testing.assert_allclose(kernel_synth.covariance(composition(5), 64)[0], wanted(time), atol=1e-6)
+    one = kernel_synth.covariance(composition(1), 64)[0]
+    np.testing.assert_allclose(one, kernels.ExpSineSquared(periodicity=12 / kernel_synth.UNIT)(time), atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_samples_have_the_covariance_of_their_kernel(count):
+    mix, size, draws = composition(count), 16, 20000
+    wanted = kernel_synth.covariance(mix, size)[0]
+    exact = kernel_synth.draw_gaussian(mix, size, draws, seeded())[0]
+    many = kernel_synth.KernelMix(*(t.expand(draws, *t.shape[1:]) for t in mix))
+    fast = kernel_synth.draw_spectral(many, size, seeded(1), features=8).double()
+    for values, tolerance in ((exact, 0.05), (fast, 0.1)):
+        error = values.T @ values / draws - wanted
+        assert error.abs().max() < tolerance * wanted.abs().max()
+        assert values.mean(0).abs().max() < 0.06 * wanted.abs().max().sqrt()
+
+
+def test_harmonics_of_the_periodic_kernel_add_up():
+    lag = torch.linspace(0, 1, 33, dtype=torch.float64)
+    order = torch.arange(8)
+    power = torch.tensor(kernel_synth._DEVIATIONS, dtype=torch.float64) ** 2
+    series = (power * torch.cos(2 * math.pi * order * lag[:, None])).sum(1)
+    assert torch.allclose(series, torch.exp(-2 * torch.sin(math.pi * lag) ** 2), atol=1e-6)
+
+
+def test_kernels_that_do_not_factor_are_replaced():
+    hard = composition(1)._replace(kind=torch.tensor([[2, 2, 2, 2, 2]]), value=torch.tensor([[1e4] * 5]))
+    both = kernel_synth.KernelMix(*(torch.cat(p) for p in zip(composition(5), hard, hard, strict=True)))
+    drawn = kernel_synth.draw_gaussian(both, 64, 2, seeded(), jitter=-1e-9)  # a negative one makes the hard ones fail
+    assert drawn.isfinite().all()
+    assert (drawn.std(2) > 0.1).all()
+
+
+def test_whole_bank_gives_finite_series_with_periods():
+    for source in (SpectralSynth(48, 16, bank=CHRONOS_BANK), GaussianPool(48, 16, length=80, kernels=40, pieces=1)):
+        windows = source.sample(300, seeded())
+        assert windows.values[~windows.values.isnan()].isfinite().all()
+        assert not windows.future.isnan().any()
+        assert {4, 12} <= set(windows.period.tolist()) <= {1, 4, 5, 6, 7, 10, 12, 14, 24, 26, 30, 40, 48}
+    with pytest.raises(ValueError, match="length must be at least context \\+ horizon = 64"):
+        GaussianPool(48, 16, length=50)
+    with pytest.raises(ValueError, match="got 'square'"):
+        SpectralSynth(8, 2, bank=[kernel_synth.Kernel("square", 1.0)])
+
+
+def test_pool_is_renewed_and_resumes():
+    def pool():
+        return GaussianPool(12, 4, length=24, kernels=6, samples=2, pieces=3, every=2, seed=5)
+
+    first, generator = pool(), seeded()
+    before = first._values.clone()
+    for _ in range(5):
+        first.sample(8, generator)
+    assert first._held == [3, 4, 2]
+    assert not torch.equal(before, first._values)
+    state, position = first.state_dict(), generator.get_state()
+    wanted = [first.sample(8, generator) for _ in range(4)]
+    second, other = pool(), torch.Generator()
+    second.load_state_dict(state)
+    other.set_state(position)
+    for windows in wanted:
+        assert same(second.sample(8, other).values, windows.values)
+
+
+# Structural series and augmentations
+
+
+def test_ar1_equals_the_loop():
+    noise, phi = torch.randn(5, 50), torch.linspace(-0.9, 0.99, 5)[:, None]
+    x = torch.zeros(5)
+    for step, got in enumerate(ar1(noise, phi).T):
+        x = phi[:, 0] * x + noise[:, step]
+        assert torch.allclose(got, x, atol=1e-5)
+
+
+def test_structural_series_have_the_parts_they_name():
+    windows = StructuralSynth(128, 16).sample(2000, seeded())
+    values = windows.values
+    assert values[~values.isnan()].isfinite().all()
+    assert (history(windows.context) == (~windows.context.isnan()).sum(1)).all()
+    assert int(history(windows.context).min()) >= 6
+    assert not windows.future[:, :8].isnan().any()
+    assert (windows.period == 12).float().mean() == pytest.approx(0.28, abs=0.05)
+    # seasons repeat: among monthly rows with a long history, the lag of a season explains more than half a season
+    monthly = windows.context[(windows.period == 12) & ~windows.context.isnan().any(1)]
+    change = monthly.diff(dim=1)
+    change = change / change.std(1, keepdim=True).clamp_min(1e-9)
+    at = {lag: (change[:, lag:] * change[:, :-lag]).mean(1) for lag in (6, 12)}
+    assert (at[12] > at[6]).float().mean() > 0.6
+    counts = StructuralSynth(64, 8, counts=0.5, intermittent=0.5).sample(400, seeded())
+    whole = counts.values.nan_to_num(0)
+    assert (whole >= 0).all()
+    zeros = (counts.context == 0).sum(1) / history(counts.context)
+    assert 0.3 < (zeros > 0.5).float().mean() < 0.7
+    walks = StructuralSynth(64, 8, walks=1.0, counts=0.0, intermittent=0.0, periods={1: 1.0}).sample(50, seeded())
+    assert (walks.period == 1).all()
+    with pytest.raises(ValueError, match="shares must not be negative"):
+        StructuralSynth(8, 2, counts=0.8, intermittent=0.4)
+
+
+def plain_windows(rows=400):
+    store = SeriesStore.from_series([10 + np.sin(np.arange(120) / 3) + np.arange(120) / 60, np.arange(30)], period=12)
+    return WindowSampler(store, 40, 10).sample(rows, seeded(9))
+
+
+@pytest.mark.parametrize("kind", [type(step) for step in augment.DEFAULT] + [augment.TimeReversal])
+def test_augmentations_touch_their_share_of_rows_only(kind):
+    windows = plain_windows()
+    changed = kind(0.3)(windows, seeded())
+    differs = torch.tensor(
+        [
+            not (same(a, b) and same(c, d) and e == f)
+            for a, b, c, d, e, f in zip(
+                changed.context, windows.context, changed.future, windows.future, changed.period, windows.period,
+                strict=True,
+            )
+        ]
+    )  # fmt: skip
+    assert 0.02 < differs.float().mean() < 0.4
+    if kind is not augment.TimeReversal:
+        assert torch.equal(changed.future.isnan(), windows.future.isnan())
+    assert not changed.context.isnan().all(1).any()
+    assert same(kind(0.0)(windows, seeded()).values, windows.values)
+    assert same(kind(1.0)(windows, seeded(2)).values, kind(1.0)(windows, seeded(2)).values)
+
+
+def test_augmentations_do_what_they_say():
+    windows = plain_windows()
+    flipped = augment.SignFlip(1.0)(windows, seeded())
+    assert same(flipped.values, -windows.values)
+    shifted = augment.LevelShift(1.0)(windows, seeded()).values - windows.values
+    moved = shifted[0][~shifted[0].isnan()]
+    assert len(moved.round(decimals=3).unique()) <= 2
+    steps = augment.Quantise(1.0)(windows, seeded())
+    assert steps.values[0][~steps.values[0].isnan()].unique().numel() < windows.values[0].unique().numel()
+    for spoils in (augment.Missing(1.0), augment.Spikes(1.0)):
+        assert same(spoils(windows, seeded()).future, windows.future)
+    ratio = (augment.Trend(1.0)(windows, seeded()).values / windows.values).log()
+    bend = ratio.diff(dim=1).diff(dim=1).abs()
+    assert (bend.nan_to_num(0) > 1e-3).sum(1).float().median() <= 2  # a line, one kink
+    assert (augment.HidePeriod(1.0)(windows, seeded()).period == 1).all()
+    with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]"):
+        augment.Noise(1.5)
+
+
+def test_augmentations_survive_empty_and_constant_contexts():
+    context = torch.stack((torch.full((8,), NAN), torch.full((8,), 3.0), torch.zeros(8)))
+    windows = Windows(context, torch.ones(3, 4), torch.tensor([1, 4, 12]))
+    for step in (*augment.DEFAULT, augment.TimeReversal()):
+        changed = type(step)(1.0)(windows, seeded())
+        assert changed.future.isfinite().all(), type(step).__name__
+        assert changed.context[1:][~changed.context[1:].isnan()].isfinite().all()
+
+
+# The mixture
+
+
+def make_corpus(**options):
+    return standard_corpus(counting_store((300, 90, 80), period=7), 24, 6, **options)
+
+
+def test_corpus_keeps_proportions():
+    real = WindowSampler(counting_store((50,)), 8, 2)
+    corpus = Corpus({"a": Part(real, 0.5), "b": (real, 0.3), "c": (real, 0.2), "none": (real, 0.0)})
+    rows = [corpus.counts(7) for _ in range(100)]
+    assert all(sum(r.values()) == 7 and min(r.values()) >= 0 for r in rows)
+    assert {n: sum(r[n] for r in rows) for n in "abc"} == {"a": 350, "b": 210, "c": 140}
+    assert list(corpus.parts) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="at least one part"):
+        Corpus({"a": (real, 0.0)})
+    with pytest.raises(ValueError, match="share of 'a' must be finite"):
+        Corpus({"a": (real, -1.0)})
+    with pytest.raises(ValueError, match="batch must be at least 1"):
+        corpus.sample(0)
+    with pytest.raises(ValueError, match="no part 'reel'"):
+        make_corpus(shares={"reel": 1.0})
+    with pytest.raises(ValueError, match="no recipe 'cronos': did you mean chronos"):
+        make_corpus(shares="cronos")
+    with pytest.raises(ValueError, match="needs a store"):
+        standard_corpus(None, 8, 2)
+
+
+def test_corpus_is_seeded_by_one_generator():
+    first, second, third = (make_corpus().sample(64, seeded(s)) for s in (1, 1, 2))
+    assert first.context.shape == (64, 24)
+    assert first.future.shape == (64, 6)
+    assert first.period.shape == (64,)
+    assert same(first.values, second.values)
+    assert torch.equal(first.period, second.period)
+    assert not same(first.values, third.values)
+    assert standard_corpus(None, 8, 2, shares={"kernels": 1, "structural": 1}).sample(5, seeded()).future.shape == (
+        5,
+        2,
+    )
+
+
+@pytest.mark.parametrize("stop", [0, 1, 3, 4])
+def test_stream_resumes_with_the_next_batch(stop):
+    def stream():
+        pool = GaussianPool(24, 6, length=32, kernels=4, pieces=2, every=1)
+        real = WindowSampler(counting_store(), 24, 6)
+        return BatchStream(Corpus({"pool": (Augmented(pool), 0.3), "real": (real, 0.7)}), 7, seed=3, chunk=3)
+
+    first = stream()
+    for _ in range(stop):
+        next(first)
+    state = first.state_dict()
+    wanted = [next(first) for _ in range(5)]
+    second = stream()
+    second.load_state_dict(state)
+    for windows in wanted:
+        got = next(second)
+        assert len(got.context) == 7
+        assert same(got.values, windows.values)
+    other = BatchStream(stream().corpus, 7, seed=3, chunk=3, rank=1)
+    assert not same(next(other).values, next(stream()).values)
+    with pytest.raises(ValueError, match="the state is of batches of 7 in chunks of 3"):
+        BatchStream(stream().corpus, 8, chunk=3).load_state_dict(state)
+
+
+@pytest.mark.gpu
+def test_sampling_on_the_gpu_does_not_wait_for_the_host():
+    corpus = standard_corpus(counting_store((300, 90, 80), period=7), 64, 16, device="cuda")
+    generator = torch.Generator("cuda").manual_seed(0)
+    corpus.sample(256, generator)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        windows = corpus.sample(256, generator)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert windows.context.is_cuda

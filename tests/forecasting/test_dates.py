@@ -1,0 +1,211 @@
+"""Dates as people write them: which reading is meant, what is refused, and where they may stand in a table."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fourier_head.forecasting.dates import DateWarning, moments
+from fourier_head.forecasting.inputs import label, read_series
+
+MONTHS = pd.date_range("2016-01-01", periods=30, freq="MS")
+VALUES = np.arange(30.0)
+
+
+def month_table(dates, name="date"):
+    return pd.DataFrame({name: dates, "sales": VALUES})
+
+
+def check_months(series):
+    assert len(series) == 1
+    assert series.timing == "monthly, 2016-01-01 to 2018-06-01"
+    assert series.periods[0] == 12
+    np.testing.assert_array_equal(series.values[0], VALUES)
+
+
+# --- day or month first
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%d-%m-%Y", "%d/%m/%y", "%m/%d/%Y", "%m-%d-%Y", "%d/%m/%Y %H:%M"])
+def test_first_days_of_months_are_months_whichever_number_comes_first(form):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_months(read_series(month_table(MONTHS.strftime(form))))
+
+
+def test_missing_months_do_not_change_the_reading():
+    kept = [i for i in range(30) if i not in (3, 4, 17)]
+    series = read_series(month_table(MONTHS.strftime("%d/%m/%Y")).iloc[kept])
+    assert series.timing == "monthly, 2016-01-01 to 2018-06-01"
+    assert np.isnan(series.values[0][[3, 4, 17]]).all()
+
+
+def test_a_late_day_far_down_the_column_tells_the_order():
+    hours = pd.date_range("2024-01-01", periods=24 * 14, freq="h")
+    frame = pd.DataFrame({"date": hours.strftime("%d/%m/%Y %H:%M"), "y": range(len(hours))})
+    assert read_series(frame).timing == "hourly, 2024-01-01 to 2024-01-14 23:00"
+
+
+def test_dates_that_fit_both_ways_are_read_month_first_with_a_warning():
+    days = pd.Series(pd.date_range("2024-01-01", periods=12).strftime("%m/%d/%Y"), name="when")
+    with pytest.warns(DateWarning, match="'when' may be month first or day first: '01/02/2024' is read as 2024-01-02"):
+        times, *_ = moments(days)
+    assert str(times[-1])[:10] == "2024-01-12"
+
+
+def test_dates_that_are_the_same_both_ways_are_in_no_doubt():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert str(moments(pd.Series(["01/01/2023", "01/01/2024"]))[0][1])[:10] == "2024-01-01"
+
+
+# --- months, and seconds since 1970
+
+
+@pytest.mark.parametrize(
+    "form", ["%m.%Y", "%Y-%m", "%b-%y", "%b-%Y", "%B %Y", "%Y.%m", "%m/%Y", "%YM%m", "%Y%m", "%b '%y"]
+)
+def test_months_are_read_in_their_spellings(form):
+    check_months(read_series(month_table(MONTHS.strftime(form), "month")))
+
+
+@pytest.mark.parametrize("digits", ["1.2016 2.2016 10.2016 1.2020", "01.2016 02.2016 10.2016 01.2020"])
+def test_months_that_a_reader_took_for_numbers_are_months(digits):
+    column = pd.Series([float(one) for one in digits.split()], name="date")
+    assert [str(t)[:7] for t in moments(column)[0]] == ["2016-01", "2016-02", "2016-10", "2020-01"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_seconds_and_milliseconds_since_1970_are_dates_where_the_name_says_time(unit, kind):
+    stamps = MONTHS.to_numpy().astype(f"datetime64[{unit}]").astype(np.int64)
+    check_months(read_series(month_table([kind(one) for one in stamps], "timestamp")))
+    other = pd.DataFrame({"serial": stamps, "value": VALUES})
+    assert not read_series(other, target="value").timed
+
+
+@pytest.mark.parametrize("kind", ["string", "category", "Int64", "Float64"])
+def test_dates_are_read_from_any_kind_of_column(kind):
+    text = MONTHS.strftime("%Y%m")
+    dates = pd.Series(text.astype(int) if "64" in kind else text).astype(kind)
+    check_months(read_series(month_table(dates, "month")))
+    dates[4] = None
+    with pytest.raises(ValueError, match=r"'month' must .*got nothing in row 5"):
+        read_series(month_table(dates, "month"))
+
+
+def test_offsets_of_summer_and_winter_may_stand_in_one_column():
+    hours = pd.date_range("2024-03-30", periods=48, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame({"time": [hour.isoformat() for hour in hours], "y": range(48)})
+    series = read_series(frame)
+    assert series.timing == "hourly, 2024-03-30 to 2024-04-01"
+    assert pd.DatetimeIndex(series.local(series.past(0, 48))).tolist() == hours.tz_localize(None).tolist()
+    days = pd.date_range("2024-03-25", periods=12, tz="Europe/Berlin")
+    frame = pd.DataFrame({"time": [day.isoformat() for day in days], "y": range(12)})
+    assert read_series(frame).timing == "daily, 2024-03-25 to 2024-04-05"
+
+
+def test_offsets_of_several_zones_are_no_one_clock():
+    hours = pd.date_range("2024-06-01", periods=24, freq="h", tz="UTC")
+    zones = {"a": "Europe/Berlin", "b": "Asia/Tokyo"}
+    rows = [(name, hour.tz_convert(zone).isoformat(), 1.0) for name, zone in zones.items() for hour in hours]
+    for some in (rows, rows[:24:2] + rows[25::2]):  # at the same moments, and taking turns
+        series = read_series(pd.DataFrame(some, columns=["id", "time", "y"]))
+        assert series.timing.startswith("hourly, 2024-06-01 to" if some is rows else "every 2 hours, 2024-06-01 to")
+
+
+# --- columns and indices that are called a time
+
+
+@pytest.mark.parametrize("name", ["date", "Time", "timestamp", "month"])
+def test_a_time_that_cannot_be_read_is_named(name):
+    for dates in (["first", "second"], ["12 of May or so"] * 2, ["08:00", "09:00"]):
+        with pytest.raises(ValueError, match=f"the time column '{name}' must hold dates, got '{dates[0]}' in row 1"):
+            read_series(pd.DataFrame({name: dates, "sales": [1.0, 2.0]}))
+
+
+def test_numbers_that_are_no_dates_are_named_unless_they_count_steps():
+    with pytest.raises(ValueError, match=r"time column 'date' must .*got '42370' in row 1"):
+        read_series(month_table(np.arange(42370, 42400)))
+    for steps in (np.arange(30), np.arange(1, 31), np.arange(30) / 2):
+        assert not read_series(month_table(steps, "time")).timed
+
+
+def test_hours_and_days_beside_values_are_no_dates():
+    frame = pd.DataFrame({"hour": np.arange(30) % 24, "sales": VALUES})
+    assert not read_series(frame).timed
+
+
+def test_a_date_that_can_be_read_counts_before_one_that_cannot():
+    frame = month_table(MONTHS).assign(time="morning")
+    check_months(read_series(frame))
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d/%m/%Y", "%m.%Y"])
+@pytest.mark.parametrize("name", ["date", None])
+def test_an_index_of_text_that_reads_as_dates_is_dates(form, name):
+    frame = pd.DataFrame({"sales": VALUES}, index=pd.Index(MONTHS.strftime(form), name=name))
+    check_months(read_series(frame))
+    check_months(read_series(frame["sales"]))
+
+
+def test_an_index_called_a_date_that_cannot_be_read_is_named():
+    frame = pd.DataFrame({"sales": [1.0, 2.0]}, index=pd.Index(["first", "second"], name="date"))
+    for data in (frame, frame["sales"]):
+        with pytest.raises(ValueError, match=r"'date' must .*got 'first' in row 1"):
+            read_series(data)
+
+
+def test_an_index_of_names_is_no_time():
+    frame = pd.DataFrame({"sales": [1.0, 2.0, 3.0]}, index=["x", "y", "May"])
+    assert not read_series(frame).timed
+
+
+def test_an_index_of_names_and_dates_names_and_dates_the_series():
+    frame = pd.concat([month_table(MONTHS).assign(store=number) for number in (1, 2)]).set_index(["store", "date"])
+    series = read_series(frame)
+    assert series.names == [1, 2]
+    assert series.timing == "monthly, 2016-01-01 to 2018-06-01"
+
+
+# --- dates in several columns
+
+
+def test_years_and_months_are_joined():
+    frame = pd.DataFrame({"Year": MONTHS.year, "Month": MONTHS.month, "sales": VALUES})
+    check_months(read_series(frame))
+    assert "Year" in frame, "the table given stays as it is"
+    days = pd.date_range("2024-02-20", periods=30)
+    frame = pd.DataFrame({"year": days.year, "month": days.month, "day": days.day, "sales": VALUES})
+    assert read_series(frame).timing == "daily, 2024-02-20 to 2024-03-20"
+
+
+def test_years_and_months_beside_dates_are_left_alone():
+    frame = month_table(MONTHS).assign(year=MONTHS.year, month=MONTHS.month)
+    check_months(read_series(frame))
+
+
+def test_dates_and_times_of_day_are_joined():
+    hours = pd.date_range("2024-01-01", periods=30, freq="h")
+    frame = pd.DataFrame({"Date": hours.strftime("%Y-%m-%d"), "Time": hours.strftime("%H:%M"), "sales": VALUES})
+    series = read_series(frame)
+    assert series.timing == "hourly, 2024-01-01 to 2024-01-02 05:00"
+    assert series.time_column == "Date"
+
+
+# --- names and words
+
+
+def test_whole_numbers_may_name_series():
+    frame = pd.concat([month_table(MONTHS).assign(store=number) for number in (1, 2, 3)])
+    series = read_series(frame)
+    assert series.names == [1, 2, 3]
+    assert label(series.names[0]) == "series '1'"
+    assert label(()) == "the series"
+
+
+def test_the_timing_of_several_kinds_is_one_line():
+    frames = [month_table(MONTHS).assign(id="m"), month_table(pd.bdate_range("2020-01-01", periods=30)).assign(id="d")]
+    assert read_series(pd.concat(frames)).timing == "monthly, on working days; 2016-01-01 to 2020-02-11"
+    assert read_series([VALUES]).timing == "no dates"

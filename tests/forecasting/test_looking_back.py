@@ -1,0 +1,134 @@
+"""Looking back: backtests of one's own series, values that were not expected, gaps filled from both sides."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fourier_head.cli import app
+from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.metrics import mase
+from tests.forecasting.test_forecaster import tiny, walk
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return Forecaster.from_pretrained("small", "cpu")
+
+
+def weeks(count, seed=0, noise=1.0):
+    rng = np.random.default_rng(seed)
+    return 50 + 10 * np.sin(2 * np.pi * np.arange(count) / 7) + rng.normal(0, noise, count)
+
+
+def table(values, name="sold"):
+    return pd.DataFrame({"day": pd.date_range("2023-01-02", periods=len(values)), name: values})
+
+
+# --- backtest
+
+
+def test_a_backtest_scores_what_predict_would_have_said():
+    forecaster, values = tiny(), walk(60)
+    result = forecaster.backtest(table(values), 5, windows=3)
+    assert repr(result) == "Backtest(1 series, 3 windows of 5 steps)"
+    scores, naive = [], []
+    for end in (60, 55, 50):
+        past, target = values[: end - 5], values[end - 5 : end]
+        median = forecaster.predict(table(past), 5).median[0]
+        scores.append(float(mase(median, target, past, season=7)))
+        naive.append(float(mase(past[-7:][:5], target, past, season=7)))
+    assert result.overall["mase"] == pytest.approx(np.mean(scores), rel=1e-6)
+    assert result.overall["naive_mase"] == pytest.approx(np.mean(naive), rel=1e-6)
+    assert 0 <= result.overall["coverage_80"] <= 1
+
+
+def test_a_backtest_has_a_row_for_each_series_under_its_own_names():
+    rows = [{"shop": s, "item": i, "day": d, "v": v} for s, i, n in (("a", 1, 40), ("b", 2, 60), ("b", 1, 9))
+            for d, v in zip(pd.date_range("2024-01-01", periods=n), walk(n), strict=True)]  # fmt: skip
+    result = tiny().backtest(pd.DataFrame(rows), 6, windows=2, id=["shop", "item"])
+    frame = result.to_frame()
+    assert frame[["shop", "item", "windows"]].to_numpy().tolist() == [
+        ["a", 1, 2],
+        ["b", 2, 2],
+    ]  # nine values are too few
+    assert list(frame.columns[3:7]) == ["mase", "wql", "naive_mase", "naive_wql"]
+    assert "of the series" in result.words
+
+
+def test_a_backtest_of_a_plain_season_beats_the_naive_one_and_missing_values_do_no_harm(shipped):
+    values = weeks(150, noise=3)
+    values[[3, 77, 143]] = np.nan
+    result = shipped.backtest(table(values), 7, windows=4)
+    assert result.overall["mase"] < result.overall["naive_mase"]
+    assert "smaller" in result.words
+
+
+def test_a_backtest_says_what_is_wrong():
+    with pytest.raises(ValueError, match="long enough"):
+        tiny().backtest(walk(9), 5)
+    for wrong in ({"windows": 0}, {"stride": 0}, {"horizon": 2.5}):
+        with pytest.raises(ValueError, match="whole number"):
+            tiny().backtest(walk(50), **{"horizon": 5, **wrong})
+
+
+def test_the_command_shows_a_backtest(tmp_path):
+    table(weeks(80)).to_csv(tmp_path / "sales.csv", index=False)
+    tiny().save_pretrained(tmp_path / "tiny")
+    words = ["forecast", str(tmp_path / "sales.csv"), "--horizon", "5", "--backtest", "3", "--model"]
+    out = CliRunner().invoke(app, [*words, str(tmp_path / "tiny"), "-o", str(tmp_path / "out")])
+    assert out.exit_code == 0, out.output
+    assert "In 3 windows of 5 steps" in out.output
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert 'id="trust"' in page
+    assert 'href="#trust"' in page
+    assert "--backtest 3" in page
+    assert pd.read_csv(tmp_path / "out" / "backtest.csv")["windows"].tolist() == [3]
+
+
+# --- anomalies
+
+
+def test_an_outlier_is_an_anomaly_and_few_others_are(shipped):
+    values = weeks(120)
+    values[100] = 90
+    found = shipped.anomalies(table(values), last=40)
+    assert len(found) == 40
+    assert found.loc[found["day"] == pd.Timestamp("2023-04-12"), "anomaly"].tolist() == [True]
+    assert found["anomaly"].sum() <= 3
+    assert found["day"][found["score"].abs().idxmax()] == pd.Timestamp("2023-04-12")
+
+
+def test_anomalies_of_several_steps_cost_less_and_end_with_the_series():
+    found = tiny().anomalies({"a": walk(40), "b": walk(23)}, steps=8)
+    assert found.groupby("id")["step"].agg(["min", "max"]).to_numpy().tolist() == [[12, 39], [12, 22]]
+    with pytest.raises(ValueError, match="share"):
+        tiny().anomalies(walk(40), share=1.0)
+    with pytest.raises(ValueError, match="more than 12 values"):
+        tiny().anomalies(walk(10))
+
+
+# --- imputation
+
+
+def test_gaps_are_filled_from_both_sides(shipped):
+    truth = weeks(140)
+    values = truth.copy()
+    values[60:74] = values[100] = np.nan
+    filled = shipped.impute(table(values))
+    gap = filled["filled"].to_numpy()
+    assert gap.sum() == 15
+    np.testing.assert_array_equal(filled.loc[~gap, "value"], truth[~gap])
+    assert np.abs(filled["value"] - truth)[gap].mean() < 2.0  # the season alone would be 6.4 off, were it not seen
+    inside = (filled["low"] <= truth) & (truth <= filled["high"])
+    assert inside[gap].mean() >= 0.5
+    assert (filled["low"] <= filled["value"])[gap].all()
+
+
+def test_gaps_at_the_ends_and_series_without_values_are_left_to_one_side_or_to_themselves():
+    values = walk(30)
+    values[:3] = values[-2:] = np.nan
+    filled = tiny().impute({"a": values, "b": [np.nan, np.nan]})
+    a, b = (filled[filled["id"] == name] for name in "ab")
+    assert a["value"].notna().all()
+    assert b["value"].isna().all()

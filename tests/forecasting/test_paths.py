@@ -1,0 +1,146 @@
+"""Whole paths: the copula over exact marginals, totals, calendar periods, functions of a path, scores of paths."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from studies.joint_paths.study import Settings, run
+
+from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.forecasting.dependence import KINDS, Dependence, correlations
+from fourier_head.forecasting.inputs import read_series
+from fourier_head.forecasting.path_scores import energy_score, variogram_score
+from fourier_head.forecasting.windows import cut, past_windows
+from tests.forecasting.test_forecaster import tiny, walk
+from tests.studies.test_zero_shot import sets, waves  # noqa: F401 (a fixture)
+
+
+def only(kind, series=1, period=7):
+    weights = np.zeros((series, len(KINDS)))
+    weights[:, KINDS.index(kind)] = 1.0
+    return Dependence(weights, np.full(series, period))
+
+
+@pytest.fixture(scope="module")
+def forecasts():
+    data = {"a": walk(60), "b": walk(45, 1), "c": walk(9, 2)}
+    return tiny().predict(data, horizon=20, freq="D", natural=False)
+
+
+def test_paths_keep_every_marginal(forecasts):
+    levels = [0.1, 0.5, 0.9]
+    drawn = forecasts.samples(4000, torch.Generator().manual_seed(0))
+    assert drawn.shape == (3, 4000, 20)
+    below = (drawn[..., None] <= forecasts.quantiles(levels)[:, None]).mean(1)
+    np.testing.assert_allclose(below, np.broadcast_to(levels, below.shape), atol=0.03)
+
+
+def test_paths_are_repeatable_and_neighbours_hang_together(forecasts):
+    one, two = (forecasts.samples(300, torch.Generator().manual_seed(3)) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    apart = forecasts.samples(300, torch.Generator().manual_seed(3), joint=False)
+    for series in range(3):
+        assert np.corrcoef(one[series, :, 4], one[series, :, 5])[0, 1] > 0.2
+        assert abs(np.corrcoef(apart[series, :, 4], apart[series, :, 5])[0, 1]) < 0.2
+
+
+def test_drawn_scores_have_the_correlations_of_their_kind():
+    for number, kind in enumerate(KINDS):
+        z = only(kind, period=4).scores(20_000, 9, torch.Generator().manual_seed(0))[:, 0]
+        shared = 0.85 * correlations(9, 4)[number] + 0.15
+        np.testing.assert_allclose(np.corrcoef(z.T), shared, atol=0.03, err_msg=kind)
+
+
+def test_dependence_is_found_in_past_errors_and_the_usual_one_holds_without_any():
+    rng = np.random.default_rng(0)
+    owner = np.repeat([0, 1], 300)
+    independent = rng.standard_normal((300, 12))
+    z = np.concatenate([rng.standard_normal((300, 12)).cumsum(1) / np.sqrt(np.arange(1, 13)), independent])
+    found = Dependence.fitted(np.array([12, 12, 1]), z, owner).weights
+    assert found[0, KINDS.index("walk")] > 0.75
+    assert found[1].sum() < 0.2
+    np.testing.assert_allclose(found[2], Dependence.usual(np.array([1])).weights[0], atol=0.01)
+    assert (found >= 0).all()
+    assert (found.sum(1) <= 1 + 1e-9).all()
+    missing = np.where(rng.random(z.shape) < 0.3, np.nan, z)
+    assert np.isfinite(Dependence.fitted(np.array([12, 12, 12]), missing, owner).weights).all()
+
+
+def test_totals_are_quantiles_of_summed_paths_and_their_mean_is_exact(forecasts):
+    total = forecasts.total()
+    assert total.quantiles([0.1, 0.9]).shape == (3, 2)
+    np.testing.assert_allclose(total.mean, forecasts.mean.sum(1))
+    drawn = forecasts.samples(4000, torch.Generator().manual_seed(1)).sum(-1)
+    width = np.ptp(np.quantile(drawn, [0.1, 0.9], axis=1), axis=0)
+    np.testing.assert_allclose(np.ptp(total.quantiles([0.1, 0.9]), axis=1), width, rtol=0.12)
+    np.testing.assert_array_equal(total.median, forecasts.total().median)  # the seed is the same
+    table = total.to_frame([0.5])
+    assert list(table.columns) == ["id", "mean", "0.5"]
+    assert table["id"].tolist() == ["a", "b", "c"]
+
+
+def test_totals_over_calendar_periods():
+    dates = pd.date_range("2024-01-01", periods=40)
+    table = pd.DataFrame({"shop": "x", "day": dates, "sold": walk(40)})
+    forecasts = tiny().predict(table, horizon=30)  # 10 February to 10 March
+    by_month = forecasts.total("MS")
+    frame = by_month.to_frame([0.1, 0.9])
+    assert frame["day"].dt.strftime("%Y-%m-%d").tolist() == ["2024-02-01", "2024-03-01"]
+    np.testing.assert_allclose(frame["mean"], [forecasts.mean[0, :20].sum(), forecasts.mean[0, 20:].sum()])
+    np.testing.assert_allclose(by_month.samples.sum(1), forecasts.total().samples, rtol=1e-9)
+    assert len(forecasts.total("W").to_frame()) == 5
+    with pytest.raises(ValueError, match="calendar period"):
+        forecasts.total("often")
+    with pytest.raises(ValueError, match="dates"):
+        tiny().predict(walk(40), 5).total("MS")
+
+
+def test_functions_of_paths(forecasts):
+    peak = forecasts.of(lambda path: path.max(-1), paths=500)
+    assert (peak.quantiles(0.5) > forecasts.median.mean(1)).all()
+    with pytest.raises(ValueError, match="one number for each path"):
+        forecasts.of(lambda path: path.max())
+    with pytest.raises(ValueError, match="levels"):
+        peak.quantiles(1.5)
+
+
+def test_forecasts_of_whole_numbers_have_whole_paths_and_totals():
+    counts = np.random.default_rng(0).poisson(3, 60)
+    forecasts = tiny().predict(counts, 6, freq="D")
+    for drawn in (forecasts.samples(50), forecasts.total(paths=50).samples):
+        assert (drawn == np.rint(drawn)).all()
+        assert (drawn >= 0).all()
+
+
+def test_windows_end_where_the_series_does_and_know_their_dates():
+    table = pd.DataFrame({"d": pd.date_range("2024-01-31", periods=30, freq="ME"), "v": np.arange(30.0)})
+    series = read_series(table)
+    windows = past_windows(series, horizon=4, count=3)
+    assert windows.targets[:, 0].tolist() == [26, 22, 18]
+    assert str(windows.pasts.future(1, 1)[0])[:7] == "2025-11"
+    assert cut(series, [0], [0]).values[0].tolist() == list(range(30))
+    assert len(past_windows(read_series([walk(9)]), horizon=4, count=3)) == 0
+
+
+def test_scores_of_paths_prefer_the_truth():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((400, 6)).cumsum(1)
+    right = rng.standard_normal((400, 100, 6)).cumsum(2)
+    apart = rng.standard_normal((400, 100, 6)) * np.sqrt(np.arange(1, 7))
+    assert energy_score(right, truth).mean() < energy_score(apart, truth).mean()
+    assert variogram_score(right, truth).mean() < 0.8 * variogram_score(apart, truth).mean()
+
+
+def test_the_study_of_joint_paths(tmp_path, sets):  # noqa: F811
+    tiny().save_pretrained(tmp_path / "mine")
+    summary = run(Settings(tmp_path / "out", evaluation=sets, model=str(tmp_path / "mine"), paths=50, device="cpu"))
+    metrics = {(one["dataset"], one["protocol"], one["metric"]) for one in summary.rows}
+    assert {("all", "joint", "coverage_80"), ("all", "independent", "interval_error")} < metrics
+    assert "joint-paths" in json.loads((tmp_path / "out" / "summary.json").read_text())["command"]
+    corpus = SeriesStore.from_series(waves(30, 120), period=12).save(tmp_path / "corpus.safetensors")
+    summary = run(Settings(tmp_path / "held", corpus=corpus, model=str(tmp_path / "mine"), paths=50, device="cpu"))
+    weights = [one["ours"] for one in summary.rows if one["metric"] == "weight"]
+    assert len(weights) == len(KINDS)
+    assert sum(weights) <= 1 + 1e-6

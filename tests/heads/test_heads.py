@@ -1,0 +1,446 @@
+"""One contract for all heads, and what is special to each."""
+
+import copy
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fourier_head import (
+    Bins,
+    Circle,
+    FourierDensity,
+    FourierHead,
+    HLGaussHead,
+    Interval,
+    Line,
+    LinearHead,
+    MixtureHead,
+    RegressionHead,
+)
+
+MIXED = Bins.mixed(30, -15.0, 15.0, dense=(-1.0, 10.0), sparse_share=0.3)
+HEADS = {
+    "fourier": lambda: FourierHead(16, 30, 8, init_scale=1.0),
+    "fourier exact": lambda: FourierHead(16, 30, 8, bin_mass="exact", init_scale=1.0),
+    "fourier walls": lambda: FourierHead(16, 30, 8, boundary="reflect", init_scale=1.0),
+    "fourier packets": lambda: FourierHead(16, 30, 8, packets=3, init_scale=1.0),
+    "fourier walls packets exact": lambda: FourierHead(16, 30, 8, packets=2, boundary="reflect", bin_mass="exact"),
+    "fourier interval": lambda: FourierHead(16, 30, 8, domain=Interval(-3, 7), init_scale=1.0),
+    "fourier circle": lambda: FourierHead(16, 30, 8, domain=Circle(24.0), init_scale=1.0),
+    "fourier line": lambda: FourierHead(16, 30, 8, domain=Line(), init_scale=1.0),
+    "fourier bins": lambda: FourierHead(16, None, 8, domain=MIXED, init_scale=1.0),
+    "fourier aliased": lambda: FourierHead(16, 7, 20, init_scale=1.0),
+    "fourier no bias": lambda: FourierHead(16, 30, 8, bias=False, init_scale=1.0),
+    "linear": lambda: LinearHead(16, 30),
+    "linear bins": lambda: LinearHead(16, domain=MIXED),
+    "hl-gauss": lambda: HLGaussHead(16, 30, domain=Interval(0, 1)),
+    "mixture full": lambda: MixtureHead(16, 30, 3, kind="full"),
+    "mixture paper": lambda: MixtureHead(16, 30, kind="paper", domain=Interval(-3, 7)),
+    "regression": lambda: RegressionHead(16, 30),
+}
+ATOMS = {
+    "atoms": lambda: FourierHead(16, 30, 8, num_atoms=2, init_scale=1.0),
+    "atoms packets exact": lambda: FourierHead(16, 30, 8, num_atoms=2, packets=2, bin_mass="exact"),
+}
+CROSS_ENTROPY = [k for k in {**HEADS, **ATOMS} if k not in ("hl-gauss", "regression")]
+
+
+@pytest.fixture(params=HEADS)
+def head(request):
+    return HEADS[request.param]()
+
+
+def test_log_probabilities_are_normalised(head):
+    for shape in ((5, 16), (2, 3, 16), (16,), (0, 16)):
+        logs = head(torch.randn(shape))
+        assert logs.shape == (*shape[:-1], head.out_features)
+        torch.testing.assert_close(logs.exp().sum(-1), torch.ones(shape[:-1]), rtol=1e-5, atol=1e-5)
+
+
+def test_the_predictive_distribution_is_complete(head):
+    d = head.density(torch.randn(5, 16))
+    assert d.batch_shape == (5,)
+    x = d.quantile([0.1, 0.5, 0.9])
+    assert (x.diff(dim=0) >= 0).all()
+    torch.testing.assert_close(d.cdf(x), torch.tensor([0.1, 0.5, 0.9])[:, None].expand(3, 5), rtol=1e-3, atol=1e-4)
+    for value in (d.log_prob(x), d.crps(x), d.mean, d.variance, d.mode, d.entropy(), d.sample((4,))):
+        assert value.isfinite().all()
+
+
+def test_bin_probabilities_follow_the_density(head):
+    """The mass of the density in the upper half of the bins is the probability of those bins."""
+    if isinstance(head.domain, Line) or head.out_features == 7:
+        pytest.skip("centres of bins say little about masses on the line or when harmonics alias")
+    x = torch.randn(6, 16)
+    edge = (
+        head.domain.from_unit(torch.tensor(0.0))
+        if head.out_features % 2 == 0
+        else head.domain.from_unit(torch.tensor(-1 + 2 * (head.out_features // 2) / head.out_features))
+    )
+    upper = head(x).exp()[..., head.out_features // 2 :].sum(-1)
+    exact = "exact" in repr(head) or isinstance(head, LinearHead | HLGaussHead)
+    torch.testing.assert_close(upper, 1 - head.density(x).cdf(edge), rtol=0, atol=1e-5 if exact else 0.12)
+
+
+def test_gradients_reach_every_parameter(head):
+    x, target = torch.randn(40, 16), torch.randint(head.out_features, (40,))
+    head.loss(x, target).backward()
+    for name, parameter in head.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("name", CROSS_ENTROPY)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_loss_equals_cross_entropy_of_the_log_probabilities(name, reduction):
+    head = {**HEADS, **ATOMS}[name]()
+    x = torch.randn(9, 5, 16).transpose(0, 1)  # not contiguous
+    target = torch.randint(head.out_features, (5, 9))
+    target[0, :3] = -100
+    target[1, 0] = 0
+    weight = torch.rand(head.out_features) + 0.5
+    upstream = torch.rand(5, 9) if reduction == "none" else torch.tensor(1.7)
+    for options in ({}, {"weight": weight}, {"label_smoothing": 0.1}, {"weight": weight, "label_smoothing": 0.2}):
+        x.requires_grad_()
+        ours = head.loss(x, target, reduction=reduction, **options)
+        dense = F.cross_entropy(head(x).flatten(0, 1), target.flatten(), reduction=reduction, **options)
+        dense = dense.view_as(ours)
+        torch.testing.assert_close(ours, dense, rtol=1e-5, atol=1e-5)
+        parameters = [x, *head.parameters()]
+        for got, want in zip(
+            torch.autograd.grad((ours * upstream).sum(), parameters),
+            torch.autograd.grad((dense * upstream).sum(), parameters),
+            strict=True,
+        ):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5 * max(1.0, want.abs().max().item()))
+
+
+def test_ignored_targets(head):
+    x, target = torch.randn(6, 16), torch.full((6,), -100)
+    loss = head.loss(x, target)
+    assert loss == 0
+    for g in torch.autograd.grad(loss, list(head.parameters()), allow_unused=True):
+        assert g is None or (g == 0).all()
+    target[2] = 1
+    torch.testing.assert_close(head.loss(x, target), head.loss(x[2:3], target[2:3]))
+    torch.testing.assert_close(head.loss(x, target + 1, ignore_index=-99), head.loss(x[2:3], target[2:3] + 1))
+
+
+def test_continuous_values(head):
+    head.eval()  # in training a regression learns its spread from every value
+    x = torch.randn(5, 16)
+    d = head.density(x)
+    value = d.sample((1,))[0]
+    torch.testing.assert_close(head.nll(x, value, reduction="none"), -d.log_prob(value), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(head.crps(x, value, reduction="none"), d.crps(value), rtol=1e-4, atol=1e-4)
+    value[1] = math.nan
+    for score in (head.nll, head.crps):
+        kept = torch.tensor([0, 2, 3, 4])
+        torch.testing.assert_close(score(x, value), score(x[kept], value[kept]), rtol=1e-4, atol=1e-4)
+        assert score(x, value, reduction="none")[1] == 0
+
+
+def test_copies_are_equal(head):
+    x = torch.randn(5, 16)
+    head(x).sum().backward()
+    for other in (copy.deepcopy(head), pickle.loads(pickle.dumps(head))):
+        torch.testing.assert_close(other(x), head(x))
+    fresh = copy.deepcopy(head)
+    fresh.load_state_dict({k: torch.zeros_like(v) for k, v in head.state_dict().items()})
+    fresh.load_state_dict(head.state_dict())
+    torch.testing.assert_close(fresh(x), head(x))
+
+
+def test_autocast_computes_in_float32(head):
+    x, target = torch.randn(64, 16), torch.randint(head.out_features, (64,))
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype=dtype):
+            loss, logs = head.loss(x, target), head(x)
+        assert loss.dtype == logs.dtype == torch.float32
+        torch.testing.assert_close(loss, head.loss(x, target), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_parameters_of_any_dtype(dtype):
+    head = FourierHead(16, 30, 8, init_scale=1.0, dtype=dtype)
+    x, target = torch.randn(5, 16, dtype=dtype), torch.randint(30, (5,))
+    loss = head.loss(x, target)
+    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    loss.backward()
+    assert head.proj.weight.grad.dtype == dtype
+
+
+def test_initial_weights_are_divided():
+    torch.manual_seed(1)
+    reference = torch.nn.Linear(16, 18)
+    head = FourierHead(16, 30, 8, init_scale=1000.0)
+    torch.manual_seed(1)
+    head.reset_parameters()
+    torch.testing.assert_close(head.proj.weight, reference.weight / 1000)
+    torch.testing.assert_close(head.proj.bias, reference.bias / 1000)
+
+
+def test_packets_start_apart_and_atoms_rare():
+    head = FourierHead(16, 30, 8, packets=4, num_atoms=2)
+    start = head.proj.bias[18:22]
+    torch.testing.assert_close(start, torch.tensor([-0.75, -0.25, 0.25, 0.75]), rtol=0, atol=1e-3)
+    torch.testing.assert_close(head(torch.randn(3, 16)).exp()[:, :2], torch.full((3, 2), 1 / 32), rtol=0, atol=1e-3)
+
+
+def test_a_packet_moves_its_peak_by_one_number():
+    head = FourierHead(1, 200, 40, packets=1, floor=0.0)
+    with torch.no_grad():
+        head.proj.weight.zero_()
+        head.proj.bias.zero_()
+        head.proj.weight[82] = 1.0  # mu follows the input
+        head.proj.bias[83] = -2.0  # a narrow packet
+    where = torch.tensor([[-0.7], [0.0], [0.35]])
+    torch.testing.assert_close(head.density(where).mode, where[:, 0], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "reflect"])
+def test_roughness_is_added_in_training_only(boundary):
+    head = FourierHead(16, 30, 8, gamma=0.1, boundary=boundary, init_scale=1.0)
+    x, target = torch.randn(5, 16), torch.randint(30, (5,))
+    penalty = head.penalty(x)
+    z = torch.linspace(-1, 1, 20_001, dtype=torch.float64)
+    a = head.coefficients(x[0]).double()
+    d = FourierDensity(a, floor=head.layout.floor, squares=True, boundary=boundary)
+    slope = torch.gradient(d.prob(z), spacing=(z,))[0]
+    torch.testing.assert_close(penalty[0].double(), torch.trapezoid(slope**2, z), rtol=1e-4, atol=1e-4)
+    plain = F.cross_entropy(head(x), target)
+    torch.testing.assert_close(head.loss(x, target), plain + 0.1 * penalty.mean())
+    value = d.sample((5,)).float()
+    with_penalty = head.nll(x, value), head.crps(x, value)
+    head.eval()
+    torch.testing.assert_close(head.loss(x, target), plain)
+    for got, want in zip((head.nll(x, value), head.crps(x, value)), with_penalty, strict=True):
+        torch.testing.assert_close(got + 0.1 * penalty.mean(), want)
+
+
+def test_the_papers_regulariser_depends_on_scale_and_ours_does_not():
+    ours, paper = (FourierHead(16, 30, 8, regularizer=r, init_scale=1.0) for r in ("roughness", "paper"))
+    paper.load_state_dict(ours.state_dict())
+    x = torch.randn(5, 16)
+    before = ours.penalty(x), paper.penalty(x)
+    for head in (ours, paper):
+        with torch.no_grad():
+            head.proj.weight.mul_(0.1)
+            head.proj.bias.mul_(0.1)
+    torch.testing.assert_close(ours.penalty(x), before[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(paper.penalty(x), 1e-4 * before[1], rtol=1e-3, atol=1e-7)
+    a = torch.complex(*ours.coefficients(x)[:, 0].unbind(-2))
+    c = torch.stack([(a[:, : 9 - k] * a[:, k:].conj()).sum(-1) for k in range(1, 9)], dim=-1)
+    expected = 2 * math.pi**2 / 30 * (torch.arange(1, 9) ** 2 * c.abs() ** 2).sum(-1)
+    torch.testing.assert_close(paper.penalty(x), expected, rtol=1e-4, atol=1e-7)
+
+
+def test_blur_smooths_predictions_but_not_losses():
+    from fourier_head import smoothness
+
+    head = FourierHead(16, 60, 20, init_scale=1.0)
+    x, target = torch.randn(5, 16), torch.randint(60, (5,))
+    sharp, loss, spread = head(x).exp(), head.loss(x, target), head.density(x).variance
+    head.blur = 0.05
+    assert (smoothness(head(x).exp()) < smoothness(sharp)).all()
+    torch.testing.assert_close(head(x).exp().sum(-1), torch.ones(5))
+    assert not torch.allclose(head.density(x).variance, spread)
+    torch.testing.assert_close(head.loss(x, target), loss)
+
+
+def test_regression_learns_its_spread():
+    head = RegressionHead(1, 50, momentum=0.1)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.02)
+    x = torch.rand(2000, 1) * 2 - 1
+    y = (0.5 * x[:, 0] + 0.1 * torch.randn(2000)).clamp(-0.99, 0.99)
+    target = Bins.uniform(50, -1.0, 1.0).encode(y)
+    for _ in range(300):
+        optimizer.zero_grad()
+        head.loss(x, target).backward()
+        optimizer.step()
+    assert abs(head.residual_variance.sqrt().item() - 0.1) < 0.02
+    assert abs(head.density(x[:1]).mean.item() - 0.5 * x[0].item()) < 0.05
+
+
+def test_hl_gauss_targets_are_gaussian_masses():
+    head = HLGaussHead(4, 20, sigma=0.75)
+    normal = torch.distributions.Normal(torch.tensor(7.0).double(), torch.tensor(0.75).double())
+    edges = torch.arange(21).double() - 0.5
+    expected = normal.cdf(edges).diff()
+    torch.testing.assert_close(
+        head.soft_targets(torch.tensor(7)).double(), expected / expected.sum(), rtol=0, atol=1e-6
+    )
+    assert head.soft_targets(torch.tensor(19)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: FourierHead(16, 30, -1), ValueError, "num_frequencies must not be negative, got -1"),
+        (lambda: FourierHead(16, 0, 4), ValueError, "num_bins must be at least 1, got 0"),
+        (lambda: FourierHead(0, 30, 4), ValueError, "in_features must be at least 1"),
+        (lambda: FourierHead(16, 30, 4, floor=1.5), ValueError, "floor must be a share"),
+        (lambda: FourierHead(16, 30, 4, bin_mass="area"), ValueError, "bin_mass must be"),
+        (lambda: FourierHead(16, 30, 4, boundary="open"), ValueError, "boundary must be"),
+        (lambda: FourierHead(16, 30, 4, packets=-1), ValueError, "packets"),
+        (lambda: FourierHead(16, 30, 4, gamma=-1.0), ValueError, "gamma must not be negative"),
+        (lambda: FourierHead(16, 30, 4, regularizer="l2"), ValueError, "regularizer must be"),
+        (lambda: FourierHead(16, 31, 4, domain=MIXED), ValueError, "num_bins is 31 but domain has 30"),
+        (lambda: FourierHead(16, None, 4)(torch.zeros(1, 16)), ValueError, "has no bins"),
+        (lambda: LinearHead(16, 30, domain=Circle()), ValueError, "domain must be an Interval or Bins"),
+        (lambda: MixtureHead(16, 30, kind="all"), ValueError, "kind must be"),
+        (lambda: FourierHead(16, 30, 4).loss(torch.zeros(2, 16), torch.tensor([0, 30])), ValueError, "from 0 to 29"),
+        (lambda: FourierHead(16, 30, 4).loss(torch.zeros(2, 16), torch.tensor([0.5, 1])), TypeError, "integer bin ids"),
+        (lambda: FourierHead(16, 30, 4).loss(torch.zeros(2, 16), torch.tensor([1])), ValueError, "target must have"),
+        (
+            lambda: FourierHead(16, 30, 4).loss(torch.zeros(1, 16), torch.tensor([1]), reduction="avg"),
+            ValueError,
+            "reduction must be",
+        ),
+    ],
+)
+def test_bad_input(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
+
+
+# --- targets of every make
+
+
+def test_values_have_the_shape_of_the_features_or_are_one_number(head):
+    head.eval()
+    x, value = torch.randn(5, 16), head.density(torch.randn(5, 16)).mean.detach()
+    for score in (head.nll, head.crps):
+        torch.testing.assert_close(score(x, value[0]), score(x, value[:1].expand(5)))
+        for wrong in (value[:, None], value[:4], value.expand(2, 5)):
+            with pytest.raises(ValueError, match=r"value must have the shape \(5,\) of x without features"):
+                score(x, wrong)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_regulariser_of_one_value_for_all_rows_is_that_of_as_many(reduction):
+    head = FourierHead(16, num_frequencies=4, gamma=0.1, init_scale=1.0).train()
+    x, value = torch.randn(5, 16), torch.tensor(0.3)
+    torch.testing.assert_close(
+        head.crps(x, value, reduction=reduction), head.crps(x, value.expand(5), reduction=reduction)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_ids_of_every_type_are_the_same_ids(head, dtype):
+    head.eval()
+    x = torch.randn(5, 16)
+    target = torch.tensor([0, 1, 5, 6, 3])
+    torch.testing.assert_close(head.loss(x, target.to(dtype)), head.loss(x, target))
+
+
+def test_ids_that_look_like_the_ignored_one_count():
+    head, x = FourierHead(4, 200, 3, init_scale=1.0), torch.randn(2, 4)
+    target = torch.tensor([156, 10])  # -100 in eight bits is 156
+    torch.testing.assert_close(head.loss(x, target.to(torch.uint8)), head.loss(x, target))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_values_beyond_the_ends_have_a_finite_score(name):
+    head, x = HEADS[name](), torch.randn(3, 16)
+    if isinstance(head.domain, Line):
+        return
+    far = torch.tensor([-1e6, 1e6, 1e-3])
+    assert head.nll(x, far).isfinite()
+    assert head.crps(x, far).isfinite()
+
+
+@pytest.mark.parametrize("ends", [(0.1, 0.7), (-1, 3.3)])
+@pytest.mark.parametrize("make", [FourierHead, LinearHead, MixtureHead, RegressionHead])
+def test_a_value_moved_to_an_end_is_inside(make, ends):
+    assert make(4, 20, domain=Interval(*ends)).nll(torch.randn(5, 4), torch.full((5,), 9.0)).isfinite()
+
+
+# --- double precision, compilers, and what a regression learns
+
+
+@pytest.mark.parametrize("name", [*HEADS, *ATOMS])
+def test_a_double_head_computes_in_double_precision(name):
+    head = {**HEADS, **ATOMS}[name]().double().eval()
+    x, ids = torch.randn(3, 16, dtype=torch.float64, requires_grad=True), torch.tensor([3, 4, 5])
+    assert head(x).dtype == head.loss(x, ids).dtype == torch.float64
+    assert torch.autograd.gradcheck(lambda x: head.loss(x, ids), (x,))
+    value = head.density(x).mean.detach() + 0.01
+    assert torch.autograd.gradcheck(lambda x: head.nll(x, value), (x,))
+
+
+def test_class_weights_of_another_precision(head):
+    weight = torch.rand(head.out_features, dtype=torch.float64)
+    x, target = torch.randn(5, 16), torch.tensor([0, 1, 2, 3, 4])
+    torch.testing.assert_close(head.loss(x, target, weight=weight), head.loss(x, target, weight=weight.float()))
+
+
+@pytest.mark.parametrize("domain", [Interval(-3, 7), Circle(24.0), Line(), MIXED], ids=repr)
+def test_scores_of_values_compile_whole_and_map_over_samples(domain):
+    head = FourierHead(4, None, 3, domain=domain, init_scale=1.0)
+    x, value = torch.randn(5, 4), torch.rand(5)
+    compiled = torch.compile(lambda x, value: head.crps(x, value), fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x, value), head.crps(x, value))
+    got = torch.func.vmap(torch.func.grad(lambda x, value: head.crps(x[None], value[None])))(x, value)
+    x.requires_grad_()
+    torch.testing.assert_close(got, torch.autograd.grad(head.crps(x, value, reduction="sum"), x)[0])
+
+
+def test_a_look_on_the_meta_device_leaves_nothing_behind():
+    head = FourierHead(4, 37, 3)
+    with torch.device("meta"):
+        FourierHead(4, 37, 3).loss(torch.randn(2, 4), torch.zeros(2, dtype=torch.long))
+        head.loss(torch.randn(2, 4, device="cpu"), torch.zeros(2, dtype=torch.long, device="cpu"))
+    assert head.loss(torch.randn(2, 4), torch.tensor([3, 4])).isfinite()
+
+
+@pytest.mark.parametrize("score", ["nll", "crps"])
+def test_a_regression_learns_its_spread_from_values(score):
+    head = RegressionHead(4, 20, momentum=0.2, domain=Interval(0, 10))
+    x, value = torch.zeros(50, 4), torch.full((50,), 5.0)
+    value[:25] = math.nan
+    with torch.no_grad():
+        head.proj.bias.fill_(0.2)  # z; the values lie at z = 0
+    for _ in range(60):
+        getattr(head, score)(x, value)
+    assert head.residual_variance.item() == pytest.approx(0.04, rel=1e-3)
+    head.eval()
+    getattr(head, score)(x, value - 3)
+    assert head.residual_variance.item() == pytest.approx(0.04, rel=1e-3)
+
+
+def test_walls_on_a_circle_are_refused():
+    with pytest.raises(ValueError, match="a circle has no walls"):
+        FourierHead(4, 20, 3, domain=Circle(24.0), boundary="reflect")
+
+
+def test_a_pair_is_an_interval_and_other_domains_are_refused():
+    x, value = torch.randn(3, 16), torch.tensor([10.0, 50.0, 90.0])
+    for make in (FourierHead, LinearHead, MixtureHead):
+        torch.manual_seed(0)
+        pair = make(16, 20, domain=(0, 100))
+        torch.manual_seed(0)
+        torch.testing.assert_close(pair.nll(x, value), make(16, 20, domain=Interval(0, 100)).nll(x, value))
+    with pytest.raises(TypeError, match=r"domain must .*got 'line'"):
+        FourierHead(16, 20, domain="line")
+
+
+def test_values_mostly_outside_the_domain_are_told():
+    head, x = FourierHead(16, num_frequencies=3), torch.randn(4, 16)
+    with pytest.warns(UserWarning, match=r"3 of 4 values lie outside Interval\(-1.0, 1.0\)"):
+        head.crps(x, torch.tensor([0.5, 2.0, 30.0, -400.0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        head.nll(x, torch.tensor([0.5, 0.1, 30.0, math.nan]))
+
+
+def test_levels_that_are_none_are_refused(head):
+    density = head.density(torch.randn(3, 16))
+    for wrong in ([5, 50, 95], 1.5, torch.tensor([0.5, -0.1])):
+        with pytest.raises(ValueError, match=r"levels must lie in \[0, 1\], got"):
+            density.quantile(wrong)

@@ -1,0 +1,148 @@
+"""The folder a study writes, and the store of finished runs."""
+
+import csv
+import json
+import math
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from studies.common import results
+from studies.common.results import COLUMNS, aggregate, command_line, read_summary, row, write_results
+
+from fourier_head.errors import UserError
+from fourier_head.pages.charts import Chart, Panel, Series
+from fourier_head.tasks.runs import RunStore
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def chart(name="curve"):
+    return Chart(name, "A curve", [Panel([Series("a", [1, 2, 3], [1.0, math.nan, 2.0], error=[0.1, None, 0.2])])])
+
+
+def test_a_study_folder_has_everything_and_reads_back(tmp_path):
+    folder = tmp_path / "deep" / "smoothness"
+    rows = [row("kl", 0.1, dataset="beta", head="linear", std=0.01, seeds=4, paper=0.2, gamma=1e-6), row("mse", np.nan)]
+    runs = [{"seed": 0, "kl": torch.tensor(0.5)}, {"seed": 1, "kl": math.inf}]
+    summary = write_results(
+        folder, rows, command="python -m studies x", seconds=1.234, runs=runs, charts=[chart()], notes=["{so}"]
+    )
+    content = json.loads((folder / "summary.json").read_text())
+    assert list(content)[:6] == ["command", "date", "commit", "hardware", "versions", "seconds"]
+    assert set(content["versions"]) == {"python", "torch", "numpy", "fourier-head"}
+    assert content["seconds"] == 1.23
+    assert "core" in content["hardware"]
+    assert list(content["rows"][0]) == [*COLUMNS, "gamma"]
+    assert content["rows"][1]["ours"] is None
+    assert content["rows"][1]["paper"] is None
+    assert summary.name == "smoothness"
+    assert summary.extra == {"notes": ["{so}"]}
+    assert [r["ours"] for r in summary.compared] == [0.1]
+    table = list(csv.DictReader((folder / "rows.csv").open()))
+    assert table[0]["gamma"] == "1e-06"
+    assert table[1]["ours"] == ""
+    assert json.loads((folder / "runs.json").read_text()) == [{"seed": 0, "kl": 0.5}, {"seed": 1, "kl": None}]
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert Chart.from_dict(json.loads((folder / "charts.json").read_text())[0]) == chart()
+    assert not [p for p in folder.iterdir() if p.name.startswith(".")]
+
+
+def test_figures_that_are_no_longer_drawn_go_and_other_files_stay(tmp_path):
+    folder = tmp_path / "study"
+
+    def write(*names: str) -> set[str]:
+        write_results(folder, [row("kl", 1.0)], command="c", seconds=1.0, charts=[chart(name) for name in names])
+        return {path.name for path in folder.iterdir()} - {"summary.json", "rows.csv"}
+
+    folder.mkdir()
+    (folder / "mine.png").write_bytes(b"mine")
+    assert write("one", "two") == {"mine.png", "one.png", "two.png", "charts.json"}
+    assert write("two", "three") == {"mine.png", "two.png", "three.png", "charts.json"}
+    (folder / "charts.json").write_text("not a list of charts")
+    assert write("two") == {"mine.png", "two.png", "three.png", "charts.json"}
+    assert write() == {"mine.png", "three.png"}
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "a.txt"
+    results.write_atomically(path, "old")
+
+    def fails(beside):
+        beside.write_text("half")
+        raise RuntimeError("disk on fire")
+
+    with pytest.raises(RuntimeError, match="on fire"):
+        results.write_atomically(path, fails)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(UserError, match="cannot be written"):
+        results.write_atomically(path / "below" / "b.txt", "x")
+    with pytest.raises(UserError, match=f"cannot be written: {path} is a file"):
+        results.write_atomically(path / "b.txt", "x")
+
+
+def test_store_finds_runs_by_settings_and_forgets_on_success(tmp_path):
+    store = RunStore(tmp_path)
+    kept = store.put("Fourier, beta", {"n": 4, "gamma": 1e-6}, {"kl": np.float64(0.5), "curve": torch.ones(2)})
+    assert kept == {"kl": 0.5, "curve": [1.0, 1.0]}
+    assert store.get("Fourier, beta", {"gamma": 1e-6, "n": 4}) == kept
+    assert store.get("Fourier, beta", {"gamma": 1e-6, "n": 5}) is None
+    assert store.get("Fourier, gmm", {"gamma": 1e-6, "n": 4}) is None
+    store.path("Fourier, beta", {"n": 4, "gamma": 1e-6}).write_text('{"result": ')
+    assert store.get("Fourier, beta", {"n": 4, "gamma": 1e-6}) is None
+    write_results(tmp_path, [row("kl", 1.0)], command="c", seconds=0.0)
+    assert not store.folder.exists()
+
+
+def test_aggregate_averages_over_seeds():
+    runs = [{"head": "linear", "n": None, "kl": v, "mse": 1.0} for v in (1.0, 2.0, 3.0)]
+    runs += [{"head": "fourier", "n": 4, "kl": math.nan}, {"head": "fourier", "n": 4, "kl": 5.0}]
+    got = {(r["head"], r["metric"]): r for r in aggregate(runs, ["kl", "mse"], ["head", "n"])}
+    assert set(got) == {("linear", "kl"), ("linear", "mse"), ("fourier", "kl")}
+    assert (got["linear", "kl"]["ours"], got["linear", "kl"]["std"], got["linear", "kl"]["seeds"]) == (2.0, 1.0, 3)
+    assert (got["fourier", "kl"]["ours"], got["fourier", "kl"]["std"], got["fourier", "kl"]["seeds"]) == (5.0, None, 1)
+
+
+def test_command_leaves_out_defaults_and_places(tmp_path):
+    got = command_line("x", {"data": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
+    assert got == "python -m studies x --epochs 5 --name 'a b'"
+
+
+def test_command_names_the_folder_that_is_not_the_studys_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def folder(output, **more):
+        return command_line("x", {"output": output, **more}, {}).removeprefix("python -m studies x")
+
+    assert folder(Path("results/x")) == folder(tmp_path / "results" / "x") == ""
+    assert folder(Path("results-quick/x"), quick=True) == " --quick"
+    assert folder(Path("results/x"), quick=True) == " --quick -o results/x"
+    assert folder(Path("results/x-varied")) == folder(tmp_path / "results" / "x-varied") == " -o results/x-varied"
+    assert folder(tmp_path.parent / "my runs") == " -o 'my runs'"  # where it lies is nobody else's concern
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/summary.json")), ids=lambda path: path.parent.name)
+def test_the_command_beside_committed_results_writes_that_folder(path):
+    words = shlex.split(json.loads(path.read_text())["command"])
+    output = words[words.index("-o") + 1] if "-o" in words else f"results/{words[2]}"
+    assert output == f"results/{path.parent.name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "holds no summary.json"),
+        ("{", "cannot be read as JSON"),
+        ("[]", "must hold one JSON object"),
+        ('{"rows": []}', "none named command, date"),
+        ('{"command":"","date":"","commit":null,"hardware":"","versions":{},"seconds":1,"rows":[{}]}', "with a metric"),
+    ],
+)
+def test_bad_summaries_are_refused_in_a_sentence(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_summary(tmp_path)

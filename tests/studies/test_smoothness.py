@@ -1,0 +1,108 @@
+"""The study of the smoothness metric: its signals, its table, its folder."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from studies.common import results
+from studies.smoothness.study import NOISES, Settings, coloured_noise, first_fall, run, square_waves
+
+
+def test_square_waves_are_categoricals_with_the_harmonics_asked_for():
+    y = square_waves(5, samples=256)
+    torch.testing.assert_close(y.sum(-1), torch.ones(5, dtype=torch.float64))
+    assert (y >= 0).all()
+    x = np.arange(256) / 256
+    wave = sum(np.sin(2 * np.pi * n * x) / n for n in (1, 3, 5)).clip(0)
+    np.testing.assert_allclose(y[2].numpy(), wave / wave.sum(), atol=1e-15)
+    with pytest.raises(ValueError, match=r"count must .*got 65"):
+        square_waves(65, samples=256)
+
+
+@pytest.mark.parametrize("colour", NOISES)
+def test_noise_has_the_power_its_colour_names(colour):
+    y = coloured_noise(NOISES[colour].power, 400, 512, seed=0)
+    torch.testing.assert_close(y.sum(-1), torch.ones(400, dtype=torch.float64))
+    assert y.min() == 0
+    power = torch.fft.rfft(y - y.mean(-1, keepdim=True)).abs().square()
+    power = (power / power.sum(-1, keepdim=True)).mean(0)[1:-1]
+    slope = np.polyfit(np.log(np.arange(1, 256)), np.log(power.numpy()), 1)[0]
+    assert slope == pytest.approx(NOISES[colour].power, abs=0.1)
+
+
+def test_first_fall():
+    assert first_fall([3.0]) is None
+    assert first_fall([1.0, 1.0, 0.5]) == 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("results") / "smoothness"
+    run(Settings(output=path, quick=True))
+    return path
+
+
+def test_quick_study_reproduces_appendix_b(folder):
+    content = json.loads((folder / "summary.json").read_text())
+    rows = content["rows"]
+    assert content["command"] == "python -m studies smoothness --quick -o smoothness"
+    l2 = [r for r in rows if (r["metric"], r["protocol"]) == ("l2", "all sigma")]
+    assert [r["dataset"] for r in l2] == ["brown noise", "pink noise", "white noise", "blue noise"]
+    assert all(r["step"] > 0 for r in l2[1:])
+    for r in l2:  # the paper prints one or two digits
+        assert r["ours"] == pytest.approx(r["paper"], rel=0.1), r["dataset"]
+    entropy = [r for r in rows if (r["metric"], r["protocol"]) == ("spectral_entropy", "nats")]
+    # As printed, from means that are not rounded.
+    assert [r["paper_step"] for r in l2] == [None, 0.0014, 0.0016, 0.0005]
+    assert [r["paper_step"] for r in entropy] == [None, -0.0638, 0.0388, -0.0076]
+    for r in entropy:
+        assert r["ours"] == pytest.approx(r["paper"], abs=4 * r["paper_std"] / math.sqrt(r["seeds"]))
+    varying = {r["dataset"]: r["ours"] for r in rows if r["protocol"] == "bits, no constant"}
+    assert varying["white noise"] == max(varying.values())
+    falls = {(r["metric"], r.get("periods")): r["ours"] for r in rows if r["metric"].endswith("first_fall")}
+    assert falls["l2_first_fall", 1.0] is None
+    assert falls["l1_first_fall", 1.0] == 128
+    assert {p.name for p in folder.iterdir()} >= {"noise.png", "square-waves.png", "rows.csv", "runs.json"}
+    assert not (folder / ".partial").exists()
+
+
+def test_the_command_line_runs_the_study_and_says_where(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
+    testing = pytest.importorskip("typer.testing")
+    from studies.cli import app
+
+    got = testing.CliRunner().invoke(app, ["smoothness", "--quick", "--trials", "5", "-o", str(tmp_path / "out")])
+    assert got.exit_code == 0, got.output
+    assert "spectral_entropy" in got.output
+    assert (tmp_path / "out" / "summary.json").exists()
+    got = testing.CliRunner().invoke(app, ["smoothness", "--engine", "abacus", "-o", str(tmp_path / "out")])
+    assert got.exit_code == 2
+
+
+def test_the_continuous_smoothness_grows_with_every_frequency_and_is_of_the_size_of_the_metric():
+    """Equation 1 with widths counted in bins and their sum in place of the integral is the metric, up to its norm."""
+    from studies.smoothness.study import continuous_smoothness
+
+    from fourier_head.metrics import smoothness
+
+    assert continuous_smoothness(torch.zeros(3, dtype=torch.float64), 0.01) == 0
+    wave = torch.tensor([0.2, 0.0, 0.1], dtype=torch.float64)
+    assert continuous_smoothness(wave, 1.0) < float(wave.square().sum().sqrt())
+    more = torch.tensor([0.2, 0.0, 0.1, 0.05], dtype=torch.float64)
+    assert continuous_smoothness(more, 0.01) > continuous_smoothness(wave, 0.01)
+    m = 256
+    z = -1 + (2 * torch.arange(m, dtype=torch.float64) + 1) / m
+    values = 0.5 + sum(q * torch.sin(torch.pi * (k + 1) * z) for k, q in enumerate(wave.tolist()))
+    metric = float(smoothness(values / values.sum())) / (2 / m) ** 0.5
+    # The metric has more weight at its narrowest width, so it is smaller; both are of one size.
+    assert 0.3 < metric / continuous_smoothness(wave, 2 / m) < 1.1
+
+
+def test_steps_between_colours_have_their_signs_in_every_seed():
+    from studies.smoothness.study import measure_steps, step_rows
+
+    rows = step_rows([measure_steps(60, 1024, seed) for seed in range(2)])
+    up = {(one["metric"], one["dataset"]): one["up"] for one in rows}
+    assert all(up["l2_step", f"{colour} noise"] == 2 for colour in ("pink", "white", "blue"))

@@ -1,0 +1,231 @@
+"""The synthetic study: the released data to the bit, stacks that equal single runs, records that mean what they say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from studies.synthetic import data, likelihood
+from studies.synthetic.discrete import PROTOCOLS, train_group
+from studies.synthetic.networks import FourierOptions, draw_network, make_head
+from studies.synthetic.stack import Schedule, train
+
+
+@pytest.mark.parametrize("name", ["gaussian", "gmm2"])
+def test_data_are_those_of_the_released_code(name, shared):
+    released = np.load(shared / "reference" / "released_pmfs.npz")[f"{name}_true"]
+    triple = data.draw(name, seed=42)
+    np.testing.assert_allclose(data.true_pmf(name, triple.test_inputs), released, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", data.DATASETS)
+def test_the_true_density_is_one(name):
+    triple = data.draw(name, seed=1, count=50)
+    z = np.linspace(-1.6, 1.6, 40_001)
+    mass = np.exp(data.log_density(name, triple.test_inputs, z)).sum(axis=1) * (z[1] - z[0])
+    np.testing.assert_allclose(mass, 1, atol=1e-3)
+    pmf = data.true_pmf(name, triple.test_inputs)
+    np.testing.assert_allclose(pmf.sum(axis=1), 1)
+    drawn = data.draw(name, seed=1, count=20_000)
+    near = np.abs(drawn.train_inputs - drawn.train_inputs[0]).max(axis=1) < 0.1
+    expected = data.true_pmf(name, drawn.train_inputs[near]).mean(axis=0)
+    seen = np.bincount(data.quantize(drawn.train_outcomes[near]), minlength=50) / near.sum()
+    assert np.abs(expected - seen).sum() < 0.5
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Let the study draw 400 triples instead of 5000."""
+    draw = data.draw
+    monkeypatch.setattr(data, "draw", lambda name, seed: draw(name, seed, count=400))
+
+
+def _toy(datasets=2, rows=72):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(datasets, rows, 2, generator=generator)
+    return x, torch.randint(50, x.shape[:2], generator=generator), 2 * torch.rand(x.shape[:2], generator=generator) - 1
+
+
+OPTIONS = {
+    "ours": FourierOptions(1e-3, init_scale=10.0),
+    "released": PROTOCOLS["released"].fourier,
+    "likelihood": likelihood.FOURIER,
+}
+# Of Fourier heads the frequencies, gamma and packets of the networks in a stack.
+SWEEP = [(6, 0.0, 0), (3, 0.0, 0), (6, 1e-3, 0), (3, 1e-2, 0)]
+PACKETS = [(4, 0.0, 2), (4, 1e-3, 2)]
+OTHERS = [(0, 0.0, 0)] * 2
+BINS = [("fourier", "ours", SWEEP), ("fourier", "released", SWEEP), ("fourier", "ours", PACKETS)]
+BINS += [(kind, "ours", OTHERS) for kind in ("linear", "hl_gauss", "gmm", "gmm_full", "regression")]
+VALUES = [("fourier", "likelihood", SWEEP), ("fourier", "likelihood", PACKETS)]
+VALUES += [(kind, "likelihood", OTHERS) for kind in ("gmm", "gmm_full")]
+
+
+def _networks(kind, options, settings, dtype=torch.float32):
+    return [draw_network(seed, make_head(kind, OPTIONS[options], *s)).to(dtype) for seed, s in enumerate(settings)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "settings", "values"), [(*c, False) for c in BINS] + [(*c, True) for c in VALUES]
+)
+def test_training_together_is_training_one_by_one(kind, options, settings, values):
+    """Against the library's head at the end of a plain network, its own loss and torch's Adam.
+
+    In double precision, as Adam makes steps of gradients that are nothing but rounding.
+    """
+    x, ids, numbers = _toy()
+    x, target = x.double(), numbers.double() if values else ids
+    schedule = Schedule(epochs=2, batch=32, rate=1e-3, cosine=True, clip=0.1 if values else None)
+    start, together, alone = (_networks(kind, options, settings, torch.float64) for _ in range(3))
+    which = [r % 2 for r in range(len(settings))]
+    train(together, x, target, which, schedule)
+    for r, network in enumerate(alone):
+        head, d = network.head, which[r]
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+        order = torch.Generator().manual_seed(0)
+        for epoch in range(2):
+            rows = torch.rand(2, x.shape[1], generator=order).argsort(1)[d]
+            for step, some in enumerate(rows.split(32)):  # the last batch is smaller
+                for group in optimizer.param_groups:
+                    group["lr"] = schedule.rate_at((epoch + step * 32 / len(rows)) / 2)
+                optimizer.zero_grad()
+                (head.nll if values else head.loss)(network.body(x[d, some]), target[d, some]).backward()
+                if schedule.clip is not None:
+                    torch.nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
+                optimizer.step()
+        for found, expected, first in zip(*(n.parameters() for n in (together[r], network, start[r])), strict=True):
+            assert not torch.equal(found, first)
+            torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_a_network_starts_from_its_seed_alone():
+    """The body from the seed, whatever the head; the head as the library draws it."""
+    linear, fourier = (draw_network(7, make_head(kind, OPTIONS["ours"], 4)) for kind in ("linear", "fourier"))
+    assert torch.equal(linear.body[2].weight, fourier.body[2].weight)
+    torch.manual_seed(7)
+    torch.nn.Linear(2, 64), torch.nn.Linear(64, 32)
+    assert torch.equal(make_head("fourier", OPTIONS["ours"], 4)(32).proj.weight, fourier.head.proj.weight)
+
+
+def test_heads_with_packets_are_stacked_only_with_as_many_frequencies():
+    x, ids, _ = _toy()
+    with pytest.raises(ValueError, match="same number of frequencies"):
+        train(_networks("fourier", "ours", [(4, 0.0, 2), (6, 0.0, 2)]), x, ids, [0, 1], Schedule(1, 32, 1e-3))
+
+
+def test_inputs_may_be_jittered():
+    schedule = Schedule(epochs=1, batch=96, rate=1e-3)
+    (plain,), (jittered,) = (_networks("linear", "ours", OTHERS[:1]) for _ in range(2))
+    x, ids, _ = _toy(datasets=1)
+    before = x.clone()
+    train([plain], x, ids, [0], schedule)
+    train([jittered], x, ids, [0], replace(schedule, jitter=0.1))
+    assert torch.equal(x, before)
+    assert not torch.equal(plain.body[0].weight, jittered.body[0].weight)
+
+
+def test_the_released_penalty_is_that_of_the_released_code():
+    head = make_head("fourier", OPTIONS["released"], 3, 1e-6)(5)
+    x = torch.randn(4, 5)
+    a = torch.complex(*head.proj(x).unflatten(-1, (2, 4)).unbind(-2))
+    c = torch.stack([(a[:, : 4 - k] * a[:, k:].conj()).sum(-1) for k in range(4)], dim=-1)
+    expected = 1e-6 * 2 * (2 * torch.pi**2 * torch.arange(4) ** 2 * c.abs() ** 2).sum(-1)
+    torch.testing.assert_close(head.gamma * head.penalty(x), expected, rtol=1e-4, atol=1e-14)
+
+
+def test_the_cost_of_the_papers_runs_is_told():
+    from studies.synthetic import study
+
+    groups = [[{"group_seconds": 30.0}] * 120, [{"group_seconds": 10.0}] * 12]
+    rows = study.cost_rows(groups)
+    assert (rows[0]["ours"], rows[0]["runs"]) == (40.0, 132)
+    assert study.notes(rows) == ["The 132 runs of the paper's arms took 40 s of a core."]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("kind", ["linear", "gmm", "gmm_full", "hl_gauss", "regression", "fourier", "recommended"])
+def test_every_kind_trains(protocol, kind, few_rows):
+    records = train_group(protocol, kind, [4], [0.0, 1e-6], 0, ["gaussian"], [1], epochs=1)
+    assert len(records) == (2 if kind == "fourier" else 1)
+    for record in records:
+        assert record["dataset"] == "gaussian"
+        assert record["mse"] > 0
+        if kind != "regression":
+            assert 0 < record["kl"] < 15
+            assert record["smoothness"] > 0
+
+
+def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
+    from studies.synthetic import study
+
+    monkeypatch.setattr(study, "QUICK_FREQUENCIES", (2, 4))
+    monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
+    settings = study.Settings(
+        output=tmp_path / "synthetic", protocol="recommended", arms="paper", quick=True, workers=1
+    )
+    summary = study.run(settings)
+    heads = {row["head"] for row in summary.rows}
+    assert heads == {"fourier", "linear", "gmm", "regression"}
+    assert all(row["ours"] is not None for row in summary.rows)
+    for name in ("summary.json", "rows.csv", "runs.json", "recommended-kl.png", "recommended-densities.png"):
+        assert (tmp_path / "synthetic" / name).stat().st_size > 0
+    assert "quick" in summary.command
+
+
+def test_notes_say_where_other_heads_lead():
+    from studies.synthetic import study
+
+    def kl(head, ours, **more):
+        return {"metric": "kl", "dataset": "beta", "protocol": "recommended", "head": head, "ours": ours} | more
+
+    rows = [kl("fourier", 0.12, packets=None), kl("fourier", 0.3, packets=None), kl("fourier", 0.01, packets=4)]
+    rows += [kl("linear", 0.1), kl("gmm_full", 0.09), kl("recommended", 0.08)]
+    (said,) = (note for note in study.notes(rows) if note.startswith("On "))
+    assert (
+        said == "On Beta the linear head is ahead of every Fourier head without packets: 0.100 against 0.120 at best."
+    )
+    rows[-1]["ours"] = 0.095
+    assert study.notes(rows)[-1] == "The full mixture has a lower KL than the recommended head on Beta."
+
+
+def test_agreement_with_the_paper_is_counted_by_its_deviations():
+    from studies.synthetic import study
+
+    row = {"metric": "kl", "dataset": "beta", "head": "linear", "paper": 0.2, "paper_std": 0.01, "protocol": "released"}
+    rows = [row | {"ours": ours} for ours in (0.205, 0.215, 0.23)]
+    assert (
+        "of 3 numbers in the paper's tables 1 agree within one of its deviations, 2 within two" in study.notes(rows)[0]
+    )
+    assert study.notes(rows)[1].endswith("ours 0.230, paper 0.200 ± 0.010.")
+
+
+def test_more_seeds_make_more_stacks():
+    from studies.synthetic import study
+
+    tasks = study.groups(study.Settings(protocol="released", arms="paper", seeds=20))
+    assert all(len(t.settings["seeds"]) == 4 for t in tasks if t.settings["kind"] == "fourier")
+    for kind, count in (("fourier", 10), ("linear", 1)):
+        mine = [t for t in tasks if t.settings["kind"] == kind]
+        assert len(mine) == len({t.label for t in mine}) == count
+        assert sorted({seed for t in mine for seed in t.settings["seeds"]}) == [*range(1, 20), 42]
+    on_gpu = study.groups(study.Settings(protocol="released", arms="paper", seeds=20, device="cuda"))
+    assert len([t for t in on_gpu if t.settings["kind"] == "fourier"]) == 2
+
+
+def test_paper_values_stand_beside_the_released_protocol_only():
+    from studies.synthetic.study import _beside_paper
+
+    common = {"dataset": "beta", "metric": "kl", "packets": None, "gamma": 0.0, "ours": 0.2}
+    assert _beside_paper(common | {"head": "fourier", "frequencies": 12, "protocol": "released"})["paper"] == 0.191
+    assert "paper" not in _beside_paper(common | {"head": "fourier", "frequencies": 10, "protocol": "released"})
+    assert "paper" not in _beside_paper(common | {"head": "linear", "frequencies": None, "protocol": "recommended"})
+
+
+def test_the_paper_has_276_runs():
+    from studies.synthetic import study
+
+    tasks = study.groups(study.Settings(protocol="released", arms="paper"))
+    sizes = [
+        max(1, len(t.settings["frequencies"]) * len(t.settings["gammas"])) * 3 * len(t.settings["seeds"]) for t in tasks
+    ]
+    assert sum(sizes) == 276

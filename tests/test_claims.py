@@ -1,0 +1,98 @@
+"""The table of claims: it follows from the committed results, and its figures stand in the rows it names."""
+
+import json
+from html import escape
+
+import pytest
+from studies.claims.claim import STATUSES, decide
+from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
+from studies.claims.table import CLAIMS, PAGE, all_claims, page
+from studies.common.report.claims import claims_table
+
+COMMITTED = json.loads((ROOT / CLAIMS).read_text(encoding="utf-8"))
+
+
+def test_the_committed_table_is_what_the_results_say():
+    assert [claim.as_dict() for claim in all_claims()] == COMMITTED, "run python -m studies claims"
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == page(COMMITTED), "run python -m studies claims"
+
+
+@pytest.mark.parametrize("claim", COMMITTED, ids=lambda claim: claim["claim"][:40])
+def test_a_claim_is_settled_with_evidence_or_says_why_not(claim):
+    assert claim["status"] in STATUSES
+    assert claim["why"]
+    if claim["status"] == "cannot be run here":
+        assert claim["ours"] is None
+        return
+    for rows in claim["evidence"]["rows"]:
+        assert find(claim["evidence"]["file"], rows)
+    if claim.get("exact"):
+        assert claim["seeds"] is None
+    elif claim["status"] == "confirmed" and claim["interval"] is not None:
+        assert claim["interval"][0] <= claim["ours"] <= claim["interval"][1]
+        assert claim["seeds"] > 1
+
+
+def test_a_figure_of_one_row_is_that_row():
+    """Of claims that quote one row as it stands, the value is in it."""
+    checked = 0
+    for claim in COMMITTED:
+        evidence = claim["evidence"]
+        if evidence and evidence["file"].endswith("summary.json") and len(evidence["rows"]) == 1:
+            found = find(evidence["file"], evidence["rows"][0])
+            if len(found) == 1:
+                values = [value for value in found[0].values() if isinstance(value, (int, float))]
+                assert any(float(f"{value:.4g}") == claim["ours"] for value in values), claim["claim"]
+                checked += 1
+    assert checked > 5
+
+
+def test_pairs_are_matched_by_seed(tmp_path, monkeypatch):
+    from studies.claims import evidence
+
+    runs = [{"head": head, "seed": seed, "kl": value} for head, seed, value in (
+        ("a", 1, 1.0), ("a", 2, 2.0), ("a", 3, 9.0), ("b", 2, 4.0), ("b", 1, 2.0),
+    )]  # fmt: skip
+    folder = tmp_path / "results" / "x"
+    folder.mkdir(parents=True)
+    (folder / "runs.json").write_text(json.dumps(runs))
+    monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    evidence._content.cache_clear()
+    difference = paired("x", "kl", {"head": "a"}, {"head": "b"})
+    assert (difference.value, difference.seeds) == (-1.5, 2)
+    ratio = paired("x", "kl", {"head": "a"}, {"head": "b"}, ratio=True)
+    assert ratio.value == pytest.approx(-50)
+    evidence._content.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("interval", "status"),
+    [
+        ((-2.0, -1.0), "confirmed"),
+        ((-2.0, 1.0), "not confirmed"),
+        ((1.0, 2.0), "not confirmed"),
+        (None, "not confirmed"),
+    ],
+)
+def test_only_an_interval_on_the_right_side_confirms(interval, status):
+    assert decide(Figure(-1.0, interval, 3, "", ()), "below")[0] == status
+
+
+def test_the_interval_covers_as_often_as_it_says():
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    hits = [low <= 0 <= high for _, (low, high) in (t_interval(rng.normal(size=4)) for _ in range(2000))]
+    assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_report_shows_them_with_links():
+    html = claims_table(COMMITTED, ["synthetic"])
+    assert all(escape(claim["claim"]) in html for claim in COMMITTED)
+    assert "Further" not in html  # every claim has its part of the paper
+    assert 'href="#synthetic"' in html
+    assert 'href="#atari"' not in html  # a section that is not there
+
+
+def test_objects_of_a_file_are_its_rows():
+    assert objects("results/smoothness/summary.json")[0]["metric"]
