@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.test_forecaster import tiny, walk
+from tests.forecasting.test_forecaster import tiny, walk
 
 # --- sktime
 

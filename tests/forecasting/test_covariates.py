@@ -8,7 +8,7 @@ from fourier_head.forecasting.covariates import read_covariates
 from fourier_head.forecasting.effects import split
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
-from tests.test_forecaster import tiny, walk
+from tests.forecasting.test_forecaster import tiny, walk
 
 
 @pytest.fixture(scope="module")
