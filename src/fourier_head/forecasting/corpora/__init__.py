@@ -9,7 +9,7 @@ Everything a batch needs is drawn on the device that trains, from one `torch.Gen
 
 from fourier_head.forecasting.corpora.aggregate import AggregatedSampler
 from fourier_head.forecasting.corpora.augment import Augmentation, Augmented
-from fourier_head.forecasting.corpora.kernel_synth import CHRONOS_BANK, WIDE_BANK, GaussianPool, Kernel, SpectralSynth
+from fourier_head.forecasting.corpora.kernel_synth import CHRONOS_BANK, WIDE_BANK, Kernel, SpectralSynth
 from fourier_head.forecasting.corpora.mix import RECIPES, BatchStream, Corpus, Part, standard_corpus
 from fourier_head.forecasting.corpora.mixup import Source, TSMixup
 from fourier_head.forecasting.corpora.readers import join, read_hub, read_store
@@ -26,7 +26,6 @@ __all__ = [
     "Augmented",
     "BatchStream",
     "Corpus",
-    "GaussianPool",
     "Kernel",
     "Part",
     "SeriesStore",

@@ -16,14 +16,13 @@ import torch
 
 from fourier_head._devices import best_device
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora.kernel_synth import WIDE_BANK, Bank, draw_gaussian
 from fourier_head.forecasting.corpora.mix import RECIPES, standard_corpus
 from fourier_head.forecasting.corpora.readers import join, read_hub, read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 
 
 def speed(store: SeriesStore, context: int = 512, horizon: int = 64, rows: int = 8192, seconds: float = 1.0) -> None:
-    """Print windows per second of every part, of the whole corpus and of exact KernelSynth on the best device here."""
+    """Print windows per second of every part and of the whole corpus on the best device here."""
     device = torch.device(best_device())
     rows = rows if device.type == "cuda" else 128
     generator = torch.Generator(device).manual_seed(0)
@@ -46,8 +45,6 @@ def speed(store: SeriesStore, context: int = 512, horizon: int = 64, rows: int =
         measure(name, rows, functools.partial(part.sample, rows, generator))
     whole = standard_corpus(store, context, horizon)
     measure("all", rows, functools.partial(whole.sample, rows, generator))
-    bank, kernels = Bank(WIDE_BANK, device), 128 if device.type == "cuda" else 2
-    measure("exact", kernels, lambda: draw_gaussian(bank.draw(kernels, generator), 1024, 1, generator))
 
 
 def main(arguments: list[str] | None = None) -> int:

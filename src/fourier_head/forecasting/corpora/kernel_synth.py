@@ -1,12 +1,10 @@
 r"""KernelSynth: series drawn from Gaussian processes whose kernels are random sums and products of a bank's.
 
 The procedure is that of Chronos (Ansari et al., 2024, appendix B): up to five kernels of the bank, drawn with
-replacement and folded from the left by + or x with equal chance. Two ways to draw, for one law of kernels:
-
-- `GaussianPool`: exact, by batched Cholesky in float64, kept in a pool that is renewed piece by piece;
-- `SpectralSynth`: every base process as a short random Fourier sum, processes added and multiplied in place of kernels.
-  Covariances are the same, since :math:`E[f f' g g'] = k_f k_g` for independent f and g; products are no longer
-  Gaussian. It costs O(T) per series instead of O(T^3), so every batch is new.
+replacement and folded from the left by + or x with equal chance. Every base process is a short random Fourier sum,
+and processes are added and multiplied in place of kernels. Covariances are those of the kernels, since
+:math:`E[f f' g g'] = k_f k_g` for independent f and g; products are no longer Gaussian. It costs O(T) per series where
+exact draws take O(T^3), so every batch is new.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -120,28 +118,6 @@ def covariance(mix: KernelMix, length: int, dtype: torch.dtype = torch.float64) 
     return total
 
 
-def draw_gaussian(
-    mix: KernelMix, length: int, samples: int = 1, generator: torch.Generator | None = None, jitter: float = 1e-7
-) -> Tensor:
-    """Draw exact samples (n, samples, length) of the processes; `jitter` is relative to the mean variance.
-
-    A matrix that will not factor, a rare thing in float64, is replaced by one of the batch that did, on the device.
-    """
-    matrix = covariance(mix, length)
-    mean = matrix.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-12)
-    matrix = matrix / mean[:, None, None]
-    matrix.diagonal(dim1=1, dim2=2).add_(jitter)
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    good = (failed == 0) & factor.diagonal(dim1=1, dim2=2).isfinite().all(1)
-    # Good rows first; a bad row n takes the good row n modulo their number.
-    order = torch.argsort(good.to(torch.int8), descending=True, stable=True)
-    rows = torch.arange(len(good), device=good.device)
-    factor = factor[torch.where(good, rows, order[rows % good.sum().clamp_min(1)])]
-    noise = torch.randn(len(good), length, samples, dtype=factor.dtype, device=factor.device, generator=generator)
-    drawn = (factor @ noise) * mean.sqrt()[:, None, None]
-    return drawn.transpose(1, 2).nan_to_num(0.0)
-
-
 # exp(-2 sin^2(pi d / p)) = sum_k (2 - [k = 0]) e^-1 I_k(1) cos(2 pi k d / p): deviations of the harmonics 0..7.
 _BESSEL = (1.2660658778, 0.5651591040, 0.1357476698, 0.0221684249, 0.0027371202, 0.0002714632, 0.0000224887, 1.599e-6)
 _DEVIATIONS = tuple(math.sqrt((1 if k == 0 else 2) * b / math.e) for k, b in enumerate(_BESSEL))
@@ -241,81 +217,3 @@ class SpectralSynth:
             values = draw_spectral(mix, length, generator, self.features, begin)
             parts.append(_to_windows(values, mix.period(), self.context, self.cut_share, generator))
         return parts[0] if len(parts) == 1 else Windows(*(torch.cat(p) for p in zip(*parts, strict=True)))
-
-
-class GaussianPool:
-    """Keep a pool of exact KernelSynth series and cut windows from it; a piece of it is renewed now and then.
-
-    The pool has `pieces` pieces of `kernels` compositions x `samples` series each. Piece n of the endless sequence of
-    pieces follows from `seed` and n alone, so the state of the pool is one number and a resumed run sees the same
-    series. `every` is the number of batches after which the oldest piece is replaced (0: never).
-    """
-
-    def __init__(
-        self,
-        context: int,
-        horizon: int,
-        *,
-        device: torch.device | str = "cpu",
-        bank: Sequence[Kernel] = WIDE_BANK,
-        length: int = UNIT,
-        kernels: int = 256,
-        samples: int = 4,
-        pieces: int = 16,
-        every: int = 64,
-        cut_share: float = 0.5,
-        seed: int = 0,
-    ) -> None:
-        if length < context + horizon:
-            raise ValueError(f"length must be at least context + horizon = {context + horizon}, got {length}.")
-        if min(kernels, samples, pieces) < 1 or every < 0:
-            raise ValueError("kernels, samples and pieces must be at least 1, every not negative.")
-        self.context, self.horizon, self.length = context, horizon, length
-        self.kernels, self.samples, self.pieces, self.every = kernels, samples, pieces, every
-        self.cut_share, self.seed = cut_share, seed
-        self.bank = Bank(bank, device)
-        self.device = self.bank.values.device
-        self.batches = 0
-        self._values = torch.zeros(pieces * kernels * samples, length, device=self.device)
-        self._period = torch.ones(len(self._values), dtype=torch.long, device=self.device)
-        self._held = [-1] * pieces
-        self._steps = torch.arange(context + horizon, device=self.device)
-
-    def _newest(self) -> int:
-        """The number of the newest piece that belongs in the pool now."""
-        return self.pieces - 1 + (self.batches // self.every if self.every else 0)
-
-    def _fill(self) -> None:
-        """Make the pieces the pool lacks: all at first, one every so often later."""
-        newest = self._newest()
-        for number in range(newest - self.pieces + 1, newest + 1):
-            place = number % self.pieces
-            if self._held[place] == number:
-                continue
-            generator = torch.Generator(self.device).manual_seed((self.seed * 1_000_003 + number) % 2**63)
-            mix = self.bank.draw(self.kernels, generator)
-            drawn = draw_gaussian(mix, self.length, self.samples, generator).flatten(0, 1)
-            rows = slice(place * len(drawn), (place + 1) * len(drawn))
-            self._values[rows] = (drawn / drawn.abs().amax(1, keepdim=True).clamp_min(1e-30)).float()
-            self._period[rows] = mix.period().repeat_interleave(self.samples)
-            self._held[place] = number
-
-    def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
-        """Cut a batch of windows from the pool."""
-        self._fill()
-        self.batches += 1
-        draw = torch.rand(2, batch, device=self.device, generator=generator)
-        row = (draw[0] * len(self._values)).long().clamp_max(len(self._values) - 1)
-        room = self.length - self.context - self.horizon
-        start = (draw[1] * (room + 1)).long().clamp_max(room)
-        values = self._values[row[:, None], start[:, None] + self._steps]
-        return _to_windows(values, self._period[row], self.context, self.cut_share, generator)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a continued run needs."""
-        return {"seed": self.seed, "batches": self.batches}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`; the pool is made anew when next used."""
-        self.seed, self.batches = int(state["seed"]), int(state["batches"])
-        self._held = [-1] * self.pieces

@@ -12,7 +12,7 @@ from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.corpora.aggregate import AggregatedSampler
 from fourier_head.forecasting.corpora.augment import DEFAULT, Augmentation
 from fourier_head.forecasting.corpora.fine import FineSynth
-from fourier_head.forecasting.corpora.kernel_synth import GaussianPool, SpectralSynth
+from fourier_head.forecasting.corpora.kernel_synth import SpectralSynth
 from fourier_head.forecasting.corpora.mixup import Source, TSMixup
 from fourier_head.forecasting.corpora.plain import PlainSynth
 from fourier_head.forecasting.corpora.store import SeriesStore
@@ -89,25 +89,14 @@ class Corpus:
         return windows
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a continued run needs: rows owed, and the states of parts that have one."""
-        inner = {name: _innermost(part.source) for name, part in self.parts.items()}
-        states = {name: source.state_dict() for name, source in inner.items() if hasattr(source, "state_dict")}
-        return {"owed": dict(self._owed), "parts": states}
+        """Return what a continued run needs beside its generator: the rows owed to each part."""
+        return {"owed": dict(self._owed)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         if set(state["owed"]) != set(self.parts):
             raise ValueError(f"the state is of parts {sorted(state['owed'])}, the corpus has {sorted(self.parts)}.")
         self._owed = dict(state["owed"])
-        for name, own in state["parts"].items():
-            _innermost(self.parts[name].source).load_state_dict(own)
-
-
-def _innermost(source: Any) -> Any:
-    """What augmentation and mixing wrap, the only kind of source that may have a state."""
-    while hasattr(source, "source"):
-        source = source.source
-    return source
 
 
 class BatchStream:
@@ -173,7 +162,12 @@ series of seconds to hours and of the simplest ones.
 """
 
 
-SYNTHETIC: dict[str, type[Any]] = {"structural": StructuralSynth, "fine": FineSynth, "simple": PlainSynth}
+SYNTHETIC: dict[str, type[Any]] = {
+    "kernels": SpectralSynth,
+    "structural": StructuralSynth,
+    "fine": FineSynth,
+    "simple": PlainSynth,
+}
 
 
 def standard_corpus(
@@ -184,13 +178,11 @@ def standard_corpus(
     shares: str | Mapping[str, float] = "standard",
     weights: Mapping[str, float] | None = None,
     steps: Sequence[Augmentation] = DEFAULT,
-    exact_kernels: bool = False,
     device: torch.device | str | None = None,
 ) -> Corpus:
     """Return a corpus of the parts in `shares`, by the name of a recipe or part by part, changed by `steps`.
 
-    Without a store there are `kernels` and `structural` only. `exact_kernels` draws KernelSynth by Cholesky from a pool
-    instead of by Fourier sums.
+    Without a store there are artificial parts only.
     """
     if isinstance(shares, str):
         if shares not in RECIPES:
@@ -208,10 +200,7 @@ def standard_corpus(
     parts: dict[str, Part] = {}
     for name, share in wanted.items():
         source: Source
-        if name == "kernels":
-            kind = GaussianPool if exact_kernels else SpectralSynth
-            source = kind(context, horizon, device=place)
-        elif name in SYNTHETIC:
+        if name in SYNTHETIC:
             source = SYNTHETIC[name](context, horizon, device=place)
         else:
             assert store is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,11 +93,14 @@ def parser() -> argparse.ArgumentParser:
     add("--score", action="store_true", help="score the model on what was held out")
     add("--steps", type=int, help="budget in steps")
     add("--seconds", type=float, help="budget in seconds, over all runs")
+    add(
+        "--until", type=float, help="moment, in seconds since 1970, to end at: what is left once compiled is the budget"
+    )
     add("--limit", type=float, help="seconds of this run")
     add("--batch", type=int, default=2560, help="windows per step, over short, middle and long ones")
     add("--learning-rate", type=float, default=2e-3)
     add("--hold", type=float, default=0.0, help="share of the budget before the learning rate falls")
-    add("--average", type=float, default=0.06)
+    add("--ema", type=float, default=0.06, help="half-life of averaged weights, as a share of the steps so far")
     add("--most", type=int, default=20, help="held-out series of each set that are scored")
     add("--seed", type=int, default=0)
     add("--device", choices=["cpu", "cuda"], default=None)
@@ -121,8 +125,8 @@ def score(model: MultiscaleForecaster, held: Any, most: int) -> dict[str, dict[s
 def main(arguments: list[str] | None = None) -> int:
     """Train, save the model beside the checkpoint, and score it on what was held out."""
     given = parser().parse_args(arguments)
-    if (given.steps is None) == (given.seconds is None):
-        raise UserError("one of --steps and --seconds must be given.")
+    if sum(budget is not None for budget in (given.steps, given.seconds, given.until)) != 1:
+        raise UserError("one of --steps, --seconds and --until must be given.")
     variant = VARIANTS[given.variant]
     device = given.device or best_device()
     store, held = (hold_out_sets if given.choose else hold_out)(read_store(given.corpus))
@@ -137,6 +141,13 @@ def main(arguments: list[str] | None = None) -> int:
         for layer in model.layers:
             layer.compile(dynamic=False)
     precision, _ = fast_training(device)
+    stream = BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device)
+    objective = BucketObjective(model, variant.buckets, given.compile).to(device)
+    with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+        objective(*next(stream)).backward()  # compiles, before the clock starts
+    objective.zero_grad(set_to_none=True)
+    if given.until is not None:
+        given.seconds = max(given.until - time.time(), 1.0)
     options: dict[str, Any] = {
         "batch": given.batch,
         "steps": given.steps,
@@ -144,18 +155,13 @@ def main(arguments: list[str] | None = None) -> int:
         "limit": given.limit,
         "learning_rate": given.learning_rate,
         "hold": given.hold,
-        "ema": given.average,
+        "ema": given.ema,
         "precision": precision,
         "optimizer": "muon",
-        "warmup_passes": 2,
         "checkpoint_every": 1e9,
     }
     settings = TrainingSettings(given.output, **{**options, **variant.training})
-
-    def stream(rank: int) -> BucketStream:
-        return BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device, rank=rank)
-
-    training = Training(BucketObjective(model, variant.buckets, given.compile), stream, settings, given.device)
+    training = Training(objective, lambda process: stream, settings, device)
 
     def report(line: dict[str, float]) -> None:
         print(
@@ -171,7 +177,17 @@ def main(arguments: list[str] | None = None) -> int:
     training.use_ema()
     save_model(model, given.output / "model")
     if given.score:
-        found = {"variant": given.variant, "seed": given.seed, "steps": training.step, **score(model, held, given.most)}
+        found: dict[str, Any] = {
+            "variant": given.variant,
+            "seed": given.seed,
+            "steps": training.step,
+            "batch": given.batch,
+            "seconds": training.spent,
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "hardware": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+            "torch": torch.__version__,
+            **score(model, held, given.most),
+        }
         (given.output / "score.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "sets"}))
     print("done" if done else "stopped at its limit; the same command goes on from here")
