@@ -58,10 +58,10 @@ def test_dependence_is_found_in_past_errors_and_the_usual_one_holds_without_any(
     owner = np.repeat([0, 1], 300)
     independent = rng.standard_normal((300, 12))
     z = np.concatenate([rng.standard_normal((300, 12)).cumsum(1) / np.sqrt(np.arange(1, 13)), independent])
-    found = Dependence.fitted(np.array([12, 12, 12]), z, owner).weights
+    found = Dependence.fitted(np.array([12, 12, 1]), z, owner).weights
     assert found[0, KINDS.index("walk")] > 0.75
     assert found[1].sum() < 0.2
-    np.testing.assert_array_equal(found[2], Dependence.usual(np.array([12])).weights[0])
+    np.testing.assert_allclose(found[2], Dependence.usual(np.array([1])).weights[0], atol=0.01)
     assert (found >= 0).all()
     assert (found.sum(1) <= 1 + 1e-9).all()
     missing = np.where(rng.random(z.shape) < 0.3, np.nan, z)

@@ -18,6 +18,8 @@ from fourier_head.forecasting.support import Support
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fourier_head.forecasting.effects import Effects
+
 LEVELS = (0.1, 0.5, 0.9)
 AT_ONCE = 1 << 24
 """Values of sampled paths that are held at one time while totals are taken."""
@@ -34,6 +36,7 @@ class Forecasts:
         support: what quantiles, samples and means keep to; the density itself is continuous and goes everywhere.
         dependence: how steps hang together, or what finds it out when it is first asked for; as is usual for series
             of their frequency unless given.
+        effects: what covariates do to each series, None where there were none.
     """
 
     def __init__(
@@ -42,8 +45,10 @@ class Forecasts:
         series: SeriesSet,
         support: Support,
         dependence: Dependence | Callable[[], Dependence] | None = None,
+        effects: Effects | None = None,
     ):
         self.density, self.series, self.support, self._dependence = density, series, support, dependence
+        self.effects = effects
 
     def __len__(self) -> int:
         return len(self.series)
@@ -154,7 +159,8 @@ class Forecasts:
             mean: of the outcome, where it is known better than from the paths.
 
         Example:
-            >>> from fourier_head.forecasting.forecaster import Forecaster, PatchConfig, PatchForecaster
+            >>> from fourier_head.forecasting.forecaster import Forecaster
+            >>> from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
             >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
             >>> forecasts = Forecaster(PatchForecaster(config)).predict(range(40), horizon=6, freq="D")
             >>> peak = forecasts.of(lambda path: path.max(-1))
