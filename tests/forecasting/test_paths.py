@@ -97,6 +97,19 @@ def test_totals_over_calendar_periods():
         tiny().predict(walk(40), 5).total("MS")
 
 
+def test_a_plot_shows_past_and_future(forecasts):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    axes = forecasts.plot("b", past=30)
+    past, median = (line.get_ydata() for line in axes.get_lines())
+    np.testing.assert_array_equal(past, forecasts.series.values[1][-30:])
+    np.testing.assert_allclose(median, forecasts.median[1])
+    assert len(axes.collections) == 3
+    assert axes.get_title() == "b"
+    with pytest.raises(ValueError, match="no series 'z'"):
+        forecasts.plot("z")
+
+
 def test_functions_of_paths(forecasts):
     peak = forecasts.of(lambda path: path.max(-1), paths=500)
     assert (peak.quantiles(0.5) > forecasts.median.mean(1)).all()
