@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+from fourier_head._devices import chosen_device
 from fourier_head.pages.charts import Series
 from fourier_head.tasks.engine import Task
+from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row
 from studies.synthetic import data
 
@@ -98,6 +100,22 @@ def record(triple: data.Triples, kind: str, frequencies: int, packets: int, gamm
         "gamma": gamma if frequencies else None,
         "seed": triple.seed,
     }
+
+
+Planned = TypeVar("Planned", bound=Any)
+
+
+def planned(settings: Planned, groups: Callable[[Planned], list[Task]], store: RunStore) -> tuple[Planned, list[Task]]:
+    """Return the settings with the device that is there, and their tasks.
+
+    Where all tasks are finished none is needed: what was trained on a GPU may be written down elsewhere.
+    """
+    if settings.device != "auto":
+        tasks = groups(settings)
+        if all(store.get(task.label, task.settings) is not None for task in tasks):
+            return settings, tasks
+    settings = replace(settings, device=chosen_device(settings.device))
+    return settings, groups(settings)
 
 
 def with_paper(one: Row, paper: Paper) -> Row:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from fourier_head._cpu import small_matrices
-from fourier_head._devices import chosen_device
 from fourier_head.metrics import kl_divergence
 from fourier_head.pages.charts import Chart, Panel, Series
 from fourier_head.tasks.engine import Engine, Task, run_tasks
@@ -132,9 +131,8 @@ def groups(settings: Settings) -> list[Task]:
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder."""
     begin = time.monotonic()
-    settings = replace(settings, device=chosen_device(settings.device))
-    tasks = groups(settings)
     store = RunStore(settings.output)
+    settings, tasks = arms_of.planned(settings, groups, store)
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r for part in done for r in part]
     rows = [with_paper(one, PAPER) for one in aggregate(runs, METRICS, KEYS)]

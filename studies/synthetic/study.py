@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
@@ -90,9 +89,8 @@ def groups(settings: Settings) -> list[Task]:
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder."""
     begin = time.monotonic()
-    settings = replace(settings, device=chosen_device(settings.device))
-    tasks = groups(settings)
     store = RunStore(settings.output)
+    settings, tasks = arms_of.planned(settings, groups, store)
     done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
     runs = [r | {"protocol": task.settings["protocol"]} for task, part in zip(tasks, done, strict=True) for r in part]
     rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]

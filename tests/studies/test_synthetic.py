@@ -229,3 +229,17 @@ def test_the_paper_has_276_runs():
         max(1, len(t.settings["frequencies"]) * len(t.settings["gammas"])) * 3 * len(t.settings["seeds"]) for t in tasks
     ]
     assert sum(sizes) == 276
+
+
+def test_what_a_gpu_has_finished_is_written_down_without_one(tmp_path):
+    from studies.synthetic import arms, study
+
+    from fourier_head.tasks.runs import RunStore
+
+    settings = study.Settings(tmp_path, protocol="released", arms="paper", seeds=1, device="cuda")
+    store = RunStore(tmp_path)
+    for task in study.groups(settings):
+        store.put(task.label, task.settings, [{"kl": 0.1}])
+    kept, tasks = arms.planned(settings, study.groups, store)
+    assert kept.device == "cuda"
+    assert all(store.get(task.label, task.settings) for task in tasks)
