@@ -2,8 +2,9 @@
 
 Writes ``benchmarks/results/head.csv``, a table to the terminal and ``benchmarks/results/head.png``. Times are medians
 with 20th and 80th percentiles. ``device`` is the time between two events around a step that the host has queued
-beforehand; ``graph`` is the same step replayed from a CUDA graph, where it can be captured. Backward is what both take
-less forward.
+beforehand; ``graph`` is the same step replayed from a CUDA graph, where it can be captured; ``eager`` is the wall time
+of steps one after the other, whichever of host and device is slower, and ``host`` what the host needs to queue one.
+Backward is what both take less forward. ``--only`` takes words of which a contender's name must hold one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks import arms
+from benchmarks import arms, heads
 from benchmarks.arms import Problem
 from benchmarks.timing import Clock, Spread, machine, peak_memory
 
@@ -56,6 +57,8 @@ def contenders(p: Problem) -> dict[str, Callable[[], tuple[Step, Step]]]:
         "linear + CE, compiled": lambda: _compiled(arms.linear_ce, p),
         "linear + CE, float32, compiled": lambda: _compiled(arms.linear_ce_float, p),
     }
+    if not p.bias:
+        found |= heads.contenders(p)
     if p.bias:  # what a bias adds is seen on these
         return {name: found[name] for name in found if not name.startswith("formula") and "real" not in name}
     if hasattr(F, "linear_cross_entropy"):
@@ -84,7 +87,7 @@ def measure(p: Problem, name: str, make: Callable[[], tuple[Step, Step]], clock:
     _write(row, "both_device", clock.device(both))
     _write(row, "forward_graph", clock.graph(forward, repeats))
     _write(row, "both_graph", clock.graph(both, repeats))
-    row["host_us"] = round(clock.wall(both), 1)
+    row["host_us"], row["eager_us"] = (round(time, 1) for time in clock.eager(both))
     row["peak_extra_bytes"] = peak_memory(both)
     return row
 
@@ -127,18 +130,18 @@ def paper_row(shape: tuple[int, int, int, int], clock: Clock) -> dict[str, objec
 
 def table(rows: list[dict[str, object]]) -> str:
     """Return the rows as a Markdown table."""
-    head = ["shape", "implementation", "forward", "both", "20-80 %", "per token", "memory", "gradient error"]
+    head = ["shape", "implementation", "forward", "both", "20-80 %", "eager", "memory", "gradient error"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for r in rows:
         mode = "graph" if r["both_graph_median_us"] != "" and best(r) == r["both_graph_median_us"] else "device"
-        both, tokens = best(r), int(str(r["tokens"]))
+        both = best(r)
         cells = [
             f"({r['tokens']}, {r['n']}, {r['m']}, {r['N']}){' bias' if r['bias'] else ''}",
             str(r["implementation"]),
             f"{best(r, 'forward'):.1f} us",
             f"{both:.1f} us",
             f"{r[f'both_{mode}_low_us']}-{r[f'both_{mode}_high_us']}",
-            f"{both / tokens:.4f} us",
+            f"{r['eager_us']} us",
             f"{int(str(r['peak_extra_bytes'])) / 2**20:.1f} MiB",
             str(r.get("gradient_error", "")),
         ]
@@ -162,6 +165,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=30, help="timed runs per step")
     parser.add_argument("--shapes", type=int, nargs="*", default=list(range(len(SHAPES))), help="which of the shapes")
+    parser.add_argument("--only", nargs="*", help="contenders whose names hold one of these words")
+    parser.add_argument("--name", default="head", help="of the file of results")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.head needs a CUDA device")
@@ -170,27 +175,31 @@ def main() -> None:
     clock = Clock(arguments.runs)
     rows: list[dict[str, object]] = []
     for shape in [SHAPES[i] for i in arguments.shapes]:
-        for bias in (False, True) if shape == SHAPES[0] else (False,):
+        for bias in (False, True) if shape == SHAPES[0] and not arguments.only else (False,):
             p = Problem(*shape, bias=bias)
-            exact = {"linear": errors(p, arms.linear_ce, arms.linear_ce, "linear_weight"),
-                     "formula": errors(p, arms.plain, arms.plain, "weight"),
-                     "fused": errors(p, arms.fused, arms.plain, "weight")} if not bias else {}  # fmt: skip
+            exact = {} if bias else {"linear": errors(p, arms.linear_ce, arms.linear_ce, "linear_weight")}
+            if not bias and not arguments.only:
+                exact |= {"formula": errors(p, arms.plain, arms.plain, "weight"),
+                          "fused": errors(p, arms.fused, arms.plain, "weight")}  # fmt: skip
             for name, make in contenders(p).items():
+                if arguments.only and not any(word in name for word in arguments.only):
+                    continue
                 try:
                     row = measure(p, name, make, clock)
                 except Exception as problem:  # a contender that fails must not take the others along
                     print(f"{name} failed: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
                     continue
                 family = "linear" if name == "linear + CE" else name if name in exact else ""
-                row["gradient_error"] = f"{exact[family]:.2e}" if family in exact else ""
+                wrong = exact[family] if family in exact else heads.error(name, p)
+                row["gradient_error"] = "" if wrong is None else f"{wrong:.2e}"
                 rows.append(row | about)
                 print(shape, name, best(row), flush=True)
-        if shape == SHAPES[0]:
+        if shape == SHAPES[0] and not arguments.only:
             rows.append(paper_row(shape, clock) | about)
         torch.cuda.empty_cache()
-    save(rows, "head")
+        save(rows, arguments.name)
     print(table(rows))
-    if importlib.util.find_spec("matplotlib"):
+    if importlib.util.find_spec("matplotlib") and arguments.name == "head":
         from benchmarks.figures import head_figure
 
         head_figure(RESULTS)

@@ -80,11 +80,11 @@ def tasks(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
 def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
     """Return parts of the ways that kernels take and ways that they take at other sizes, by task."""
     from fourier_head.kernels import evaluation as kernel
-    from fourier_head.kernels.plan import Plan
+    from fourier_head.kernels.plan import Score
 
     y = head._outputs(p.x)
     a = y.unflatten(-1, (2, -1))
-    plan = Plan(p.num_bins, FLOOR)
+    score = Score("nll", "bins", p.frequencies + 1, p.num_bins, floor=FLOOR)
     levels = torch.tensor(LEVELS, device="cuda")
     noise = kernels._noise(a, a.shape[2], 1, None)
     few = p.frequencies <= kernel.NARROW
@@ -95,23 +95,23 @@ def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
     bins: dict[str, Step] = {
         "projection alone": lambda: head._outputs(p.x),
         "projection, not aligned": lambda: F.linear(p.x, p.weight),
-        "bins alone, FFT": lambda: kernel.transformed_bins(y, plan, result()),
+        "bins alone, FFT": lambda: kernel.transformed_bins(y, score, result()),
     }
     if few:
         for dtype, (_, split) in kernel.PRODUCTS.items():
             name = f"bins alone, product for {str(dtype).removeprefix('torch.')}{' in two parts' if split else ''}"
             products = kernel.PRODUCTS[dtype]
             bins[name] = lambda products=products: kernel.direct(
-                kernel._outputs(y), result(), FLOOR, plan.units, products
+                kernel._outputs(y), result(), FLOOR, score.units, products
             )
     if p.num_bins % 16 == 0:
-        bins["bins alone, four-step"] = lambda: kernel.four_step(kernel._outputs(y), result(), FLOOR, plan.units)
+        bins["bins alone, four-step"] = lambda: kernel.four_step(kernel._outputs(y), result(), FLOOR, score.units)
 
     grid = kernel.multiplied_grid(a, FLOOR)
     quantiles: dict[str, Step] = {
         "grid alone, four-step": lambda: kernel.multiplied_grid(a, FLOOR, True),
         "grid alone, FFT": lambda: kernel.distribution_grid(a, FLOOR, False),
-        "solve alone": lambda: kernel._solve_in_order(grid, levels, False, -1.0, 1.0),
+        "solve alone": lambda: kernel.ordered_quantiles(grid, levels, -1.0, 1.0),
         "solve alone, not ordered": lambda: kernel._solve(grid, levels.expand(p.tokens, -1), False),
     }
     if few:

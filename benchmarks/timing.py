@@ -78,15 +78,19 @@ class Clock:
 
     def wall(self, step: Callable[[], object]) -> float:
         """Return host time per step, in microseconds, of queueing steps one after the other."""
+        return self.eager(step, self.runs)[0]
+
+    def eager(self, step: Callable[[], object], runs: int = 200) -> tuple[float, float]:
+        """Return microseconds per step, of steps one after the other: until the host is done, and until all is."""
         for _ in range(self.warmup):
             step()
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(self.runs):
+        for _ in range(runs):
             step()
         queued = time.perf_counter() - start
         torch.cuda.synchronize()
-        return queued / self.runs * 1e6
+        return queued / runs * 1e6, (time.perf_counter() - start) / runs * 1e6
 
 
 def peak_memory(step: Callable[[], object]) -> int:

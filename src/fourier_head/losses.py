@@ -17,23 +17,20 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fourier_head import kernels
-from fourier_head._arrays import widened
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Domain
 from fourier_head.domains.maps import ValueMap
 from fourier_head.kernels import direct, placed
 from fourier_head.layout import Layout, Regularizer
-from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted, token_weights
+from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted
 
 Name = Literal["auto", "fused", "closed_form", "compiled", "reference"]
 
-# What the kernels of a head with atoms leave out; no bin has this id.
-IGNORED = -100
 # Label smoothing needs every bin of every token; this many values at a time.
 SMOOTHING_CHUNK = 1 << 22
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Request:
     """Say what loss is asked for.
 
@@ -48,7 +45,8 @@ class Request:
         map, anchor: of an adaptive domain, one per row.
         mapped: whether the CRPS is taken in the coordinate of the map.
         gamma, regularizer: strength and kind of the penalty that is added.
-        class_weight, ignore_index, label_smoothing, reduction: of bin ids, as in ``F.cross_entropy``.
+        class_weight, ignore_index, label_smoothing: of bin ids, as in ``F.cross_entropy``.
+        reduction: of bin ids, and of values where ``fused_values`` takes them.
         impl: which implementation.
     """
 
@@ -105,7 +103,8 @@ def _checked(request: Request) -> Request:
         raise ValueError(f"label_smoothing must lie in [0, 1), got {request.label_smoothing}")
     if request.reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {request.reduction!r}")
-    return replace(request, target=check_target(target, request.layout.num_classes, request.ignore_index))
+    known = check_target(target, request.layout.num_classes, request.ignore_index)
+    return request if known is target else replace(request, target=known)
 
 
 # --- plain torch ----------------------------------------------------------------------------------------------------
@@ -266,26 +265,26 @@ def _closed_form(request: Request) -> Tensor:
 
 def _why_not_fused(request: Request) -> str | None:
     x, weight, layout = request.x, request.weight, request.layout
-    if weight is None:
-        return "the projection is more than its weight and bias: it has an adapter, hooks or several densities"
     # Triton's interpreter, on a CPU, is for tests: taken only when the kernels are asked for by name.
     if not kernels.available(x) and not (request.impl == "fused" and kernels.interpreted(x)):
         return f"they need a CUDA device with Triton, and x is {x.dtype} on {x.device.type}"
-    if is_distributed(weight):
-        return "the weight is a DTensor; gather it first, or use the reference"
-    if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-        return f"x is {x.dtype} and the weight {weight.dtype}"
-    if layout.packets or layout.place_outputs:
-        return "packets and adaptive domains are left to the reference"
-    if layout.bin_mass != "midpoint" and layout.num_bins is not None:
-        return "exact bin masses are left to the reference"
-    if request.gamma and request.regularizer != "roughness":
-        return "the paper's regulariser is left to the reference"
+    if weight is not None:
+        if is_distributed(weight):
+            return "the weight is a DTensor; gather it first, or use the reference"
+        if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+            return f"x is {x.dtype} and the weight {weight.dtype}"
+    elif is_distributed(x):
+        return "the outputs are a DTensor; gather them first, or use the reference"
+    if request.gamma and (request.regularizer != "roughness" or layout.packets):
+        return "the paper's regulariser, and that of packets, are left to the reference"
     return _why_not_fused_bins(request) if request.kind == "bins" else _why_not_fused_values(request)
 
 
 def _why_not_fused_bins(request: Request) -> str | None:
-    if request.layout.num_coefficients > 2 * request.layout.require_bins():
+    layout = request.layout
+    if layout.bin_mass != "midpoint" or layout.place_outputs:
+        return "exact bin masses are left to the reference"
+    if layout.num_coefficients > 2 * layout.require_bins():
         return "there are more frequencies than bins"
     if request.label_smoothing:
         return "label smoothing is left to the reference"
@@ -295,107 +294,90 @@ def _why_not_fused_bins(request: Request) -> str | None:
 
 
 def _why_not_fused_values(request: Request) -> str | None:
-    if request.kind != "nll":
-        return "the ranked score is left to the reference"
-    return "the values need a gradient" if request.target.requires_grad else None
+    layout, domain = request.layout, request.domain
+    if request.target.requires_grad or (request.anchor is not None and request.anchor.requires_grad):
+        return "the values need a gradient"
+    if request.kind == "both":
+        return "the sum of two scores is left to the reference"
+    if request.map is not None:
+        return "maps that differ between rows are left to the reference"
+    if domain.formula is None:
+        return f"{domain!r} is left to the reference"
+    if domain.place_outputs == 3 and request.anchor is None:
+        return "an anchored head needs an anchor"
+    if request.kind == "nll":
+        return None
+    if request.gamma:
+        return "a regulariser beside the ranked score is left to the reference"
+    if layout.packets or layout.num_frequencies > kernels.RANKED_FREQUENCIES or domain.formula[0] == "line":
+        return f"the ranked score has no packets there, no line and at most {kernels.RANKED_FREQUENCIES} frequencies"
+    return None
 
 
 def is_distributed(tensor: Tensor) -> bool:
     """Tell whether a tensor is a DTensor, as FSDP2 makes them."""
+    if type(tensor) is Tensor or type(tensor) is torch.nn.Parameter:
+        return False
     return type(tensor).__name__ == "DTensor" or type(getattr(tensor, "data", None)).__name__ == "DTensor"
 
 
-def _fused(request: Request) -> Tensor:
-    flat = replace(
-        request,
-        x=request.x.reshape(-1, request.x.shape[-1]),
-        target=request.target.reshape(-1),
-    )
-    if request.kind == "nll":
-        return _fused_nll(flat).view(request.target.shape)
-    loss = _fused_with_atoms(flat) if request.layout.num_atoms else _fused_bins(flat)
-    return loss.view(request.target.shape) if request.reduction == "none" else loss
-
-
-def _fused_nll(request: Request) -> Tensor:
-    layout, weight, bias = request.layout, request.weight, request.bias
-    assert weight is not None
-    if layout.num_atoms:  # they are not part of the density
-        weight, bias = _split(weight, layout)[0], bias if bias is None else _split(bias, layout)[0]
-    value = request.target
-    z = request.domain.to_unit(value).float()
-    options = {"floor": layout.floor, "penalty": request.gamma, "walls": layout.walls}
-    loss = kernels.density_nll(request.x, weight, bias, z, **options)  # type: ignore[arg-type]
-    return loss - request.domain.log_slope(value).to(loss.dtype)
-
-
-def _fused_bins(request: Request, offsets: Tensor | None = None) -> Tensor:
-    """Return the kernels' loss of bins; ``offsets`` as in ``kernels.cross_entropy``."""
-    assert request.weight is not None
-    return kernels.cross_entropy(
-        request.x,
-        request.weight,
-        request.bias,
-        request.target,
-        num_bins=request.layout.require_bins(),
-        floor=request.layout.floor,
-        ignore_index=request.ignore_index,
-        class_weight=request.class_weight,
-        reduction=request.reduction,
-        penalty=request.gamma,
-        offsets=offsets,
-        walls=request.layout.walls,
+@functools.lru_cache(maxsize=256)
+def _score(
+    layout: Layout, formula: tuple[str, float, float], kind: str, tails: float, mapped: bool, gamma: float,
+    ignore_index: int, reduction: str,
+) -> kernels.Score:  # fmt: skip
+    """Return what the kernels are asked for."""
+    target, origin, unit = formula
+    worth = {"circle": unit / 2, "placed": 1.0 if mapped else unit}.get(target, unit)
+    return kernels.Score(
+        kind=kind,
+        target=target,
+        length=layout.num_coefficients if layout.walls else layout.num_frequencies + 1,
+        num_bins=layout.num_bins or 0,
+        ignore_index=ignore_index,
+        floor=layout.floor,
+        walls=layout.walls,
+        packets=layout.packets,
+        atoms=layout.num_atoms,
+        places=layout.place_outputs,
+        tails=tails,
+        origin=origin,
+        unit=unit,
+        worth=worth,
+        reduction=reduction,
+        penalty=gamma,
+        points=1 if gamma else 0,
     )
 
 
-def _fused_with_atoms(request: Request) -> Tensor:
-    """Return the loss of bins and atoms: the kernels take the rows that make coefficients, plain torch the few others.
+def _fused(request: Request, reduction: Reduction | None = None) -> Tensor:
+    """Return the loss by the kernels; scores of values are one for each unless a reduction is given."""
+    x, target, anchor, layout = request.x, request.target, request.anchor, request.layout
+    shape = target.shape
+    if target.dim() != 1:
+        x, target = x.reshape(-1, x.shape[-1]), target.reshape(-1)
+        anchor = anchor if anchor is None else anchor.expand(shape).reshape(-1)
+    bins = request.kind == "bins"
+    reduction = request.reduction if bins else reduction or "none"
+    score = _score(
+        layout, ("bins", 0.0, 1.0) if bins else request.domain.formula, "nll" if bins else request.kind,
+        request.domain.tails, request.mapped, request.gamma, request.ignore_index, reduction,
+    )  # fmt: skip
+    loss = kernels.score_rows(
+        x, request.weight, request.bias, target, score, class_weight=request.class_weight, anchor=anchor
+    )
+    return loss.view(shape) if reduction == "none" else loss
 
-    -log y_c is -log p(c) for an atom and -log p(continuum) - log of the bin's mass for a bin, so the two parts add up.
+
+def fused_values(request: Request) -> Tensor | None:
+    """Return the reduced score of any values by the kernels, or None where they do not apply.
+
+    Missing values, which do not count, and those outside are dealt with on the chip.
     """
-    x, layout, class_weight = request.x, request.layout, request.class_weight
-    assert request.weight is not None
-    atoms, target = layout.num_atoms, request.target.long()
-    free, others = _split(request.weight, layout)
-    free_bias, other_bias = (None, None) if request.bias is None else _split(request.bias, layout)
-    kept = target != request.ignore_index
-    is_atom = kept & (target < atoms)
-    logits = widened(torch.nn.functional.linear(x, others, other_bias))
-    logs = torch.log_softmax(torch.nn.functional.pad(logits, (1, 0)), dim=-1)
-    nll = -logs.gather(-1, torch.where(is_atom, target + 1, 0).unsqueeze(-1)).squeeze(-1)
-    scale = token_weights(target, class_weight, request.ignore_index, layout.num_classes, nll.dtype)
-    # The mean is over bins and atoms together, so each part is a sum first.
-    added: Reduction = "none" if request.reduction == "none" else "sum"
-    loss = reduce_weighted(nll, scale, added)
-    bins = replace(
-        request,
-        weight=free,
-        bias=free_bias,
-        target=torch.where(kept & ~is_atom, target - atoms, IGNORED),
-        class_weight=None if class_weight is None else class_weight[atoms:],
-        ignore_index=IGNORED,
-        reduction=added,
-    )
-    offsets = torch.rand(len(x), device=x.device) if request.gamma else None
-    loss = loss + _fused_bins(bins, offsets)
-    if request.gamma:
-        # Tokens whose id is an atom have a density, too, and its roughness counts: a second pass with no other weight.
-        place, none = torch.where(is_atom, 0, IGNORED), x.new_zeros(layout.require_bins(), dtype=torch.float32)
-        loss = loss + _fused_bins(replace(bins, target=place, class_weight=none), offsets)
-    if request.reduction != "mean":
-        return loss
-    total = scale.sum()
-    return loss / torch.where(total == 0, torch.ones_like(total), total)
-
-
-def _split(tensor: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-    """Return the rows of a weight or bias that make coefficients, and those of atoms.
-
-    Going forward these are views; going back, one copy lays their gradients side by side, where the gradients of two
-    slices would each be a whole matrix.
-    """
-    free, others = tensor.split([layout.num_coefficients, layout.num_atoms])
-    return free, others
+    value, shape = request.target, request.x.shape[:-1]
+    if request.impl not in ("auto", "fused") or value.shape != shape or not value.is_floating_point():
+        return None
+    return _fused(request, request.reduction) if _why_not_fused(request) is None else None
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

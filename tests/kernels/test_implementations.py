@@ -281,8 +281,8 @@ def test_padded_weights_change_nothing(options, autocast, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"packets": 1}, "packets and adaptive domains are left"),
-        ({"packets": 1, "num_atoms": 1}, "packets and adaptive domains are left"),
+        ({"packets": 1, "gamma": 0.1}, "that of packets"),
+        ({"bin_mass": "exact", "num_atoms": 1}, "exact bin masses"),
         ({"bin_mass": "exact"}, "exact bin masses"),
     ],
 )

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 # Before anything of the kernels: decides between a GPU and the interpreter.
 from tests.kernels.test_kernels import DEVICE, GPU, problem  # isort: skip
 
-from fourier_head import FourierDensity, Interval, kernels
+from fourier_head import Adaptive, Asinh, FourierDensity, FourierHead, Interval, kernels
 from fourier_head.fourier import series, spectrum
 from fourier_head.kernels import evaluation
 from tests import kernel_reference as reference
@@ -262,3 +262,38 @@ def test_bad_arguments_of_quantiles_are_named():
     assert kernels.quantile(a, levels[:, :0]).shape == (3, 0)
     assert kernels.ordered_quantiles(a[:0], levels[0]).shape == (1, 0)
     assert kernels.coefficient_sample(a[:0]).shape == (1, 0)
+
+
+@pytest.mark.parametrize("packets", [0, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"domain": Adaptive(tails=0.01)},
+        {"domain": Adaptive(tails=0.01), "boundary": "reflect"},
+        {"domain": Adaptive(map=Asinh(3.0, 2.0))},
+        {"domain": Adaptive.fit([1e4, 2e4])},
+        {"domain": Interval(0, 4)},
+    ],
+    ids=str,
+)
+def test_inference_of_heads_that_move_and_mix(options, packets):
+    options = {"num_frequencies": 6, "init_scale": 1.0, "packets": packets} | options
+    fused, plain = (FourierHead(8, impl=impl, **options).to(DEVICE) for impl in ("fused", "reference"))
+    plain.load_state_dict(fused.state_dict())
+    x = torch.randn(3, 5, 8, device=DEVICE)
+    levels = torch.tensor([0.0005, 0.1, 0.5, 0.9, 0.9995], device=DEVICE)
+    with torch.no_grad():
+        fast, exact = fused.density(x), plain.density(x)
+        found = fast.quantile(levels)
+        assert found.shape == (5, 3, 5)
+        assert (found.diff(dim=0) >= 0).all()
+        reached = exact.cdf(found)
+        torch.testing.assert_close(reached, levels[:, None, None].expand_as(reached), rtol=0, atol=2e-6)
+        if packets == 0:
+            assert fast._kept is None  # so the kernels did run
+        some = torch.rand(2, 3, 5, device=DEVICE)
+        torch.testing.assert_close(exact.cdf(fast.icdf(some)), some, rtol=0, atol=2e-6)
+        assert fast.sample((4,)).shape == (4, 3, 5)
+        value, fast = found[3], fused.density(x)
+        torch.testing.assert_close(fast.log_prob(value), exact.log_prob(value), rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(fast.cdf(found), exact.cdf(found), rtol=0, atol=2e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -217,10 +218,17 @@ class FourierDensity(ScalarDensity):
             density = self.at_points(lambda q, v: closed_form.density(q, v, self.walls), self.spectrum, core)
             log_prob = density.clamp_min(torch.finfo(z.dtype).tiny).log()
         else:
-            log_prob = self.at_points(
-                lambda a, v: series.log_density(a, v, self.floor, self.squares, self.walls), self.coefficients, core
-            )
+            log_prob = self._core_log_density(core)
         return tails.mix_log_density(log_prob, z, self.domain.tails) if self.domain.tails else log_prob
+
+    def _core_log_density(self, z: Tensor) -> Tensor:
+        a = self._for_kernels(z) if z.shape == self.batch_shape else None
+        if a is not None:
+            rows = a.reshape(-1, *a.shape[-2:])
+            return kernels.log_density(rows, z.reshape(-1), floor=self.floor, walls=self.walls).view(z.shape)
+        return self.at_points(
+            lambda a, v: series.log_density(a, v, self.floor, self.squares, self.walls), self.coefficients, z
+        )
 
     def cdf_at(self, z: Tensor) -> Tensor:
         """Return the distribution function of the unit variable."""
@@ -250,8 +258,18 @@ class FourierDensity(ScalarDensity):
 
     def _core_cdf(self, z: Tensor) -> Tensor:
         """Return the distribution function without tails, exactly 0 and 1 from the ends on."""
-        cdf = self.at_points(lambda q, v: closed_form.cdf(q, v, self.walls), self.spectrum, z.clamp(-1, 1))
+        if self._kept is None and kernels.wanted(self.impl, self._given, z):
+            z = z.expand(torch.broadcast_shapes(z.shape, self.batch_shape))
+            a = self._for_kernels(z)
+            source = self.spectrum if a is None else a
+            cdf = self.at_points(functools.partial(self._kernel_cdf, a is None), source, z.clamp(-1, 1))
+        else:
+            cdf = self.at_points(lambda q, v: closed_form.cdf(q, v, self.walls), self.spectrum, z.clamp(-1, 1))
         return torch.where(z <= -1, 0, torch.where(z >= 1, 1, cdf))
+
+    def _kernel_cdf(self, spectra: bool, source: Tensor, z: Tensor) -> Tensor:
+        rows, points = source.reshape(-1, *source.shape[-2:]), z.reshape(-1, z.shape[-1])
+        return kernels.distribution(rows, points, floor=self.floor, walls=self.walls, spectra=spectra).view(z.shape)
 
     # --- density, distribution, quantiles
 
@@ -288,7 +306,7 @@ class FourierDensity(ScalarDensity):
     def _for_kernels(self, *others: Tensor) -> Tensor | None:
         """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
         single = not self.squares or self._given.shape[-3] == 1
-        fresh = self._kept is None and not self.blur and not self.domain.tails
+        fresh = self._kept is None and not self.blur
         if single and fresh and kernels.wanted(self.impl, self._given, *others):
             return self._given.squeeze(-3) if self.squares else self._given
         return None
@@ -304,15 +322,16 @@ class FourierDensity(ScalarDensity):
 
     def _kernel_quantiles(self, a: Tensor, level: Tensor) -> Tensor:
         rows = a.reshape(-1, *a.shape[-2:])
-        z = kernels.coefficient_quantile(rows, level.reshape(-1, level.shape[-1]), floor=self.floor, walls=self.walls)
+        options = {"floor": self.floor, "walls": self.walls, "tails": self.domain.tails}
+        z = kernels.coefficient_quantile(rows, level.reshape(-1, level.shape[-1]), **options)  # type: ignore[arg-type]
         return z.view(level.shape)
 
     def _unit_quantiles(self, q: Tensor, level: Tensor) -> Tensor:
         """Return z with F(z) = level (..., V) for spectra (..., rows, K), with implicit gradients."""
         weight = self.domain.tails
-        if not weight and kernels.wanted(self.impl, q, level):
+        if kernels.wanted(self.impl, q, level):
             rows = q.reshape(-1, *q.shape[-2:])
-            z = kernels.quantile(rows, level.reshape(-1, level.shape[-1]), walls=self.walls)
+            z = kernels.quantile(rows, level.reshape(-1, level.shape[-1]), walls=self.walls, tails=weight)
             return z.view(level.shape)
         z = unit_quantiles(q.detach(), level.detach(), self.walls, weight)
         if torch.is_grad_enabled() and (q.requires_grad or level.requires_grad):
@@ -323,15 +342,23 @@ class FourierDensity(ScalarDensity):
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return quantiles at any levels, shape (*levels.shape, *batch_shape); they never cross."""
         level = self._levels(levels)
-        line = self.domain.straight
-        if line is not None and level.numel() <= kernels.FEW_LEVELS and not self._validate_args:
-            a = self._for_kernels(level)
-            if a is not None:
-                rows = a.reshape(-1, *a.shape[-2:])
-                options = {"floor": self.floor, "walls": self.walls}
-                values = kernels.ordered_quantiles(rows, level.reshape(-1), *line, **options)  # type: ignore[arg-type]
-                return values.view(level.shape + self.batch_shape)
-        return super().quantile(level)
+        if level.numel() > kernels.FEW_LEVELS or self._validate_args:
+            return super().quantile(level)
+        a = self._for_kernels(level)
+        spectra = a is None and kernels.wanted(self.impl, self._given, level)
+        if a is None and not spectra:
+            return super().quantile(level)
+        a = self.spectrum if a is None else a
+        rows, line, placed = a.reshape(-1, *a.shape[-2:]), self.domain.straight, self.domain.line_of_rows
+        options: dict[str, Any] = {"floor": self.floor, "walls": self.walls, "tails": self.domain.tails}
+        if placed is not None and placed[0].dtype == torch.float64:
+            placed = None  # such values have more digits than the kernels
+        if placed is not None:
+            loc, width = (number.expand(self.batch_shape).reshape(-1) for number in placed)
+            options |= {"loc": loc, "width": width}
+        values = kernels.ordered_quantiles(rows, level.reshape(-1), *(line or ()), spectra=spectra, **options)
+        values = values.view(level.shape + self.batch_shape)
+        return values if line or placed else self.domain.quantile_of_unit(values)
 
     def rsample(
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
@@ -344,7 +371,7 @@ class FourierDensity(ScalarDensity):
     ) -> Tensor:
         """Draw samples without gradients; one per density is drawn digit by digit where the kernels run."""
         with torch.no_grad():
-            a = self._for_kernels() if math.prod(sample_shape) == 1 else None
+            a = self._for_kernels() if math.prod(sample_shape) == 1 and not self.domain.tails else None
             if a is None or a.shape[-1] > kernels.FEW_COEFFICIENTS:
                 return super().sample(sample_shape, generator)
             rows = a.reshape(-1, *a.shape[-2:])

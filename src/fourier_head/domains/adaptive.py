@@ -93,6 +93,12 @@ class Adaptive(Domain):
     def support(self) -> constraints.Constraint:  # type: ignore[override]
         return self.map.support
 
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        if any(self.map.curved):
+            return None
+        return "placed", float(self.map.loc), float(self.map.scale)
+
     def start(self) -> Tensor:
         """Return the outputs that a projection starts with: in the middle, a bell of one unit, anchor kept by half."""
         return torch.tensor([0.0, START_WIDTH, 0.0][: self.place_outputs])
@@ -283,6 +289,10 @@ class Placed(Domain):
     @property
     def _straight_map(self) -> bool:
         return not any(self.map.curved)
+
+    @property
+    def line_of_rows(self) -> tuple[Tensor, Tensor] | None:
+        return (self.map.inverse(self.loc), self.map.scale * self.width) if self._straight_map else None
 
     def mean(self, d: FourierDensity) -> Tensor:
         """Return the mean; behind a curved map, whose tails have four moments, by quadrature."""

@@ -60,6 +60,16 @@ class Domain:
         """The value at z = -1 and the length of a unit of z, where these are the same for all and all there is."""
         return None
 
+    @property
+    def line_of_rows(self) -> tuple[Tensor, Tensor] | None:
+        """The value at z = 0 and the length of a unit of z, where these are tensors and all there is to it."""
+        return None
+
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        """A name and two numbers for the map to z where kernels know it: u = (value - first) / second, z of u."""
+        return None
+
     def apply(self, function: Callable[[Tensor], Tensor]) -> Domain:
         """Return the domain with a function applied to those of its parameters that are tensors."""
         other = copy.copy(self)

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from fourier_head.densities.fourier import FourierDensity
 
 
+def _named(name: str, first: Number, second: Number) -> tuple[str, float, float] | None:
+    """Return a formula of numbers, None for one of tensors."""
+    if isinstance(first, Tensor) or isinstance(second, Tensor):
+        return None
+    return name, float(first), float(second)
+
+
 class Interval(Domain):
     """The interval [low, high].
 
@@ -46,6 +53,10 @@ class Interval(Domain):
         if isinstance(self.low, Tensor) or isinstance(self.high, Tensor):
             return None
         return float(self.low), (self.high - self.low) / 2
+
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        return None if self.straight is None else ("interval", *self.straight)
 
     def contains(self, value: Tensor) -> Tensor:
         return (value >= self.low) & (value <= self.high)
@@ -109,6 +120,10 @@ class Circle(Domain):
         if boundary == "reflect":
             raise ValueError("a circle has no walls: take boundary='periodic', or an Interval")
 
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        return _named("circle", self.low, self.period)
+
     def to_unit(self, value: Tensor) -> Tensor:
         turn = (value - self.low) / self.period
         return 2 * (turn - torch.floor(turn)) - 1
@@ -166,6 +181,10 @@ class Line(Domain):
         if not isinstance(scale, Tensor) and not (scale > 0 and math.isfinite(scale)):
             raise ValueError(f"scale must be positive and finite, got {scale}")
         self.loc, self.scale = loc, scale
+
+    @property
+    def formula(self) -> tuple[str, float, float] | None:
+        return _named("line", self.loc, self.scale)
 
     def to_unit(self, value: Tensor) -> Tensor:
         return torch.tanh((value - self.loc) / self.scale)

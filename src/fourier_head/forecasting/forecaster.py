@@ -16,7 +16,9 @@ import torch
 
 from fourier_head._devices import best_device, chosen_device
 from fourier_head.forecasting.backtest import Backtest, backtest
+from fourier_head.forecasting.covariates import read_covariates, target_beside
 from fourier_head.forecasting.dependence import Dependence
+from fourier_head.forecasting.effects import find_effects
 from fourier_head.forecasting.inputs import SeriesSet, read_series
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster  # noqa: F401 (the example)
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
@@ -111,6 +113,9 @@ class Forecaster:
         target: str | None = None,
         fill: float | None = None,
         aggregate: str | None = None,
+        future: pd.DataFrame | None = None,
+        covariates: Sequence[str] | None = None,
+        holidays: str | None = None,
         paths: int = 9,
         natural: bool = True,
         precision: str = "auto",
@@ -127,6 +132,11 @@ class Forecaster:
             id, time, target: names of the columns, guessed unless given.
             fill: value of steps without a row, such as 0 where a table holds days with a sale only; else missing.
             aggregate: "sum" or "mean" of several rows for one step, which are an error unless given.
+            future: a table like the data, of the steps to come, with what is known of them: prices, promotions, weather
+                forecasts, numbers or words. Past windows decide whether a series gains by it.
+            covariates: which columns count; those that both tables have unless given. What only the data has is known
+                of the past alone, and counts with a delay of the horizon.
+            holidays: code of a country ("DE", "US-CA") whose holidays count as covariates; needs the package holidays.
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
                 show: whole numbers where all were, none below zero where none was.
@@ -138,15 +148,23 @@ class Forecaster:
             raise ValueError(f"precision must be 'auto', 'bf16' or 'float32', got {precision!r}.")
         columns: dict[str, Any] = {"freq": freq, "id": id, "time": time, "target": target}
         columns |= {"fill": fill, "aggregate": aggregate}
+        if future is not None and target is None:
+            columns["target"] = target_beside(data, future, covariates)
         series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
+        settings = {"paths": paths, "natural": natural, "precision": precision}
+        effects = None
+        if not (future is None and covariates is None and holidays is None):
+            beside = read_covariates(series, horizon, data, future, covariates, holidays)
+            _, quietly = self._looking_back(series, dict(settings))
+            effects = find_effects(quietly, series, beside.values, horizon)
         rolling = Rolling(self.model, horizon, paths)
         self.model.eval()
         half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
         empty, support = 0, Support.unknown(len(series))
         with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
-            for numbers, contexts, periods in self._batches(series, rolling):
+            for numbers, contexts, periods in self._batches(effects.remainders if effects else series, rolling):
                 empty += int(contexts.isnan().all(-1).sum())
-                if natural:
+                if natural and effects is None:
                     support.read(numbers, contexts)
                 rolling.add(numbers, contexts.to(self.device), periods.to(self.device))
                 advance(len(numbers))
@@ -155,10 +173,14 @@ class Forecaster:
                 f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
-        settings = {"paths": paths, "natural": natural, "precision": precision}
-        return Forecasts(
-            rolling.density(), series, support, functools.partial(self._dependence, series, horizon, settings)
-        )
+        if natural and effects:
+            for numbers, contexts, _ in self._batches(series, rolling):
+                support.read(numbers, contexts)
+        density = rolling.density()
+        if effects:
+            density = rolling.density(*effects.lead_back(density.quantile(0.5).cpu().numpy()))
+        dependence = functools.partial(self._dependence, series, horizon, settings)
+        return Forecasts(density, series, support, dependence, effects)
 
     def backtest(
         self, data: Any, horizon: int, windows: int = 5, *, stride: int | None = None, **settings: Any
@@ -173,6 +195,7 @@ class Forecaster:
             settings: ``freq``, ``id``, ``time``, ``target``, ``fill``, ``aggregate`` and others of ``predict``.
 
         Example:
+            >>> from fourier_head.forecasting.patch.model import PatchForecaster
             >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
             >>> Forecaster(PatchForecaster(config)).backtest({"a": range(60)}, horizon=6, freq="ME")
             Backtest(1 series, 5 windows of 6 steps)

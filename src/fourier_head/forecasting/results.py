@@ -18,6 +18,8 @@ from fourier_head.forecasting.support import Support
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fourier_head.forecasting.effects import Effects
+
 LEVELS = (0.1, 0.5, 0.9)
 AT_ONCE = 1 << 24
 """Values of sampled paths that are held at one time while totals are taken."""
@@ -34,6 +36,7 @@ class Forecasts:
         support: what quantiles, samples and means keep to; the density itself is continuous and goes everywhere.
         dependence: how steps hang together, or what finds it out when it is first asked for; as is usual for series
             of their frequency unless given.
+        effects: what covariates do to each series, None where there were none.
     """
 
     def __init__(
@@ -42,8 +45,10 @@ class Forecasts:
         series: SeriesSet,
         support: Support,
         dependence: Dependence | Callable[[], Dependence] | None = None,
+        effects: Effects | None = None,
     ):
         self.density, self.series, self.support, self._dependence = density, series, support, dependence
+        self.effects = effects
 
     def __len__(self) -> int:
         return len(self.series)
@@ -154,7 +159,8 @@ class Forecasts:
             mean: of the outcome, where it is known better than from the paths.
 
         Example:
-            >>> from fourier_head.forecasting.forecaster import Forecaster, PatchConfig, PatchForecaster
+            >>> from fourier_head.forecasting.forecaster import Forecaster
+            >>> from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
             >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
             >>> forecasts = Forecaster(PatchForecaster(config)).predict(range(40), horizon=6, freq="D")
             >>> peak = forecasts.of(lambda path: path.max(-1))
@@ -224,6 +230,43 @@ class Forecasts:
     def timestamps(self) -> np.ndarray:
         """Moments of the forecasts (series, horizon), datetime64; NaT where time is not known."""
         return np.stack([self.series.future(i, self.horizon) for i in range(len(self))])
+
+    def plot(self, name: Any = None, past: int | None = None, ax: Any = None) -> Any:
+        """Draw the past of a series, the median of what may follow and its 50, 80 and 95 % intervals; return the axes.
+
+        Args:
+            name: of the series, the first one unless given.
+            past: values of the past that are drawn, three horizons or at least 48 unless given.
+            ax: axes of matplotlib to draw on, new ones unless given.
+        """
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise needs_extra(error, "cli") from None
+        names = list(self.ids)
+        if name is not None and name not in names:
+            raise ValueError(f"there is no series {name!r}; ids has the names.")
+        number = 0 if name is None else names.index(name)
+        values, timed = self.series.values[number], not np.isnat(self.series.last[number])
+        count = min(len(values), max(48, 3 * self.horizon) if past is None else past)
+        before: Any = np.arange(1 - count, 1)
+        after: Any = np.arange(1, self.horizon + 1)
+        if timed and count:
+            before, after = self.series.past(number, count), self.series.future(number, self.horizon)
+            before, after = self.series.local(before), self.series.local(after)
+        ends = [0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975]
+        one = Forecasts(self.density[number], self.series, self.support[number : number + 1])
+        quantiles = one.quantiles(ends)[0]
+        ax = plt.subplots(figsize=(8, 3), layout="constrained")[1] if ax is None else ax
+        for place, opacity in ((0, 0.2), (1, 0.3), (2, 0.4)):
+            band = quantiles[:, place], quantiles[:, -1 - place]
+            ax.fill_between(after, *band, color="C0", alpha=opacity, linewidth=0)
+        ax.plot(before, values[len(values) - count :], color="0.2", linewidth=1)
+        ax.plot(after, quantiles[:, 3], color="C0")
+        ax.set_title(", ".join(map(str, names[number])) if isinstance(names[number], tuple) else str(names[number]))
+        if not timed:
+            ax.set_xlabel("steps ahead")
+        return ax
 
     def to_frame(self, levels: Sequence[float] | float = LEVELS, mean: bool = True) -> pd.DataFrame:
         """Return a long table: the names of the series, the timestamp, the mean and a column for each level.

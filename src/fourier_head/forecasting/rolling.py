@@ -12,6 +12,7 @@ from fourier_head.domains.maps import Affine, Asinh, ValueMap
 from fourier_head.forecasting.patch.pretrained import Network
 from fourier_head.forecasting.patch.scaling import LEAST_DEVIATION
 from fourier_head.forecasting.path_density import PathDensity
+from fourier_head.fourier.series import exporting
 
 LEAST_RATIO = 1e-5
 """Below this ratio of deviation to level, float32 would blur what a series does."""
@@ -56,7 +57,9 @@ def normalise(context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     shift = torch.where(shifted, level * safe, 0.0)
     rest = torch.where(seen, context - shift, 0)
     size = rest.abs().amax(-1, keepdim=True)
-    exponent = torch.frexp(torch.where(size > 0, size, 1.0)).exponent - 1
+    size = torch.where(size > 0, size, 1.0)
+    # ONNX has no frexp; a logarithm may miss the power by one next to it, which changes nothing that counts.
+    exponent = size.log2().floor() if exporting() else torch.frexp(size).exponent - 1
     unit = torch.exp2(exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).double())
     return (context - shift) / unit, unit, shift
 
@@ -129,11 +132,21 @@ class Rolling:
             return each[0]
         return MixtureDensity(each, self.weights.to(outputs), validate_args=False)
 
-    def density(self) -> PathDensity:
-        """Return the forecast of all series, in the order of their numbers."""
+    def density(self, factor: np.ndarray | None = None, shift: np.ndarray | None = None) -> PathDensity:
+        """Return the forecast of all series, in the order of their numbers.
+
+        Args:
+            factor, shift: (series, horizon) that lead from what was forecast to what is wanted, factor * x + shift.
+        """
         order = torch.from_numpy(np.argsort(np.concatenate(self._numbers), kind="stable"))
-        gathered = []
-        for block in zip(*self._blocks, strict=True):
+        gathered, first = [], 0
+        for block, size in zip(zip(*self._blocks, strict=True), self.sizes, strict=True):
             parts = (torch.cat(part, dim=1) for part in zip(*block, strict=True))
-            gathered.append(self._density(*(part.index_select(1, order.to(part.device)) for part in parts)))
+            outputs, naive, loc, scale = (part.index_select(1, order.to(part.device)) for part in parts)
+            if factor is not None and shift is not None:
+                # The network's coordinate is that of (x - loc) / scale, so moving these two moves the density exactly.
+                times, plus = (torch.as_tensor(x[:, first : first + size]).to(naive) for x in (factor, shift))
+                naive, loc, scale = naive * times + plus, loc * times + plus, scale * times
+            gathered.append(self._density(outputs, naive, loc, scale))
+            first += size
         return PathDensity(gathered, validate_args=False)

@@ -385,14 +385,7 @@ class FourierHead(Head):
 
         Values outside a fixed domain are taken at its nearest end. The regulariser is added in training mode.
         """
-        projected = self._projection(x)
-        return self._over_values(
-            lambda safe: losses.compute(self._request(projected, safe, kind="nll", map=map, anchor=anchor)),
-            x,
-            value,
-            reduction,
-            map,
-        )
+        return self._scored("nll", x, value, reduction, map, anchor)
 
     def crps(
         self,
@@ -409,8 +402,18 @@ class FourierHead(Head):
         With ``mapped`` it is taken in the coordinate of an adaptive domain's map, where it has a closed form for every
         map: the thing to train on. It is strictly proper just the same.
         """
+        return self._scored("crps", x, value, reduction, map, anchor, mapped)
+
+    def _scored(
+        self, kind: str, x: Tensor, value: Tensor | float, reduction: reductions.Reduction, map: ValueMap | None,
+        anchor: Tensor | None, mapped: bool = False,
+    ) -> Tensor:  # fmt: skip
         projected = self._projection(x)
-        options = {"kind": "crps", "mapped": mapped, "map": map, "anchor": anchor}
+        options = {"kind": kind, "mapped": mapped, "map": map, "anchor": anchor}
+        if isinstance(value, Tensor) and self.num_outputs is None:
+            fused = losses.fused_values(self._request(projected, value, reduction=reduction, **options))
+            if fused is not None:
+                return fused
         return self._over_values(
             lambda safe: losses.compute(self._request(projected, safe, **options)), x, value, reduction, map
         )

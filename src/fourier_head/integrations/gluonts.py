@@ -40,7 +40,7 @@ class FourierHeadPredictor(RepresentablePredictor):
 
     Example:
         >>> import pandas as pd
-        >>> from fourier_head.forecasting.forecaster import PatchConfig, PatchForecaster
+        >>> from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
         >>> config = PatchConfig(context=32, horizon=16, patch=8, width=16, layers=1, heads=2)
         >>> predictor = FourierHeadPredictor(Forecaster(PatchForecaster(config)), prediction_length=4)
         >>> entry = {"start": pd.Period("2020-01", "M"), "target": np.arange(30.0), "item_id": "a"}

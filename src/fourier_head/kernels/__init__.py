@@ -1,8 +1,9 @@
 """Compute losses of a projected density on a GPU at little more than the cost of the projection.
 
-Two kernels and two matrix products do a training step. Going forward, one Triton kernel multiplies and sums along rows
-while the products are still in float32 registers; going back, another turns the stored coefficients into their
-gradient, in place. Nothing of size tokens x bins exists. The reference of `losses.py` is what all must equal.
+One kernel reads the rows of a matrix product once and makes both the loss and its gradient; the backward pass is two
+more products. Where rows of features fit the chip and the density is the paper's, one kernel multiplies, too, and sums
+while the products are still in float32 registers. Nothing of size tokens x bins exists. The reference of `losses.py` is
+what all must equal.
 """
 
 from __future__ import annotations
@@ -10,22 +11,28 @@ from __future__ import annotations
 import importlib.util
 import os
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fourier_head._compilers import constant_result
+from fourier_head.kernels.plan import Score
 
 __all__ = [
+    "Score",
     "available",
     "coefficient_quantile",
     "coefficient_sample",
     "cross_entropy",
     "density_nll",
+    "distribution",
+    "log_density",
     "log_pmf",
     "ordered_quantiles",
     "quantile",
     "sample",
+    "score_rows",
 ]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -33,7 +40,10 @@ REDUCTIONS = ("none", "mean", "sum")
 # Up to this many levels are put in order while they are found, up to this many coefficients sampled one by one.
 FEW_LEVELS = 32
 FEW_COEFFICIENTS = 4096
+# Up to this many frequencies the spectrum that a ranked score needs stays on the chip.
+RANKED_FREQUENCIES = 64
 _CAPABLE: dict[int, bool] = {}
+_HERE: AbstractContextManager[object] = nullcontext()
 
 
 def available(x: Tensor) -> bool:
@@ -122,10 +132,11 @@ def cross_entropy(
         raise ValueError(f"num_bins: {length - 1} frequencies need more than {num_bins} bins in the fused kernels")
     if target.is_floating_point():
         raise TypeError(f"target: expected integer bin ids, got {target.dtype}")
-    return _apply(
-        x, weight, bias, target, class_weight, num_bins=num_bins, floor=floor, ignore_index=ignore_index,
-        reduction=reduction, penalty=penalty, points=points, offsets=offsets, generator=generator, walls=walls,
+    score = _score(
+        "bins", length, num_bins, floor=floor, ignore_index=ignore_index, reduction=reduction, penalty=penalty,
+        points=points, walls=walls,
     )  # fmt: skip
+    return score_rows(x, weight, bias, target, score, class_weight=class_weight, offsets=offsets, generator=generator)
 
 
 def density_nll(
@@ -144,16 +155,18 @@ def density_nll(
 ) -> Tensor:
     r"""Return the negative log-density at values in [-1, 1], :math:`\log 2E - \log((1 - \epsilon)|A|^2 + \epsilon E)`.
 
-    Arguments are those of :func:`cross_entropy`; no gradient flows to ``value``.
+    Arguments are those of :func:`cross_entropy`; no gradient flows to ``value``. NaN does not count, and values outside
+    are taken at the nearest end.
     """
     if not value.is_floating_point():
         raise TypeError(f"value: expected real numbers, got {value.dtype}")
     if value.requires_grad:
         raise ValueError("value: the fused kernels give no gradient with respect to the values")
-    return _apply(
-        x, weight, bias, value, None, num_bins=None, floor=floor, ignore_index=-100, reduction=reduction,
-        penalty=penalty, points=points, offsets=offsets, generator=generator, walls=walls,
-    )  # fmt: skip
+    length = weight.shape[0] if walls else weight.shape[0] // 2
+    score = _score(
+        "interval", length, floor=floor, reduction=reduction, penalty=penalty, points=points, walls=walls, origin=-1.0
+    )
+    return score_rows(x, weight, bias, value, score, offsets=offsets, generator=generator)
 
 
 @torch.no_grad()
@@ -172,14 +185,14 @@ def sample(
     No bins, no search and no approximation: `sampling.py` explains the method. No gradient flows.
     """
     from fourier_head.kernels import evaluation
-    from fourier_head.kernels.plan import Plan
 
     _check(x, weight, bias)
     x, weight = _match(x, weight)
-    noise = _noise(x, weight.shape[0] if walls else weight.shape[0] // 2, num_samples, generator)
+    length = weight.shape[0] if walls else weight.shape[0] // 2
+    noise = _noise(x, length, num_samples, generator)
     bias = bias if bias is None else bias.contiguous()
     with _on(x):
-        return evaluation.sample(x, weight, bias, noise, Plan(None, floor, walls=walls))
+        return evaluation.sample(x, weight, bias, noise, Score("nll", "interval", length, floor=floor, walls=walls))
 
 
 @torch.no_grad()
@@ -217,7 +230,6 @@ def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
     harmonics nothing of float16 outputs is rounded further.
     """
     from fourier_head.kernels import evaluation
-    from fourier_head.kernels.plan import Plan
 
     if not available(y) and not interpreted(y):
         raise TypeError(f"y: the fused kernels need a CUDA tensor in {DTYPES}, got {y.dtype} on {y.device}")
@@ -227,24 +239,51 @@ def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
         raise ValueError(f"num_bins: {y.shape[1] // 2 - 1} frequencies need more than {num_bins} bins")
     y = y if y.stride(-1) == 1 else y.contiguous()
     with _on(y):
-        return evaluation.log_pmf(y, Plan(num_bins, floor))
+        return evaluation.log_pmf(y, Score("nll", "bins", y.shape[1] // 2, num_bins, floor=floor))
 
 
 @torch.no_grad()
-def quantile(q: Tensor, levels: Tensor, *, walls: bool = False) -> Tensor:
+def quantile(q: Tensor, levels: Tensor, *, walls: bool = False, tails: float = 0.0) -> Tensor:
     """Return the quantiles of spectra (tokens, 2, N), or (tokens, 1, N) between walls, at levels (tokens, V).
 
-    The distribution function is interpolated from a grid twice as fine as its waves (``window``); no gradient flows.
+    The distribution function is interpolated from a grid twice as fine as its waves (``window``); Laplace tails of a
+    weight are mixed in. No gradient flows.
     """
     from fourier_head.kernels import evaluation
 
     q = _rows("q", q, walls, levels).float()
     with _on(q):
-        return evaluation.quantile(q, levels.float(), walls)
+        return evaluation.quantile(q, levels.float(), walls, tails)
 
 
 @torch.no_grad()
-def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False) -> Tensor:
+def distribution(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False, spectra: bool = False) -> Tensor:
+    """Return distribution functions at z (tokens, V) of [-1, 1]: of coefficients, or of ``spectra``; no gradient flows.
+
+    Interpolated as in :func:`quantile`, in float32.
+    """
+    from fourier_head.kernels import evaluation
+
+    a = _rows("a", a, walls, z).float()
+    if not z.numel():
+        return torch.empty(z.shape, device=a.device)
+    with _on(a):
+        grid = evaluation.spectrum_grid(a, walls) if spectra else evaluation.grid_of(a, floor, walls)
+        return evaluation.distribution(grid, z.float(), walls)
+
+
+@torch.no_grad()
+def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False) -> Tensor:
+    """Return log-densities of coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls, at z (tokens,)."""
+    a = _rows("a", a, walls)
+    score = Score("nll", "interval", a.shape[2], floor=floor, walls=walls, origin=-1.0, reduction="none")
+    return -score_rows(a.flatten(1), None, None, z, score)
+
+
+@torch.no_grad()
+def coefficient_quantile(
+    a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False, tails: float = 0.0
+) -> Tensor:
     """Return the quantiles of densities with coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls.
 
     As :func:`quantile`, without making a spectrum. Coefficients of a 16-bit type are multiplied as such.
@@ -253,16 +292,31 @@ def coefficient_quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0, walls
 
     a = _rows("a", a, walls, levels)
     with _on(a):
-        return evaluation.coefficient_quantile(a, levels.float(), floor, walls)
+        return evaluation.coefficient_quantile(a, levels.float(), floor, walls, tails)
 
 
 @torch.no_grad()
 def ordered_quantiles(
-    a: Tensor, levels: Tensor, low: float = -1.0, half_width: float = 1.0, *, floor: float = 0.0, walls: bool = False
+    a: Tensor,
+    levels: Tensor,
+    low: float = -1.0,
+    half_width: float = 1.0,
+    *,
+    floor: float = 0.0,
+    walls: bool = False,
+    tails: float = 0.0,
+    loc: Tensor | None = None,
+    width: Tensor | None = None,
+    spectra: bool = False,
 ) -> Tensor:
-    """Return :func:`coefficient_quantile` at levels (V,), the same for all tokens, as values of an interval.
+    """Return quantiles at levels (V,), the same for all tokens, as values; of shape (V, tokens), they never cross.
 
-    Of shape (V, tokens), V at most 32; they never cross.
+    Args:
+        a: coefficients as for :func:`coefficient_quantile` or, with ``spectra``, spectra as for :func:`quantile`.
+        levels: at most 32.
+        low, half_width: of the interval of values.
+        loc, width: middle and half width of the interval of each token, (tokens,), in place of those.
+        floor, walls, tails: of the densities.
     """
     from fourier_head.kernels import evaluation
 
@@ -270,8 +324,13 @@ def ordered_quantiles(
         raise ValueError(f"levels: expected shape (V,), V at most {FEW_LEVELS}, got {tuple(levels.shape)}")
     levels = levels.float().contiguous()
     a = _rows("a", a, walls)
+    if loc is not None and width is not None:
+        loc, width, low, half_width = loc.float().contiguous(), width.float().contiguous(), 0.0, 1.0
+    if not len(a) or not len(levels):
+        return torch.empty(len(levels), len(a), device=a.device)
     with _on(a):
-        return evaluation.ordered_quantiles(a, levels, floor, low, half_width, walls)
+        grid = evaluation.spectrum_grid(a.float(), walls) if spectra else evaluation.grid_of(a, floor, walls)
+        return evaluation.ordered_quantiles(grid, levels, low, half_width, walls, tails, loc, width)
 
 
 def _rows(name: str, tensor: Tensor, walls: bool, levels: Tensor | None = None) -> Tensor:
@@ -290,45 +349,76 @@ def _on(x: Tensor) -> AbstractContextManager[object]:
     """Launch on the device of ``x``, whichever is the current one."""
     if x.is_cuda and x.device.index != torch.cuda.current_device():
         return torch.cuda.device(x.device)
-    return nullcontext()
+    return _HERE
 
 
-def _apply(
-    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, class_weight: Tensor | None, *,
-    num_bins: int | None, floor: float, ignore_index: int, reduction: str, penalty: float, points: int,
-    offsets: Tensor | None, generator: torch.Generator | None, walls: bool,
-) -> Tensor:  # fmt: skip
+def _score(target: str, length: int, num_bins: int = 0, *, penalty: float, points: int, **options: Any) -> Score:
+    if points < 1 or points & (points - 1):
+        raise ValueError(f"points: expected a power of two, got {points}")
+    if options["reduction"] not in REDUCTIONS:
+        raise ValueError(f"reduction: expected one of {REDUCTIONS}, got {options['reduction']!r}")
+    return Score("nll", target, length, num_bins, penalty=penalty, points=points if penalty else 0, **options)
+
+
+def score_rows(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    target: Tensor,
+    score: Score,
+    *,
+    class_weight: Tensor | None = None,
+    anchor: Tensor | None = None,
+    offsets: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return the loss that a ``Score`` describes, of features (tokens, width) or, without a weight, of outputs.
+
+    Args:
+        x, weight, bias: of the projection; the outputs lie in the order of ``Layout``.
+        target: bin ids or values, (tokens,).
+        score: which loss.
+        class_weight: weights of bins and atoms.
+        anchor: guesses of the values, for a domain with three outputs.
+        offsets: shifts in [0, 1), (tokens,), of the points of the roughness, in place of random ones.
+        generator: source of the random shifts.
+    """
     # Imported late: triton is optional, and importing it takes a while.
-    from fourier_head.kernels.function import FusedLoss
-    from fourier_head.kernels.ops import fused_loss
-    from fourier_head.kernels.plan import Plan
+    from fourier_head.kernels import function, ops, plan
 
     _check(x, weight, bias)
     if target.shape != x.shape[:1]:
         raise ValueError(f"target: expected shape ({x.shape[0]},), got {tuple(target.shape)}")
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction: expected one of {REDUCTIONS}, got {reduction!r}")
-    if points < 1 or points & (points - 1):
-        raise ValueError(f"points: expected a power of two, got {points}")
     x, weight = _match(x, weight)
-    bias = bias if bias is None else bias.contiguous()
-    target = target.contiguous()
+    if bias is not None and not bias.is_contiguous():
+        bias = bias.contiguous()
+    if not target.is_contiguous():
+        target = target.contiguous()
+    if class_weight is not None and score.points:
+        raise ValueError("class_weight: not beside a penalty, whose tokens all weigh the same")
     class_weight = class_weight if class_weight is None else class_weight.contiguous()
-    if penalty == 0.0:
-        points, offsets = 0, None
+    anchor = anchor if anchor is None else anchor.contiguous()
+    if not score.points:
+        offsets = None
     elif offsets is None:
         offsets = torch.rand(len(x), device=x.device, generator=generator)
-    plan = Plan(num_bins, floor, ignore_index, reduction, penalty, points, walls)
-    wanted = any(tensor is not None and tensor.requires_grad for tensor in (x, weight, bias))
-    keep = torch.is_grad_enabled() and wanted
+    whole = weight is not None and score.is_free and plan.is_resident(x, score.length)
     if torch.compiler.is_compiling():
-        return fused_loss(x, weight, bias, target, offsets, class_weight, plan, keep)
+        wanted = any(tensor is not None and tensor.requires_grad for tensor in (x, weight, bias))
+        keep = torch.is_grad_enabled() and wanted
+        if whole:
+            return ops.fused_loss(x, weight, bias, target, offsets, class_weight, score, keep)
+        return ops.row_loss(x, weight, bias, target, anchor, offsets, class_weight, score, keep)
     with _on(x):
-        return FusedLoss.apply(x, weight, bias, target, offsets, class_weight, plan, keep)
+        if whole:
+            return function.FusedLoss.apply(x, weight, bias, target, offsets, class_weight, score)
+        return function.RowLoss.apply(x, weight, bias, target, anchor, offsets, class_weight, score)
 
 
-def _match(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def _match(x: Tensor, weight: Any) -> tuple[Tensor, Any]:
     """Return both in one type, that of autocast where it is on, with rows of unit stride, as the kernels read them."""
+    if weight is None:
+        return x if x.stride(-1) == 1 else x.contiguous(), None
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)
@@ -338,12 +428,14 @@ def _match(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return x, weight if weight.stride(-1) == 1 else weight.contiguous()
 
 
-def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def _check(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
         if type(tensor).__name__ == "DTensor":
             raise TypeError(f'{name}: the fused kernels need plain tensors, got a DTensor; use impl="reference"')
     if not available(x) and not interpreted(x):
         raise TypeError(f"x: the fused kernels need a CUDA tensor in {DTYPES}, got {x.dtype} on {x.device}")
+    if weight is None:
+        return
     if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
         raise ValueError(f"weight: expected (outputs, {x.shape[-1]}), got {tuple(weight.shape)}")
     if bias is not None and bias.shape != weight.shape[:1]:

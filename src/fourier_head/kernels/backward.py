@@ -13,9 +13,9 @@ from fourier_head.kernels.rows import row_gradients, tile_gradient
 
 @triton.jit(do_not_specialize=["harmonics"])
 def gradient_kernel(
-    y_ptr, gradient_ptr, bias_ptr, table_ptr, offset_ptr, upstream_ptr, factor_ptr, bias_gradient_ptr,
+    y_ptr, gradient_ptr, table_ptr, offset_ptr, upstream_ptr, factor_ptr, bias_gradient_ptr,
     tokens, harmonics, vectors, upstream_stride, penalty,
-    BIAS: tl.constexpr, NEED_BIAS: tl.constexpr, REDUCED: tl.constexpr, WALLS: tl.constexpr, POINTS: tl.constexpr,
+    NEED_BIAS: tl.constexpr, REDUCED: tl.constexpr, WALLS: tl.constexpr, POINTS: tl.constexpr,
     APPROX: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     """Write dL/dy, over y if asked, for STEPS x ROWS tokens of a block of harmonics; sum over tokens for the bias."""
@@ -26,11 +26,6 @@ def gradient_kernel(
     padded = vectors * (16 if WALLS else 8)
     stride = vectors * 16
     room = harmonic < padded
-    if BIAS:
-        bias = tl.load(bias_ptr + harmonic, mask=real, other=0.0).to(tl.float32)[None, :]
-        bias_beta = bias
-        if not WALLS:
-            bias_beta = tl.load(bias_ptr + harmonics + harmonic, mask=real, other=0.0).to(tl.float32)[None, :]
     total = tl.zeros([ROWS, BLOCK], tl.float32)
     total_beta = tl.zeros([ROWS, BLOCK], tl.float32)
     for step in tl.range(STEPS):
@@ -42,9 +37,6 @@ def gradient_kernel(
         beta = alpha
         if not WALLS:
             beta = tl.load(y_ptr + place + padded, mask=keep, other=0.0).to(tl.float32)
-        if BIAS:
-            alpha += bias
-            beta += bias_beta
         grad_loss, grad_rough = row_gradients(upstream_ptr, factor_ptr, upstream_stride, rows, inside, penalty, REDUCED)
         grad_alpha, grad_beta = tile_gradient(
             alpha, beta, start, harmonics, table_ptr, offset_ptr, rows, inside, tokens, grad_loss, grad_rough,

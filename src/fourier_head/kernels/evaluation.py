@@ -9,9 +9,16 @@ from torch import Tensor
 
 from fourier_head.fourier.spectrum import fast_length
 from fourier_head.kernels import tables, window
-from fourier_head.kernels.inverse import filter_kernel, narrow_grid_kernel, ordered_kernel, power_kernel, solve_kernel
+from fourier_head.kernels.inverse import (
+    distribution_kernel,
+    filter_kernel,
+    narrow_grid_kernel,
+    ordered_kernel,
+    power_kernel,
+    solve_kernel,
+)
 from fourier_head.kernels.launch import INTERPRETED, empty, pad, product, run
-from fourier_head.kernels.plan import Blocks, Plan, ceil_div, power_of_two_above
+from fourier_head.kernels.plan import Blocks, Score, ceil_div, power_of_two_above
 from fourier_head.kernels.points import direct_kernel, four_step_kernel
 from fourier_head.kernels.sampling import sample_kernel
 from fourier_head.kernels.waves import log_mass_kernel, spread_kernel
@@ -62,11 +69,10 @@ def _coefficients(a: Tensor, walls: bool) -> Source:
     return Source(a, a.shape[2], a.stride(1), walls)
 
 
-def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, plan: Plan) -> Tensor:
+def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, score: Score) -> Tensor:
     """Return samples (samples, tokens) from uniform ``noise`` (2 + digits, samples, tokens)."""
-    harmonics = weight.shape[0] // plan.halves
-    y = product(x, pad(weight, plan)) if x.shape[0] else empty(x, 0, len(weight))
-    return drawn(Source(y, harmonics, plan.padded(harmonics), plan.walls), bias, noise, plan.floor)
+    y = product(x, pad(weight, score)) if x.shape[0] else empty(x, 0, len(weight))
+    return drawn(Source(y, score.length, score.padded, score.walls), bias, noise, score.floor)
 
 
 def coefficient_sample(a: Tensor, noise: Tensor, floor: float, walls: bool = False) -> Tensor:
@@ -97,18 +103,18 @@ def drawn(source: Source, bias: Tensor | None, noise: Tensor, floor: float, warp
     return z
 
 
-def log_pmf(y: Tensor, plan: Plan) -> Tensor:
+def log_pmf(y: Tensor, score: Score) -> Tensor:
     """Return log-probabilities (tokens, m) of outputs of a projection, in the way that suits their size and type."""
-    tokens, bins = y.shape[0], plan.num_bins or 1
+    tokens, bins = y.shape[0], score.num_bins
     result = empty(y, tokens, bins)
     if tokens == 0:
         return result
     source = _outputs(y)
     if source.harmonics <= NARROW + 1 and bins * source.harmonics <= TABLE:
-        return direct(source, result, plan.floor, plan.units)
+        return direct(source, result, score.floor, score.units)
     if y.dtype != torch.float32 and bins % 16 == 0 and bins >= 256:
-        return four_step(source, result, plan.floor, plan.units)
-    return transformed_bins(y, plan, result)
+        return four_step(source, result, score.floor, score.units)
+    return transformed_bins(y, score, result)
 
 
 def direct(
@@ -173,14 +179,14 @@ def four_step(
     return result
 
 
-def transformed_bins(y: Tensor, plan: Plan, result: Tensor) -> Tensor:
+def transformed_bins(y: Tensor, score: Score, result: Tensor) -> Tensor:
     """Write log-probabilities by one FFT of length m and a kernel before and after it, in float32."""
     tokens, bins = result.shape
     harmonics = y.shape[1] // 2
     values, energy = _waves(y, harmonics, harmonics, bins, shift=True, walls=False)
     tile = min(64, power_of_two_above(bins))
     grid = (ceil_div(tokens, 16), ceil_div(bins, tile))
-    arguments = (values, energy, result, tokens, bins, plan.floor, plan.units)
+    arguments = (values, energy, result, tokens, bins, score.floor, score.units)
     run(log_mass_kernel, grid, arguments, {"ROWS": 16, "TILE": tile}, num_warps=4)
     return result
 
@@ -199,33 +205,57 @@ def _waves(y: Tensor, harmonics: int, half: int, points: int, *, shift: bool, wa
     return torch.view_as_real(torch.fft.fft(torch.view_as_complex(wave))), energy
 
 
-def quantile(q: Tensor, levels: Tensor, walls: bool = False) -> Tensor:
-    """Return quantiles (tokens, V) of spectra (tokens, halves, N) at levels (tokens, V)."""
-    harmonics = q.shape[2]
+def quantile(q: Tensor, levels: Tensor, walls: bool = False, tails: float = 0.0) -> Tensor:
+    """Return quantiles (tokens, V) of spectra (tokens, halves, N) at levels (tokens, V), tails mixed in."""
     if levels.numel() == 0:
         return empty(q, *levels.shape)
+    return _solve(spectrum_grid(q, walls), levels, walls, tails)
+
+
+def spectrum_grid(q: Tensor, walls: bool) -> Tensor:
+    """Return what the distribution function of spectra (tokens, halves, N) is interpolated from."""
+    harmonics = q.shape[2]
     cells = 2 * max(FEWEST, fast_length(2 * harmonics + 1))
-    grid = _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
-    return _solve(grid, levels, walls)
+    return _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
 
 
-def coefficient_quantile(a: Tensor, levels: Tensor, floor: float, walls: bool = False) -> Tensor:
+def coefficient_quantile(a: Tensor, levels: Tensor, floor: float, walls: bool = False, tails: float = 0.0) -> Tensor:
     """Return quantiles (tokens, V) of densities with coefficients (tokens, halves, N + 1) at levels (tokens, V)."""
     if levels.numel() == 0:
         return empty(a, *levels.shape)
-    return _solve(_grid(a, floor, walls), levels, walls)
+    return _solve(grid_of(a, floor, walls), levels, walls, tails)
+
+
+def distribution(grid: Tensor, z: Tensor, walls: bool) -> Tensor:
+    """Return distribution functions at z (tokens, V) of [-1, 1], interpolated from a grid."""
+    result = empty(grid, *z.shape)
+    if result.numel():
+        sizes = (z.numel(), grid.shape[1], z.shape[1], z.stride(0), z.stride(1))
+        constants = {"WALLS": walls, "BLOCK": BLOCK}
+        run(distribution_kernel, (ceil_div(z.numel(), BLOCK),), (grid, z, result, *sizes), constants, num_warps=4)
+    return result
 
 
 def ordered_quantiles(
-    a: Tensor, levels: Tensor, floor: float, low: float, half_width: float, walls: bool = False
-) -> Tensor:
-    """Return quantiles at levels (V,), V at most BLOCK, as values (V, tokens) of an interval; they never cross."""
-    if not len(a) or not len(levels):
-        return empty(a, len(levels), len(a))
-    return _solve_in_order(_grid(a, floor, walls), levels, walls, low, half_width)
+    grid: Tensor, levels: Tensor, low: float, half_width: float, walls: bool = False, tails: float = 0.0,
+    loc: Tensor | None = None, width: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return quantiles at levels (V,), V at most BLOCK, as values (V, tokens); they never cross.
+
+    ``grid`` is what distribution functions are interpolated from; the others are those of ``ordered_kernel``.
+    """
+    tokens, count = len(grid), len(levels)
+    values = empty(grid, count, tokens)
+    if not values.numel():
+        return values
+    arguments = (grid, levels, values, loc, width, tokens, grid.shape[1], count, low, half_width, tails)
+    constants = {"WALLS": walls, "TAILS": tails > 0, "PLACED": loc is not None, **_solving(grid)}
+    run(ordered_kernel, (ceil_div(tokens, BLOCK // count),), arguments, constants, num_warps=4)
+    return values
 
 
-def _grid(a: Tensor, floor: float, walls: bool) -> Tensor:
+def grid_of(a: Tensor, floor: float, walls: bool) -> Tensor:
+    """Return what the distribution function of coefficients (tokens, halves, N + 1) is interpolated from."""
     if a.dtype != torch.float32 and 2 * a.shape[2] - 1 <= RESPONSES:
         return multiplied_grid(a, floor, walls=walls)
     return distribution_grid(a, floor, walls=walls)
@@ -289,21 +319,13 @@ def _filtered(
     return torch.fft.irfft(torch.view_as_complex(wave), n=cells, norm="forward")
 
 
-def _solve(grid: Tensor, levels: Tensor, walls: bool) -> Tensor:
+def _solve(grid: Tensor, levels: Tensor, walls: bool, tails: float = 0.0) -> Tensor:
     z = empty(grid, *levels.shape)
-    sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1))
-    run(solve_kernel, (ceil_div(z.numel(), BLOCK),), (grid, levels, z, *sizes), _solving(grid, walls), num_warps=4)
+    sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1), tails)
+    constants = {"WALLS": walls, "TAILS": tails > 0, **_solving(grid)}
+    run(solve_kernel, (ceil_div(z.numel(), BLOCK),), (grid, levels, z, *sizes), constants, num_warps=4)
     return z
 
 
-def _solve_in_order(grid: Tensor, levels: Tensor, walls: bool, low: float, half_width: float) -> Tensor:
-    tokens, count = len(grid), len(levels)
-    values = empty(grid, count, tokens)
-    sizes = (tokens, grid.shape[1], count, low, half_width)
-    programs = ceil_div(tokens, BLOCK // count)
-    run(ordered_kernel, (programs,), (grid, levels, values, *sizes), _solving(grid, walls), num_warps=4)
-    return values
-
-
-def _solving(grid: Tensor, walls: bool) -> dict[str, int]:
-    return {"WALLS": walls, "SEARCH": (grid.shape[1] - 1).bit_length(), "STEPS": STEPS, "BLOCK": BLOCK}
+def _solving(grid: Tensor) -> dict[str, int]:
+    return {"SEARCH": (grid.shape[1] - 1).bit_length(), "STEPS": STEPS, "BLOCK": BLOCK}

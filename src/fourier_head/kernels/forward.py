@@ -1,4 +1,4 @@
-"""Project and evaluate in one kernel, or evaluate rows that a library's matrix product has projected."""
+"""Project and evaluate in one kernel; pad weights."""
 
 # The arguments of a kernel are what Triton makes of them: no type of the host describes them.
 # mypy: disable-error-code="no-untyped-def"
@@ -44,13 +44,13 @@ def _outputs(start, half, WALLS: tl.constexpr, TILE: tl.constexpr):
     return outputs
 
 
-@triton.jit(do_not_specialize=["num_bins", "ignore_index", "harmonics"])
+@triton.jit(do_not_specialize=["tokens", "half", "vectors", "num_bins", "ignore_index", "harmonics"])
 def project_kernel(
     x_ptr, weight_ptr, bias_ptr, target_ptr, offset_ptr, class_weight_ptr, y_ptr, table_ptr, loss_ptr, partial_ptr,
-    tokens, width, harmonics, half, vectors, x_stride, weight_stride,
-    num_bins, ignore_index, floor, units, penalty, omega,
-    BIAS: tl.constexpr, CONTINUOUS: tl.constexpr, WALLS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr,
-    TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
+    factor_ptr, x_stride, weight_stride, tokens, width, harmonics, half, vectors,
+    num_bins, ignore_index, floor, units, penalty, omega, origin, unit,
+    BIAS: tl.constexpr, TARGET: tl.constexpr, WALLS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr,
+    MEAN: tl.constexpr, TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, CHUNKS: tl.constexpr, EVEN: tl.constexpr,
     MASK: tl.constexpr, PREFETCH: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
@@ -62,7 +62,9 @@ def project_kernel(
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < tokens
-    high, low, counted, wrong, target = row_turns(target_ptr, rows, inside, num_bins, ignore_index, CONTINUOUS, WALLS)
+    high, low, counted, wrong, target = row_turns(
+        target_ptr, rows, inside, num_bins, ignore_index, origin, unit, TARGET, WALLS
+    )
     offset = tl.zeros([ROWS], tl.float32)
     if POINTS > 0:
         offset = tl.load(offset_ptr + rows, mask=inside, other=0.0)
@@ -148,80 +150,9 @@ def project_kernel(
                 tl.store(y_rows + padded + harmonic[None, :], scaled_beta.to(tl.float16), mask=keep)
             put(table_ptr, CONSTANTS + PER_POINT * POINTS + start // TILE, tokens, rows, inside, bits)
     finish_rows(
-        table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong, target,
-        bits, re, im, energy, sums, floor, units, penalty, omega, POINTS, LANES, WEIGHTED, REDUCE, TABLE,
+        table_ptr, loss_ptr, partial_ptr, factor_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
+        target, bits, re, im, energy, sums, floor, units, penalty, omega, POINTS, LANES, WEIGHTED, REDUCE, MEAN, TABLE,
     )  # fmt: skip
-
-
-@triton.jit(do_not_specialize=["num_bins", "ignore_index", "harmonics"])
-def evaluate_kernel(
-    y_ptr, bias_ptr, target_ptr, offset_ptr, class_weight_ptr, table_ptr, loss_ptr, partial_ptr,
-    tokens, harmonics, vectors, num_bins, ignore_index, floor, units, penalty, omega,
-    BIAS: tl.constexpr, CONTINUOUS: tl.constexpr, WALLS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr,
-    TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
-    ROWS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Read float32 y = x W^T once, add the bias, and reduce every row to its loss and its constants."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = rows < tokens
-    high, low, counted, wrong, target = row_turns(target_ptr, rows, inside, num_bins, ignore_index, CONTINUOUS, WALLS)
-    offset = tl.zeros([ROWS], tl.float32)
-    if POINTS > 0:
-        offset = tl.load(offset_ptr + rows, mask=inside, other=0.0)
-    bits = tl.full([ROWS], SMALLEST, tl.int32)
-    re = tl.zeros([ROWS], tl.float32)
-    im = tl.zeros([ROWS], tl.float32)
-    energy = tl.zeros([ROWS], tl.float32)
-    sums = tl.zeros([ROWS, LANES], tl.float32)
-    padded = vectors * (16 if WALLS else 8)
-    y_rows = y_ptr + rows.to(tl.int64)[:, None] * (vectors * 16)
-    for start in tl.range(0, harmonics, TILE):
-        harmonic = start + tl.arange(0, TILE)
-        real = harmonic < harmonics
-        # What was padded holds zeros.
-        keep = inside[:, None] & (harmonic < padded)[None, :]
-        alpha = tl.load(y_rows + harmonic[None, :], mask=keep, other=0.0)
-        if BIAS:
-            alpha += tl.load(bias_ptr + harmonic, mask=real, other=0.0).to(tl.float32)[None, :]
-        beta = tl.zeros_like(alpha)
-        if not WALLS:
-            beta = tl.load(y_rows + padded + harmonic[None, :], mask=keep, other=0.0)
-            if BIAS:
-                beta += tl.load(bias_ptr + harmonics + harmonic, mask=real, other=0.0).to(tl.float32)[None, :]
-        bits, re, im, energy, sums, _, _ = add_tile(
-            alpha, beta, start, high, low, offset, bits, re, im, energy, sums, ROWS, TILE, False, POINTS, LANES, APPROX
-        )
-    finish_rows(
-        table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong, target,
-        bits, re, im, energy, sums, floor, units, penalty, omega, POINTS, LANES, WEIGHTED, REDUCE, TABLE,
-    )  # fmt: skip
-
-
-@triton.jit
-def reduce_kernel(partial_ptr, loss_ptr, factor_ptr, programs, penalty, MEAN: tl.constexpr, BLOCK: tl.constexpr):
-    """Add the partial sums; factors = (1 / total weight, penalty / tokens counted), or (1, penalty) for a sum."""
-    loss = tl.zeros([BLOCK], tl.float32)
-    weight = tl.zeros([BLOCK], tl.float32)
-    rough = tl.zeros([BLOCK], tl.float32)
-    count = tl.zeros([BLOCK], tl.float32)
-    for start in tl.range(0, programs, BLOCK):
-        index = start + tl.arange(0, BLOCK)
-        keep = index < programs
-        loss += tl.load(partial_ptr + index, mask=keep, other=0.0)
-        weight += tl.load(partial_ptr + programs + index, mask=keep, other=0.0)
-        rough += tl.load(partial_ptr + 2 * programs + index, mask=keep, other=0.0)
-        count += tl.load(partial_ptr + 3 * programs + index, mask=keep, other=0.0)
-    per_weight = 1.0
-    per_token = penalty
-    if MEAN:
-        # The mean over no tokens is zero.
-        total_weight = tl.sum(weight, axis=0)
-        total_count = tl.sum(count, axis=0)
-        per_weight = 1.0 / tl.where(total_weight == 0.0, 1.0, total_weight)
-        per_token = penalty / tl.where(total_count == 0.0, 1.0, total_count)
-    tl.store(loss_ptr, tl.sum(loss, axis=0) * per_weight + tl.sum(rough, axis=0) * per_token)
-    tl.store(factor_ptr, per_weight)
-    tl.store(factor_ptr + 1, per_token)
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Join the kernels to autograd: one function that forgets its coefficients once their gradient has been taken."""
+"""Join the kernels to autograd: functions that know the gradient of their loss, or how to make it of what they kept."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourier_head.kernels import launch
-from fourier_head.kernels.plan import Plan
+from fourier_head.kernels import launch, rowwise
+from fourier_head.kernels.plan import Score
 
 
 class FusedLoss(torch.autograd.Function):
-    """Compute a loss of projected coefficients; the stored coefficients become their own gradient going back."""
+    """Project and evaluate in one kernel; the stored coefficients become their own gradient going back."""
 
     @staticmethod
     def forward(
@@ -23,12 +23,12 @@ class FusedLoss(torch.autograd.Function):
         target: Tensor,
         offsets: Tensor | None,
         class_weight: Tensor | None,
-        plan: Plan,
-        keep: bool,
+        score: Score,
     ) -> Tensor:
-        loss, y, table, factors, wide = launch.forward(x, weight, bias, target, offsets, class_weight, plan, keep)
+        keep = any(ctx.needs_input_grad)
+        loss, y, table, factors, wide = launch.forward(x, weight, bias, target, offsets, class_weight, score, keep)
         ctx.save_for_backward(x, weight, bias, target, offsets, class_weight, y, table, factors, wide)
-        ctx.plan = plan
+        ctx.score = score
         ctx.spent = False
         return loss
 
@@ -38,8 +38,48 @@ class FusedLoss(torch.autograd.Function):
         x, weight, bias, target, offsets, class_weight, y, table, factors, wide = ctx.saved_tensors
         if ctx.spent:
             # A second pass over a retained graph: the first one has overwritten the coefficients.
-            _, y, table, factors, _ = launch.forward(x, weight, bias, target, offsets, class_weight, ctx.plan, True)
+            _, y, table, factors, _ = launch.forward(x, weight, bias, target, offsets, class_weight, ctx.score, True)
         ctx.spent = True
         needs = tuple(ctx.needs_input_grad[:3])
-        grads = launch.backward(upstream, x, weight, bias, y, table, factors, offsets, ctx.plan, needs, wide)
+        grads = launch.backward(upstream, x, weight, bias, y, table, factors, offsets, ctx.score, needs, wide)
+        return (*grads, None, None, None, None)
+
+
+class RowLoss(torch.autograd.Function):
+    """Evaluate rows that a library's product has projected; the gradient of the rows is known from then on."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        target: Tensor,
+        anchor: Tensor | None,
+        offsets: Tensor | None,
+        class_weight: Tensor | None,
+        score: Score,
+    ) -> Tensor:
+        needs = ctx.needs_input_grad
+        keep = needs[0] or needs[1] or needs[2]
+        loss, gradient, factor, sums, wide = rowwise.forward(
+            x, weight, bias, target, anchor, offsets, class_weight, score, keep, needs[2]
+        )
+        ctx.save_for_backward(x, weight, bias, target, anchor, offsets, class_weight, gradient, factor, sums, wide)
+        ctx.score = score
+        ctx.spent = False
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias, target, anchor, offsets, class_weight, gradient, factor, sums, wide = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:3]
+        if ctx.spent:
+            # A second pass over a retained graph: the first one has scaled the gradients of the rows.
+            _, gradient, factor, sums, _ = rowwise.forward(
+                x, weight, bias, target, anchor, offsets, class_weight, ctx.score, True, needs[2]
+            )
+        ctx.spent = True
+        grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, sums, wide, ctx.score, needs)
         return (*grads, None, None, None, None, None)

@@ -122,12 +122,21 @@ def _edge(grid_rows, cell, cells, inside):
 
 
 @triton.jit
+def _laplace(z, tails):
+    """Return the distribution function and density of Laplace tails of this weight."""
+    density = 0.5 * tails * tl.exp(-tl.abs(z))
+    return tl.where(z < 0.0, density, tails - density), density
+
+
+@triton.jit
 def _solved(
-    grid_rows, u, cells, inside, WALLS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr
-):
+    grid_rows, u, cells, inside, tails, WALLS: tl.constexpr, TAILS: tl.constexpr, SEARCH: tl.constexpr,
+    STEPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Return z with F(z) = u: a binary search among the cells of the grid, then Newton steps kept inside the cell.
 
-    F = t + W(t) - W(0) with t = (z + 1) / 2 on the circle; between walls it is twice that from t = 1/2 on.
+    F = t + W(t) - W(0) with t = (z + 1) / 2 on the circle; between walls it is twice that from t = 1/2 on. With TAILS a
+    Laplace density of this weight is mixed in, which alone reaches beyond -1 and 1.
     """
     low = tl.zeros([BLOCK], tl.int32)
     if WALLS:
@@ -136,13 +145,19 @@ def _solved(
     high = tl.zeros([BLOCK], tl.int32) + cells
     start = _edge(grid_rows, low, cells, inside)
     size = 1.0 / cells
-    factor = 2.0 if WALLS else 1.0
+    rest = 1.0 - tails if TAILS else 1.0
+    factor = 2.0 * rest if WALLS else rest
+    unit = 4.0 * size if WALLS else 2.0 * size  # of z, per cell
+    base = 3 * cells if WALLS else cells
+    per_cell = 4 if WALLS else 2
     below = tl.zeros([BLOCK], tl.float32)
     above = tl.full([BLOCK], 1.0, tl.float32)
     for _ in tl.range(SEARCH):
         middle = (low + high) // 2
         wave = _edge(grid_rows, middle, cells, inside) - start
         value = factor * ((middle - first).to(tl.float32) * size + wave)
+        if TAILS:
+            value += _laplace((per_cell * middle - base).to(tl.float32) * size, tails)[0]
         open = high - low > 1
         up = open & (value <= u)
         down = open & (value > u)
@@ -162,41 +177,77 @@ def _solved(
             value += part
             slope += part * relative
         error = factor * value - u
+        slope *= factor
+        if TAILS:
+            far, density = _laplace((per_cell * low - base).to(tl.float32) * size + unit * x, tails)
+            error += far
+            slope += density * unit
         left = tl.where(error < 0.0, x, left)
         right = tl.where(error > 0.0, x, right)
         # A Newton step that leaves the bracket gives way to bisection.
-        newton = x - error / tl.maximum(factor * slope, 1e-30)
+        newton = x - error / tl.maximum(slope, 1e-30)
         good = (newton >= left) & (newton <= right)
         x = tl.where(error == 0.0, x, tl.where(good, newton, 0.5 * (left + right)))
     # The distance of the cell from the nearer end, so that no digits cancel there.
-    if WALLS:
-        z = (4 * low - 3 * cells).to(tl.float32) * size + 4.0 * x * size
+    z = (per_cell * low - base).to(tl.float32) * size + unit * x
+    z = tl.minimum(tl.maximum(z, -1.0), 1.0)
+    if TAILS:
+        nearer = tl.minimum(u, 1.0 - u)
+        outside = tl.log(2.0 * nearer / tails)  # below minus one where only tails are left
+        z = tl.where(outside < -1.0, tl.where(u < 0.5, outside, -outside), z)
     else:
-        z = (2 * low - cells).to(tl.float32) * size + 2.0 * x * size
-    z = tl.where(u <= 0.0, -1.0, tl.where(u >= 1.0, 1.0, tl.minimum(tl.maximum(z, -1.0), 1.0)))
+        z = tl.where(u <= 0.0, -1.0, tl.where(u >= 1.0, 1.0, z))
     return tl.where(u == u, z, u)
+
+
+@triton.jit(do_not_specialize=["cells", "points"])
+def distribution_kernel(
+    grid_ptr, z_ptr, result_ptr, total, cells, points, token_stride, point_stride,
+    WALLS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write the distribution function of every row at its points z of [-1, 1]."""
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < total
+    row = index // points
+    z = tl.load(z_ptr + row * token_stride + (index - row * points) * point_stride, mask=inside, other=0.0)
+    grid_rows = grid_ptr + row * cells
+    # In cells from the point where the function is zero; between walls that is half way round the circle.
+    place = (z + 1.0) * (0.25 * cells if WALLS else 0.5 * cells)
+    low = tl.minimum(place.to(tl.int32), cells - 1)
+    x = place - low.to(tl.float32)
+    first = (cells // 2 if WALLS else 0) + tl.zeros([BLOCK], tl.int32)
+    value = place / cells - _edge(grid_rows, first, cells, inside)
+    for tap in tl.static_range(-3, 5):
+        weight, _ = _window(x - tap)
+        value += _take(grid_rows, first + low + tap, cells, inside) * weight
+    value = value * 2.0 if WALLS else value
+    tl.store(result_ptr + index, tl.minimum(tl.maximum(value, 0.0), 1.0), mask=inside)
 
 
 @triton.jit(do_not_specialize=["cells", "levels"])
 def solve_kernel(
-    grid_ptr, level_ptr, z_ptr, total, cells, levels, token_stride, level_stride,
-    WALLS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
+    grid_ptr, level_ptr, z_ptr, total, cells, levels, token_stride, level_stride, tails,
+    WALLS: tl.constexpr, TAILS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write quantiles at levels that every row has of its own."""
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = index < total
     row = index // levels
     u = tl.load(level_ptr + row * token_stride + (index - row * levels) * level_stride, mask=inside, other=0.5)
-    z = _solved(grid_ptr + row * cells, u, cells, inside, WALLS, SEARCH, STEPS, BLOCK)
+    z = _solved(grid_ptr + row * cells, u, cells, inside, tails, WALLS, TAILS, SEARCH, STEPS, BLOCK)
     tl.store(z_ptr + index, z, mask=inside)
 
 
 @triton.jit(do_not_specialize=["cells", "levels"])
 def ordered_kernel(
-    grid_ptr, level_ptr, value_ptr, tokens, cells, levels, low, half_width,
-    WALLS: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
+    grid_ptr, level_ptr, value_ptr, loc_ptr, width_ptr, tokens, cells, levels, low, half_width, tails,
+    WALLS: tl.constexpr, TAILS: tl.constexpr, PLACED: tl.constexpr, SEARCH: tl.constexpr, STEPS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write quantiles at levels that all rows share as values of an interval, level by level.
+
+    The interval starts at ``low`` and is twice ``half_width`` long; PLACED: that of a row lies around its loc, in units
+    of its width, and ``low`` is the origin, ``half_width`` the unit of both.
 
     A program owns all levels of its rows, and none of its quantiles lies below that of a lower level: rounding may swap
     two that are equal but for the last bits.
@@ -208,10 +259,16 @@ def ordered_kernel(
     row = tl.program_id(0) * own + local
     inside = (local < own) & (row < tokens)
     u = tl.load(level_ptr + level)
-    z = _solved(grid_ptr + row.to(tl.int64) * cells, u, cells, inside, WALLS, SEARCH, STEPS, BLOCK)
+    z = _solved(grid_ptr + row.to(tl.int64) * cells, u, cells, inside, tails, WALLS, TAILS, SEARCH, STEPS, BLOCK)
     highest = z
     for other in tl.range(levels):
         # Lanes behind the last whole row own nothing; they only must not reach beyond the block.
         theirs = tl.gather(z, tl.minimum(local * levels + other, BLOCK - 1), 0)
         highest = tl.where(tl.load(level_ptr + other) <= u, tl.maximum(highest, theirs), highest)
-    tl.store(value_ptr + level.to(tl.int64) * tokens + row, low + (highest + 1.0) * half_width, mask=inside)
+    if PLACED:
+        loc = tl.load(loc_ptr + row, mask=inside, other=0.0)
+        width = tl.load(width_ptr + row, mask=inside, other=1.0)
+        value = low + half_width * (loc + width * highest)
+    else:
+        value = low + (highest + 1.0) * half_width
+    tl.store(value_ptr + level.to(tl.int64) * tokens + row, value, mask=inside)

@@ -1,86 +1,91 @@
-"""Offer the fused losses to ``torch.compile`` as operators it need not look into."""
+"""Offer the losses to ``torch.compile`` as operators it need not look into."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fourier_head.kernels import launch
+from fourier_head.kernels import launch, rowwise
 from fourier_head.kernels import plan as plans
-from fourier_head.kernels.plan import Plan
+from fourier_head.kernels.plan import Score
 from fourier_head.kernels.rows import CONSTANTS, PER_POINT
 
-_OPTIONS = (
-    "int num_bins, float floor, int ignore_index, str reduction, float penalty, int points, bool walls, bool keep"
-)
-_INPUTS = "Tensor x, Tensor weight, Tensor? bias, Tensor target, Tensor? offsets, Tensor? class_weight"
-_SAVED = (
-    "Tensor upstream, Tensor x, Tensor weight, Tensor? bias, Tensor y, Tensor table, Tensor factors, Tensor? offsets"
-)
+_OPTIONS = ", ".join(f"{field.type} {field.name}" for field in dataclasses.fields(Score))
+_NAMES = tuple(field.name for field in dataclasses.fields(Score))
+_COUNT = len(_NAMES)
+_NEEDS = "bool need_x, bool need_weight, bool need_bias"
+_GRADIENTS = "(Tensor, Tensor, Tensor)"
 
 
-def _plan(num_bins: int, *options: Any) -> Plan:
-    # Schemas know no optional sizes: no bins are zero bins.
-    return Plan(num_bins or None, *options)
+def _like(x: Tensor, sources: Any, needs: Any) -> tuple[Tensor, ...]:
+    """Return empty gradients: operators return tensors, also where nothing is wanted."""
+    return tuple(
+        x.new_empty(s.shape, dtype=s.dtype) if need and s is not None else x.new_empty(0)
+        for s, need in zip(sources, needs, strict=True)
+    )
+
+
+def _present(x: Tensor, grads: Any) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(0) if grad is None else grad for grad in grads)
+
+
+def _wanted(grads: Any, needs: Any) -> tuple[Tensor | None, ...]:
+    return tuple(grad if need else None for grad, need in zip(grads, needs, strict=True))
+
+
+# --- rows that stay on the chip -------------------------------------------------------------------------------------
 
 
 @torch.library.custom_op(
-    "fourier_head::fused_loss", mutates_args=(), schema=f"({_INPUTS}, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)"
+    "fourier_head::fused_loss",
+    mutates_args=(),
+    schema="(Tensor x, Tensor weight, Tensor? bias, Tensor target, Tensor? offsets, Tensor? class_weight, bool keep, "
+    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
-def _loss(x: Any, weight: Any, bias: Any, target: Any, offsets: Any, class_weight: Any, *options: Any) -> Any:
-    return launch.forward(x, weight, bias, target, offsets, class_weight, _plan(*options[:-1]), options[-1])[:4]
+def _loss(x: Any, weight: Any, bias: Any, target: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any) -> Any:
+    return launch.forward(x, weight, bias, target, offsets, class_weight, Score(*score), keep)[:4]
 
 
 @_loss.register_fake
-def _(x: Any, weight: Any, bias: Any, target: Any, offsets: Any, class_weight: Any, *options: Any) -> Any:
-    plan, keep = _plan(*options[:-1]), options[-1]
-    tokens = x.shape[0]
-    harmonics = weight.shape[0] // plan.halves
-    resident = plans.is_resident(x, harmonics)
-    tile = (
-        plans.project_blocks(tokens, x.shape[1], harmonics) if resident else plans.evaluate_blocks(tokens, harmonics)
-    ).tile
-    lines = CONSTANTS.value + PER_POINT.value * plan.points + plans.ceil_div(harmonics, tile)
-    reduce = plan.reduction != "none"
+def _(x: Any, weight: Any, bias: Any, target: Any, offsets: Any, class_weight: Any, keep: Any, *options: Any) -> Any:
+    score, tokens = Score(*options), x.shape[0]
+    tile = plans.project_blocks(tokens, x.shape[1], score.length).tile
+    lines = CONSTANTS.value + PER_POINT.value * score.points + plans.ceil_div(score.length, tile)
+    reduce = score.reduction != "none"
     return (
         x.new_empty(() if reduce else (tokens,), dtype=torch.float32),
-        x.new_empty(
-            (tokens if keep or not resident else 0, plan.halves * plan.padded(harmonics)),
-            dtype=torch.float16 if resident else torch.float32,
-        ),
+        x.new_empty((tokens if keep else 0, score.halves * score.padded), dtype=torch.float16),
         x.new_empty((lines if keep else 0, tokens), dtype=torch.int32),
-        x.new_empty(2 if reduce else 0, dtype=torch.float32),
+        x.new_empty(1, dtype=torch.float32),
     )
 
 
 @torch.library.custom_op(
     "fourier_head::fused_loss_backward",
     mutates_args=(),
-    schema=f"({_SAVED}, {_OPTIONS}, bool need_x, bool need_weight, bool need_bias) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor upstream, Tensor x, Tensor weight, Tensor? bias, Tensor y, Tensor table, Tensor factors, "
+    f"Tensor? offsets, {_OPTIONS}, {_NEEDS}) -> {_GRADIENTS}",
 )
 def _gradients(
     upstream: Any, x: Any, weight: Any, bias: Any, y: Any, table: Any, factors: Any, offsets: Any, *options: Any
 ) -> Any:
-    plan, needs = _plan(*options[:-4]), options[-3:]
-    grads = launch.backward(upstream, x, weight, bias, y, table, factors, offsets, plan, needs, overwrite=False)
-    return tuple(x.new_empty(0) if grad is None else grad for grad in grads)
+    score, needs = Score(*options[:_COUNT]), options[_COUNT:]
+    grads = launch.backward(upstream, x, weight, bias, y, table, factors, offsets, score, needs, overwrite=False)
+    return _present(x, grads)
 
 
 @_gradients.register_fake
 def _(
     upstream: Any, x: Any, weight: Any, bias: Any, y: Any, table: Any, factors: Any, offsets: Any, *options: Any
 ) -> Any:
-    needs = options[-3:]
-    shapes = zip((x, weight, bias), needs, strict=True)
-    return tuple(
-        x.new_empty(s.shape, dtype=s.dtype) if need and s is not None else x.new_empty(0) for s, need in shapes
-    )
+    return _like(x, (x, weight, bias), options[_COUNT:])
 
 
 def _setup(ctx: Any, inputs: Any, output: Any) -> None:
-    x, weight, bias, _, offsets, _, *options = inputs
+    x, weight, bias, _, offsets, _, _, *options = inputs
     _, y, table, factors = output
     ctx.save_for_backward(x, weight, bias, y, table, factors, offsets)
     ctx.options = options
@@ -90,25 +95,104 @@ def _backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     x, weight, bias, y, table, factors, offsets = ctx.saved_tensors
     needs = ctx.needs_input_grad[:3]
     grads = _gradients(upstream, x, weight, bias, y, table, factors, offsets, *ctx.options, *needs)
-    return (*(grad if need else None for grad, need in zip(grads, needs, strict=True)), *([None] * 11))
+    return (*_wanted(grads, needs), *([None] * (4 + _COUNT)))
 
 
 _loss.register_autograd(_backward, setup_context=_setup)
 
 
+# --- rows that a library's product has projected --------------------------------------------------------------------
+
+
+@torch.library.custom_op(
+    "fourier_head::row_loss",
+    mutates_args=(),
+    schema="(Tensor x, Tensor? weight, Tensor? bias, Tensor target, Tensor? anchor, Tensor? offsets, "
+    f"Tensor? class_weight, bool keep, bool sums, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def _row_loss(
+    x: Any, weight: Any, bias: Any, target: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, sums: Any,
+    *score: Any,
+) -> Any:  # fmt: skip
+    loss, gradient, factor, bias_sums, _ = rowwise.forward(
+        x, weight, bias, target, anchor, offsets, class_weight, Score(*score), keep, sums
+    )
+    # No two results of an operator may be one tensor.
+    return loss, gradient if keep else x.new_empty(0), factor, bias_sums if sums else x.new_empty(0)
+
+
+@_row_loss.register_fake
+def _(
+    x: Any, weight: Any, bias: Any, target: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, sums: Any,
+    *options: Any,
+) -> Any:  # fmt: skip
+    score, tokens = Score(*options), x.shape[0]
+    stride = rowwise.padded(score.outputs)
+    rows = rowwise.blocks_of(score).rows
+    return (
+        x.new_empty(() if score.reduction != "none" else (tokens,), dtype=torch.float32),
+        x.new_empty((tokens, stride) if keep else 0),
+        x.new_empty(1, dtype=torch.float32),
+        x.new_empty(((tokens + rows - 1) // rows, stride), dtype=torch.float32) if sums else x.new_empty(0),
+    )
+
+
+@torch.library.custom_op(
+    "fourier_head::row_loss_backward",
+    mutates_args=(),
+    schema="(Tensor upstream, Tensor x, Tensor? weight, Tensor? bias, Tensor gradient, Tensor factors, Tensor sums, "
+    f"{_OPTIONS}, {_NEEDS}) -> {_GRADIENTS}",
+)
+def _row_gradients(
+    upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factors: Any, sums: Any, *options: Any
+) -> Any:
+    score, needs = Score(*options[:_COUNT]), options[_COUNT:]
+    wide = x if weight is None else rowwise.wide_of(x, weight)
+    grads = rowwise.backward(upstream, x, weight, bias, gradient.clone(), factors, sums, wide, score, needs)
+    return _present(x, [None if grad is None else grad.contiguous() for grad in grads])
+
+
+@_row_gradients.register_fake
+def _(upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factors: Any, sums: Any, *options: Any) -> Any:
+    return _like(x, (x, weight, bias), options[_COUNT:])
+
+
+def _setup_rows(ctx: Any, inputs: Any, output: Any) -> None:
+    x, weight, bias, *_ = inputs
+    _, gradient, factors, sums = output
+    ctx.save_for_backward(x, weight, bias, gradient, factors, sums)
+    ctx.options = inputs[9:]
+
+
+def _backward_rows(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    x, weight, bias, gradient, factors, sums = ctx.saved_tensors
+    needs = ctx.needs_input_grad[:3]
+    grads = _row_gradients(upstream, x, weight, bias, gradient, factors, sums, *ctx.options, *needs)
+    return (*_wanted(grads, needs), *([None] * (6 + _COUNT)))
+
+
+_row_loss.register_autograd(_backward_rows, setup_context=_setup_rows)
+
+
+# --- what the package calls -----------------------------------------------------------------------------------------
+
+
+def _options(score: Score) -> tuple[Any, ...]:
+    return tuple(getattr(score, name) for name in _NAMES)
+
+
 def fused_loss(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    target: Tensor,
-    offsets: Tensor | None,
-    class_weight: Tensor | None,
-    plan: Plan,
-    keep: bool,
-) -> Tensor:
-    """Return the loss through the operators above."""
-    loss, *_ = _loss(
-        x, weight, bias, target, offsets, class_weight, plan.num_bins or 0, plan.floor, plan.ignore_index,
-        plan.reduction, plan.penalty, plan.points, plan.walls, keep,
-    )  # fmt: skip
-    return loss
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, offsets: Tensor | None,
+    class_weight: Tensor | None, score: Score, keep: bool,
+) -> Tensor:  # fmt: skip
+    """Return the loss of rows that stay on the chip."""
+    return _loss(x, weight, bias, target, offsets, class_weight, keep, *_options(score))[0]
+
+
+def row_loss(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, target: Tensor, anchor: Tensor | None,
+    offsets: Tensor | None, class_weight: Tensor | None, score: Score, keep: bool,
+) -> Tensor:  # fmt: skip
+    """Return the loss of rows that a library's product has projected."""
+    sums = keep and bias is not None and bias.requires_grad
+    return _row_loss(x, weight, bias, target, anchor, offsets, class_weight, keep, sums, *_options(score))[0]

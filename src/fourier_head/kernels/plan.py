@@ -18,33 +18,91 @@ FEW_TOKENS = 8192
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Options of a loss, the same in the forward and the backward pass."""
+class Score:
+    """What is asked of every row.
 
-    num_bins: int | None  # None: real values as targets
-    floor: float = 0.0
+    Args:
+        kind: "nll" of bins or values, "crps" of values.
+        target: "bins", or the domain of values: "interval", "circle", "line", "placed".
+        length: of the coefficients; 2 (N + 1) between walls, N + 1 on the circle.
+        num_bins, ignore_index: of bin ids.
+        floor, walls, packets, atoms: of the density.
+        places: outputs that place the domain.
+        tails: weight of the tails.
+        origin, unit: u = (value - origin) / unit is what the target is read from.
+        worth: what a ranked score of z counts in units of the values.
+        reduction: "none", "mean" or "sum".
+        penalty, points: weight of the roughness, and points of its estimate.
+    """
+
+    kind: str
+    target: str
+    length: int
+    num_bins: int = 0
     ignore_index: int = -100
+    floor: float = 0.0
+    walls: bool = False
+    packets: int = 0
+    atoms: int = 0
+    places: int = 0
+    tails: float = 0.0
+    origin: float = 0.0
+    unit: float = 1.0
+    worth: float = 1.0
     reduction: str = "mean"
     penalty: float = 0.0
     points: int = 0
-    walls: bool = False
+
+    def __hash__(self) -> int:
+        # Taken several times in every step.
+        known = vars(self).get("_hash")
+        if known is None:
+            values = (value for name, value in vars(self).items() if name != "_hash")
+            known = vars(self)["_hash"] = hash(tuple(values))
+        return known
+
+    @property
+    def coefficients(self) -> int:
+        return self.length if self.walls else 2 * self.length
+
+    @property
+    def outputs(self) -> int:
+        return self.coefficients + 4 * self.packets + self.atoms + self.places
+
+    @property
+    def omega(self) -> float:
+        return math.pi / 2 if self.walls else math.pi
+
+    @property
+    def units(self) -> float:
+        """What is added to every loss: the logarithm of a bin's or a unit's share of [-1, 1]."""
+        if self.target == "bins":
+            return math.log(self.num_bins)
+        per_z = {"interval": 2.0, "circle": 1.0, "line": 2.0, "placed": 1.0}[self.target]
+        return math.log(per_z * self.unit)
 
     @property
     def halves(self) -> int:
         return 1 if self.walls else 2
 
     @property
-    def units(self) -> float:
-        return math.log(2 if self.num_bins is None else self.num_bins)
+    def padded(self) -> int:
+        """The harmonics to make room for: whole vectors, which wide loads and matrix products are fast on."""
+        unit = 16 // self.halves
+        return -(-self.length // unit) * unit
 
     @property
-    def omega(self) -> float:
-        return math.pi / 2 if self.walls else math.pi
+    def is_free(self) -> bool:
+        """Whether the loss is one of free coefficients at a known place, and of nothing beside them."""
+        plain = not (self.packets or self.atoms or self.places)
+        return plain and self.kind == "nll" and self.target != "line"
 
-    def padded(self, harmonics: int) -> int:
-        """Return the harmonics to make room for: whole vectors, which wide loads and matrix products are fast on."""
-        unit = 16 // self.halves
-        return -(-harmonics // unit) * unit
+    def gain(self, tokens: int) -> float:
+        """Return what gradients are kept larger by: with it the mean over all tokens is a division by a power of two.
+
+        Weights times a power of two are not rounded.
+        """
+        return power_of_two_above(tokens) / tokens if self.reduction == "mean" else 1.0
 
 
 @dataclass(frozen=True)
@@ -98,11 +156,6 @@ def project_blocks(tokens: int, width: int, harmonics: int) -> Blocks:
         return Blocks(rows=32, tile=_tile(harmonics, NARROW), depth=depth, prefetch=False)
     # Weights of the next tile find room beside x and those of this tile up to three chunks.
     return Blocks(rows=128, tile=_tile(harmonics, 64), depth=depth, warps=8, prefetch=width <= 3 * depth)
-
-
-def evaluate_blocks(tokens: int, harmonics: int) -> Blocks:
-    """Return the blocks of the kernel that evaluates rows already projected."""
-    return Blocks(rows=32, tile=_tile(harmonics, 32))
 
 
 def gradient_blocks(tokens: int, harmonics: int, sums: bool) -> Blocks:

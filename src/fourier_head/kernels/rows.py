@@ -8,7 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fourier_head.kernels.phases import bin_turns, cos_sin, offset_turns, power_of_two_below, value_turns
+from fourier_head.kernels.phases import cos_sin, offset_turns, power_of_two_below
+from fourier_head.kernels.places import bin_target, put_losses, value_target
 
 # Rows of the table of constants kept per token (int32, floats by their bits), each as long as there are tokens.
 # After these come four per point of the roughness, then the scale of every tile of stored coefficients.
@@ -29,20 +30,18 @@ SMALLEST = tl.constexpr(0x00800000)
 
 
 @triton.jit
-def row_turns(target_ptr, rows, inside, num_bins, ignore_index, CONTINUOUS: tl.constexpr, WALLS: tl.constexpr):
+def row_turns(
+    target_ptr, rows, inside, num_bins, ignore_index, origin, unit, TARGET: tl.constexpr, WALLS: tl.constexpr
+):
     """Return (high, low, counted, wrong, target) of a block of rows; ignored ids and missing values do not count."""
-    if CONTINUOUS:
-        value = tl.load(target_ptr + rows, mask=inside, other=0.0).to(tl.float64)
-        counted = inside & (value == value)
-        wrong = counted & (tl.abs(value) > 1.0)
-        target = tl.zeros_like(rows)
-        high, low = value_turns(tl.where(counted & (wrong == 0), value, 0.0), WALLS)
+    if TARGET == 0:
+        high, low, _, counted, wrong, _, target = bin_target(target_ptr, rows, inside, num_bins, 0, ignore_index, WALLS)
     else:
-        target = tl.load(target_ptr + rows, mask=inside, other=0)
-        counted = inside & (target != ignore_index)
-        wrong = counted & ((target < 0) | (target >= num_bins))
-        target = tl.where(counted & (wrong == 0), target, 0)
-        high, low = bin_turns(target, num_bins, WALLS)
+        high, low, _, counted, _, _, _, _, _ = value_target(
+            target_ptr, target_ptr, target_ptr, target_ptr, 0, rows, inside, origin, unit, TARGET, WALLS, 0, False
+        )
+        wrong = rows < 0
+        target = tl.zeros_like(rows)
     return high, low, counted, wrong, target
 
 
@@ -127,7 +126,8 @@ def add_tile(
 
 
 @triton.jit
-def _pick(sums, lane, index):
+def pick(sums, lane, index):
+    """Return one column of a few."""
     return tl.sum(tl.where(lane == index, sums, 0.0), axis=1)
 
 
@@ -145,9 +145,10 @@ def get(table_ptr, index, tokens, rows, inside):
 
 @triton.jit
 def finish_rows(
-    table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong, target,
-    bits, re, im, energy, sums, floor, units, penalty, omega,
-    POINTS: tl.constexpr, LANES: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, TABLE: tl.constexpr,
+    table_ptr, loss_ptr, partial_ptr, factor_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
+    target, bits, re, im, energy, sums, floor, units, penalty, omega,
+    POINTS: tl.constexpr, LANES: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
+    TABLE: tl.constexpr,
 ):  # fmt: skip
     """Turn sums into losses, per token or as one partial sum per program, and into the constants of the gradient."""
     inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
@@ -177,10 +178,10 @@ def finish_rows(
         sums = sums * inverse[:, None]
         gain = one * (1.0 - floor) * omega / total
         for point in tl.static_range(POINTS):
-            a_re = _pick(sums, lane, PER_POINT * point)
-            a_im = _pick(sums, lane, PER_POINT * point + 1)
-            b_re = _pick(sums, lane, PER_POINT * point + 2)
-            b_im = _pick(sums, lane, PER_POINT * point + 3)
+            a_re = pick(sums, lane, PER_POINT * point)
+            a_im = pick(sums, lane, PER_POINT * point + 1)
+            b_re = pick(sums, lane, PER_POINT * point + 2)
+            b_im = pick(sums, lane, PER_POINT * point + 3)
             slope = gain * (a_re * b_re + a_im * b_im)
             rough += slope * slope * (2.0 / POINTS)
             if TABLE:
@@ -192,25 +193,19 @@ def finish_rows(
                 put(table_ptr, base + 3, tokens, rows, inside, -factor * a_re)
         if TABLE:
             put(table_ptr, ROUGH, tokens, rows, inside, -4.0 * rough / total)
-    if REDUCE:
-        # Partial sums, added up in a fixed order afterwards: the result does not depend on the order of the programs.
-        program = tl.program_id(0)
-        programs = tl.num_programs(0)
-        tl.store(partial_ptr + program, tl.sum(loss * weight, axis=0))
-        tl.store(partial_ptr + programs + program, tl.sum(weight, axis=0))
-        tl.store(partial_ptr + 2 * programs + program, tl.sum(rough, axis=0))
-        tl.store(partial_ptr + 3 * programs + program, tl.sum(one, axis=0))
-    else:
-        tl.store(loss_ptr + rows, loss * weight + penalty * rough, mask=inside)
+    put_losses(
+        loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, rough, counted, penalty, tokens * 1.0,
+        tokens * 1.0, REDUCE, MEAN,
+    )  # fmt: skip
 
 
 @triton.jit
 def row_gradients(upstream_ptr, factor_ptr, upstream_stride, rows, inside, penalty, REDUCED: tl.constexpr):
     """Return what arrives from above for the loss and for the roughness of every row."""
     if REDUCED:
-        upstream = tl.load(upstream_ptr).to(tl.float32)
-        one = tl.where(inside, 1.0, 0.0)
-        return one * (upstream * tl.load(factor_ptr)), one * (upstream * tl.load(factor_ptr + 1))
+        # Where there is a roughness all tokens that count weigh the same.
+        both = tl.where(inside, tl.load(upstream_ptr).to(tl.float32) * tl.load(factor_ptr), 0.0)
+        return both, both * penalty
     grad = tl.load(upstream_ptr + rows.to(tl.int64) * upstream_stride, mask=inside, other=0.0).to(tl.float32)
     return grad, grad * penalty
 
@@ -220,7 +215,7 @@ def tile_gradient(
     alpha, beta, start, harmonics, table_ptr, offset_ptr, rows, inside, tokens, grad_loss, grad_rough,
     WALLS: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradients of (rows, BLOCK) tiles; TILE > 0: they were stored with a scale per TILE harmonics."""
+    """Return the gradients of (rows, BLOCK) tiles, which were stored with a scale per TILE harmonics."""
     local = tl.arange(0, BLOCK)
     harmonic = start + local
     high = tl.load(table_ptr + tokens * HIGH + rows, mask=inside, other=0).to(tl.uint32, bitcast=True)[:, None]
@@ -234,17 +229,13 @@ def tile_gradient(
     grad_rough = grad_rough[:, None] * scale
     if POINTS > 0:
         radial += get(table_ptr, ROUGH, tokens, rows, inside) * grad_rough
-    if TILE > 0:
-        line = CONSTANTS + PER_POINT * POINTS + start // TILE
-        shrink = get(table_ptr, line, tokens, rows, inside) * scale
-        for part in tl.static_range(1, BLOCK // TILE):
-            there = rows < tl.where(start + part * TILE < harmonics, tokens, 0)
-            other = get(table_ptr, line + part, tokens, rows, there) * scale
-            shrink = tl.where(local[None, :] < part * TILE, shrink, other)
-        radial = radial * shrink
-    else:
-        alpha = alpha * scale
-        beta = beta * scale
+    line = CONSTANTS + PER_POINT * POINTS + start // TILE
+    shrink = get(table_ptr, line, tokens, rows, inside) * scale
+    for part in tl.static_range(1, BLOCK // TILE):
+        there = rows < tl.where(start + part * TILE < harmonics, tokens, 0)
+        other = get(table_ptr, line + part, tokens, rows, there) * scale
+        shrink = tl.where(local[None, :] < part * TILE, shrink, other)
+    radial = radial * shrink
     grad_alpha = alpha * radial + with_cos * cos + with_sin * sin
     grad_beta = beta
     if not WALLS:

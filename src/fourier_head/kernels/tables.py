@@ -7,6 +7,7 @@ s = (1 - m) / 2 the centres of m bins. Phases are reduced in whole numbers, so t
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import torch
@@ -69,3 +70,35 @@ def responses(harmonics: int, points: int, scale: float, device: torch.device) -
     response = window.response(harmonics, 2 * points, torch.device("cpu")).numpy() * scale
     lag = (np.arange(2 * points)[:, None] - 2 * np.arange(points)[None, :]) % (2 * points)
     return _as_tensor(response[lag], torch.float16, device)
+
+
+@functools.lru_cache(maxsize=16)
+def power_points(
+    tile: int, points: int, walls: bool, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines (tile, points) of harmonics 0 .. tile - 1 at points whose powers make up a spectrum.
+
+    On the circle these are equally spaced. Between walls the power is even: half of twice as many do, from half a step
+    on, so that each has its mirror image.
+    """
+    place = 2 * np.arange(points) + 1 if walls else 4 * np.arange(points)
+    wave = _waves(np.outer(np.arange(tile), place), 2 * points)
+    return _as_tensor(wave[0], dtype, device), _as_tensor(wave[1], dtype, device)
+
+
+@functools.lru_cache(maxsize=16)
+def ranked_terms(tile: int, harmonics: int, walls: bool, circular: bool, device: torch.device) -> Tensor:
+    """Return the rows S_k, Q_k, D_k, g_k of a ranked score (`ranked.py`), (4, tile), zero from ``harmonics`` on."""
+    terms = np.zeros((4, tile))
+    k = np.arange(1, harmonics)
+    w, sign = k * (math.pi / 2 if walls else math.pi), (-1.0) ** k
+    if circular:
+        terms[0, 1:harmonics] = terms[1, 1:harmonics] = (1 - sign) / w**2
+        return _as_tensor(terms, torch.float32, device)
+    # E|V - L| of the core and the Laplace density has these terms, as `spectrum.py` says.
+    cos, sin = (np.cos(w), np.sin(w)) if walls else (sign, np.zeros_like(w))
+    half = sin / w + (cos - 1) / w**2 + (1 + math.exp(-1) * (w * sin - cos)) / (1 + w**2)
+    terms[0, 1:harmonics] = terms[1, 1:harmonics] = 1 / w**2
+    terms[2, 1:harmonics] = (sign + 1) / w**2 - 2 * half * cos if walls else 2 * sign / w**2 - 2 * half
+    terms[3, 1:harmonics] = 0 if walls else sign / w
+    return _as_tensor(terms, torch.float32, device)

@@ -202,7 +202,7 @@ class PatchForecaster(nn.Module):
 
     def _tokens(self, u: Tensor, naive: Tensor, period: Tensor, map: ValueMap) -> tuple[Tensor, Tensor]:
         """Return the tokens of past and future, and which tokens of the past hold a value."""
-        patch, batch, length = self.config.patch, len(u), u.shape[-1]
+        patch, batch, length = self.config.patch, u.shape[0], u.shape[-1]
         there = ~u.isnan()
         time = torch.arange(-length, naive.shape[-1], device=u.device) + 0.0
         angle = 2 * math.pi * torch.remainder(time, period.unsqueeze(-1)) / period.unsqueeze(-1)

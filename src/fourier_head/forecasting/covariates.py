@@ -1,0 +1,196 @@
+"""Columns beside the target: read on the grid of each series, past and future, as numbers that a regression takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fourier_head.errors import needs_extra
+from fourier_head.forecasting.inputs import read_series
+from fourier_head.forecasting.series_set import SeriesSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KINDS_AT_MOST = 30
+"""Kinds of one categorical column that are told apart; rarer ones count as none of them."""
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """Features of every step of every series, past and future.
+
+    Args:
+        names: of the features.
+        values: of each series (its length + horizon, features); NaN where unknown.
+    """
+
+    names: tuple[str, ...]
+    values: list[np.ndarray]
+
+
+def target_beside(data: Any, future: Any, covariates: Sequence[str] | None = None) -> str | None:
+    """Return the one column of the data that is not known of the future, None where there are several or none."""
+    columns = getattr(data, "columns", ())
+    if not hasattr(future, "columns"):
+        raise ValueError(f"future must be a DataFrame with times and covariates, got {type(future).__name__}.")
+    own = [column for column in columns if column not in future.columns and column not in (covariates or ())]
+    return own[0] if len(own) == 1 else None
+
+
+def read_covariates(
+    series: SeriesSet,
+    horizon: int,
+    data: Any,
+    future: Any = None,
+    columns: Sequence[str] | None = None,
+    holidays: str | None = None,
+) -> Covariates:
+    """Return the features of the columns of a table, and of the holidays of a country.
+
+    Args:
+        series: what was read from ``data``.
+        horizon: steps ahead.
+        data: the long table.
+        future: a table with the same names and times, of the steps to come; columns that it lacks are known of the past
+            only, and count with a delay of the horizon.
+        columns: which ones; those that both tables have unless given.
+        holidays: code of a country, such as "DE", or of a part of one, "DE-BY".
+    """
+    names: list[str] = []
+    parts: list[list[np.ndarray]] = [[] for _ in range(len(series))]
+
+    def add(name: str, each: Sequence[np.ndarray]) -> None:
+        names.append(name)
+        for part, values in zip(parts, each, strict=True):
+            part.append(values)
+
+    if future is not None or columns is not None:
+        for name, each in _table_columns(series, horizon, data, future, columns):
+            add(name, each)
+    if holidays is not None:
+        for name, each in _holiday_columns(series, horizon, holidays):
+            add(name, each)
+    if not names:
+        raise ValueError("there are no covariates: name them, or give a future table that has columns of the data.")
+    return Covariates(tuple(names), [np.stack(part, axis=1) for part in parts])
+
+
+def _table_columns(
+    series: SeriesSet, horizon: int, data: Any, future: Any, wanted: Sequence[str] | None
+) -> list[tuple[str, list[np.ndarray]]]:
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame) or series.columns is None or series.columns.time is None:
+        raise ValueError("covariates need a long table with a column of times as data.")
+    if len(series.columns.values) > 1:
+        raise ValueError("covariates need one target: name it as target; other columns may then be covariates.")
+    if future is not None and not isinstance(future, pd.DataFrame):
+        raise ValueError(f"future must be a DataFrame with times and covariates, got {type(future).__name__}.")
+    keys, target = [*series.columns.names, series.columns.time], series.columns.values[0]
+    known = set() if future is None else set(future.columns)
+    if future is not None and (missing := [key for key in keys if key not in known]):
+        raise ValueError(f"future must have the column {missing[0]!r} of the data.")
+    if wanted is None:
+        wanted = [column for column in data.columns if column in known and column not in (*keys, target)]
+    if absent := [column for column in wanted if column not in data.columns]:
+        raise ValueError(f"the data has no column {absent[0]!r}.")
+    rows = data[[*keys, *wanted]]
+    if future is not None:
+        rows = pd.concat([rows, future[[*keys, *(c for c in wanted if c in known)]]], ignore_index=True)
+    out = []
+    for column in dict.fromkeys(wanted):
+        for name, feature in _as_numbers(rows[column]):
+            each = _on_grids(series, horizon, rows[keys].assign(**{name: feature}), name)
+            out.append((name, each if column in known else [_delayed(one, horizon) for one in each]))
+    return out
+
+
+def _as_numbers(column: pd.Series) -> list[tuple[str, pd.Series]]:
+    """Return numbers as they are, and of anything else a column for each kind that is there often enough."""
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
+        return [(str(column.name), column.astype(float))]
+    kinds = column.dropna().astype(str).value_counts()
+    chosen = kinds[kinds >= 2].index[:KINDS_AT_MOST]
+    if len(chosen) > 1 and column.notna().all():
+        chosen = chosen[1:]  # the commonest kind is what others are compared with
+    return [(f"{column.name}={kind}", (column.astype(str) == kind).astype(float)) for kind in chosen]
+
+
+def _on_grids(series: SeriesSet, horizon: int, rows: pd.DataFrame, column: str) -> list[np.ndarray]:
+    """Return a column on the steps of every series and of its future."""
+    columns = series.columns
+    assert columns is not None
+    calendars = {one.freq for one in series.calendars if one is not None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = read_series(
+            rows,
+            id=list(columns.names) or None,
+            time=columns.time,
+            target=column,
+            freq=calendars.pop() if len(calendars) == 1 else None,
+            aggregate=series.aggregate and "mean",
+        )
+    found = dict(zip(read.names if columns.names else [None] * len(read), range(len(read)), strict=True))
+    out = []
+    for number, name in enumerate(series.names):
+        length = len(series.values[number]) + horizon
+        values = np.full(length, np.nan)
+        place = found.get(name if columns.names else None)
+        if place is not None:
+            own = read.values[place]
+            calendar = read.calendars[place] or series.calendars[number]
+            ahead = 0
+            if calendar is not None:
+                ahead = int(np.diff(calendar.numbers(np.array([series.first[number], read.first[place]])))[0])
+            for start in range(max(0, -ahead), len(own)):
+                if start + ahead >= length:
+                    break
+                values[start + ahead] = own[start]
+        out.append(values)
+    return out
+
+
+def _delayed(values: np.ndarray, steps: int) -> np.ndarray:
+    return np.concatenate([np.full(steps, np.nan), values[:-steps]])
+
+
+def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[tuple[str, list[np.ndarray]]]:
+    """Return a feature for each holiday that comes up twice, and for the days before and after any."""
+    try:
+        import holidays as package
+    except ImportError as error:
+        raise needs_extra(error, "holidays") from None
+    if not series.timed:
+        raise ValueError("holidays need series with dates.")
+    moments = [
+        series.local(np.concatenate([series.past(i, len(series.values[i])), series.future(i, horizon)])).astype(
+            "datetime64[D]"
+        )
+        for i in range(len(series))
+    ]
+    years = {int(str(day)[:4]) for days in moments for day in (days[0], days[-1])}
+    code, _, part = country.partition("-")
+    try:
+        named = package.country_holidays(code, subdiv=part or None, years=range(min(years), max(years) + 1))
+    except (NotImplementedError, KeyError) as error:
+        raise ValueError(f"holidays must be the code of a country, such as 'DE', got {country!r} ({error}).") from None
+    days = {np.datetime64(day, "D"): name for day, name in named.items()}
+    kinds = list(dict.fromkeys(days.values()))
+    out = []
+    for kind in kinds:
+        mine = np.array([day for day, name in days.items() if name == kind])
+        each = [np.isin(own, mine).astype(float) for own in moments]
+        if max(one[:-horizon].sum() for one in each) >= 1:
+            out.append((f"holiday={kind}", each))
+    every = np.array(list(days))
+    for name, apart in (("day before a holiday", -1), ("day after a holiday", 1)):
+        out.append((name, [(np.isin(own, every + apart) & ~np.isin(own, every)).astype(float) for own in moments]))
+    return out

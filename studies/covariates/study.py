@@ -1,0 +1,161 @@
+"""The study covariates: the forecaster with and without what is known of the future, and gradient boosting."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fourier_head._devices import chosen_device
+from fourier_head.forecasting.evaluation import geometric_mean
+from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.frequency import natural_period
+from fourier_head.forecasting.scores import DECILES, Forecast, series_errors
+from studies.common.report.summary import Row, Summary
+from studies.common.results import command_line, row, write_results
+from studies.covariates.boosting import boosted_quantiles
+from studies.covariates.tables import SOURCES, Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+METHODS = ("without", "with covariates", "gradient boosting")
+QUICK = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to forecast.
+
+    Args:
+        output: folder of the results.
+        data: folder of the training sets.
+        model: forecaster of the package or folder.
+        windows: of each series, one horizon after the other.
+        quick: one window only.
+    """
+
+    output: Path
+    data: Path
+    model: str = "small"
+    windows: int = 6
+    device: str = "auto"
+    quick: bool = False
+
+
+def run(settings: Settings, console: Console | None = None) -> Summary:
+    """Forecast every window by every method and write the folder."""
+    begin = time.monotonic()
+    device = chosen_device(settings.device)
+    forecaster = Forecaster.from_pretrained(settings.model, device)
+    runs = []
+    for source in SOURCES:
+        table = source.read(settings.data)
+        for window in range(QUICK if settings.quick else settings.windows):
+            runs += _window(forecaster, source, table, window)
+        if console is not None:
+            console.print(f"{source.name}: {len(runs)} forecasts scored")
+    rows = _rows(runs)
+    options = {
+        "output": settings.output,
+        "data": "TRAIN",
+        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
+        "windows": settings.windows,
+        "device": settings.device,
+        "quick": settings.quick,
+    }
+    return write_results(
+        settings.output,
+        rows,
+        command=command_line("covariates", options, {"model": "small", "windows": 6, "device": "auto"}),
+        seconds=time.monotonic() - begin,
+        runs=runs,
+        gpu=device == "cuda",
+        notes=_notes(rows, runs),
+        quick="one window of each series" if settings.quick else None,
+    )
+
+
+def _window(forecaster: Forecaster, source: Source, table: pd.DataFrame, window: int) -> list[dict[str, Any]]:
+    """Return the losses of every method on one window, which begins so many horizons before the end."""
+    times = np.sort(table["time"].unique())
+    cut, end = (times[len(times) - 1 - source.horizon * (window + more)] for more in (1, 0))
+    past = table[table["time"] <= cut]
+    future = table[(table["time"] > cut) & (table["time"] <= end)]
+    known = future.drop(columns="y")
+    target = np.stack([future.loc[future["id"] == name, "y"] for name in source.targets])
+    plain = past[["id", "time", "y"]]
+    columns: dict[str, Any] = {"id": "id", "time": "time", "target": "y", "freq": source.freq, "progress": False}
+    beside: dict[str, Any] = {"future": known} if source.beside else {}
+    found = forecaster.predict(past, source.horizon, **columns, **beside, holidays=source.country)
+    boosted = [
+        boosted_quantiles(
+            past[past["id"] == name].drop(columns="id"), known[known["id"] == name].drop(columns="id"), source.freq
+        )
+        for name in source.targets
+    ]
+    quantiles = {
+        "without": forecaster.predict(plain, source.horizon, **columns).quantiles(DECILES),
+        "with covariates": found.quantiles(DECILES),
+        "gradient boosting": np.stack(boosted),
+    }
+    contexts = [past.loc[past["id"] == name, "y"].to_numpy() for name in source.targets]
+    out = []
+    for method, each in quantiles.items():
+        errors = series_errors(Forecast(each), target, contexts, natural_period(source.freq))
+        inside = ((each[..., 0] <= target) & (target <= each[..., -1])).sum(1)
+        for number, name in enumerate(source.targets):
+            run: dict[str, Any] = {"dataset": source.name, "series": name, "window": window, "method": method}
+            run |= {key: float(value[number]) for key, value in errors.items()}
+            run["inside"] = int(inside[number])
+            assert found.effects is not None
+            run["way"] = found.effects.ways[number] if method == "with covariates" else None
+            out.append(run)
+    return out
+
+
+def _rows(runs: list[dict[str, Any]]) -> list[Row]:
+    rows: list[Row] = []
+    names = list(dict.fromkeys(run["dataset"] for run in runs))
+    scores: dict[tuple[str, str, str], float] = {}
+    for name in names:
+        for method in METHODS:
+            mine = [run for run in runs if (run["dataset"], run["method"]) == (name, method)]
+
+            def total(key: str, mine: list[dict[str, Any]] = mine) -> float:
+                return sum(run[key] for run in mine)
+
+            found = {"mase": total("scaled") / total("count"), "wql": total("loss") / total("size")}
+            found["coverage_80"] = total("inside") / total("count")
+            for metric, value in found.items():
+                scores[name, method, metric] = value
+                rows.append(row(metric, value, dataset=name, head="fourier", protocol=method))
+    for method in METHODS[1:]:
+        for metric in ("mase", "wql"):
+            ratios = [scores[name, method, metric] / scores[name, "without", metric] for name in names]
+            rows.append(
+                row(f"relative_{metric}", geometric_mean(ratios), dataset="all", head="fourier", protocol=method)
+            )
+            rows.append(row(f"worst_{metric}", max(ratios), dataset="all", head="fourier", protocol=method))
+    return rows
+
+
+def _notes(rows: list[Row], runs: list[dict[str, Any]]) -> list[str]:
+    value = {(r["metric"], r["protocol"]): f"{r['ours']:.3f}" for r in rows if r["dataset"] == "all"}
+    ways = [run["way"] for run in runs if run["method"] == "with covariates"]
+    used = 1 - ways.count("none") / len(ways)
+    ours, boosted = (
+        [value[f"{kind}_{metric}", method] for kind in ("relative", "worst") for metric in ("wql", "mase")]
+        for method in METHODS[1:]
+    )
+    return [
+        f"With covariates WQL is {ours[0]} and MASE {ours[1]} times that of the same forecaster without (geometric "
+        f"means over tables; at worst {ours[2]} and {ours[3]}); they were used in {used:.0%} of the forecasts. "
+        f"Gradient boosting on lags, the same covariates and the calendar: {boosted[0]} and {boosted[1]}.",
+        "The forecaster was trained on these series without their covariates; what counts here is the difference.",
+        "Weather is that which was measured, as a perfect weather forecast would have it, for both.",
+    ]

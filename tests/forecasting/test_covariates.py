@@ -1,0 +1,114 @@
+"""Covariates: promotions, words and holidays, used where past windows gain by them and left alone elsewhere."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fourier_head.forecasting.covariates import read_covariates
+from fourier_head.forecasting.effects import split
+from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.inputs import read_series
+from tests.forecasting.test_forecaster import tiny, walk
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return Forecaster.from_pretrained("small", "cpu")
+
+
+def shops(count=2, days=200, horizon=14, effect=0.8, seed=0):
+    """Return past, future and what the future brings: weekly sales, with promotions that lift them."""
+    rng, rows, truth = np.random.default_rng(seed), [], []
+    for shop in range(count):
+        promo = rng.random(days + horizon) < 0.15
+        sold = 60 + 10 * np.sin(2 * np.pi * np.arange(days + horizon) / 7) + rng.normal(0, 2, days + horizon)
+        sold = sold * (1 + effect * promo)
+        table = pd.DataFrame({"shop": f"s{shop}", "day": pd.date_range("2023-01-02", periods=days + horizon)})
+        rows.append(table.assign(promo=np.where(promo, "sale", "none"), junk=rng.normal(size=len(sold)), sold=sold))
+        truth.append(sold[-horizon:])
+    past = pd.concat([one[:days] for one in rows], ignore_index=True)
+    return past, pd.concat([one[days:] for one in rows], ignore_index=True).drop(columns="sold"), np.array(truth)
+
+
+def test_known_promotions_halve_the_error(shipped):
+    past, future, truth = shops()
+    without = shipped.predict(past[["shop", "day", "sold"]], 14)
+    forecasts = shipped.predict(past, 14, future=future, id="shop")
+    assert (np.abs(forecasts.median - truth).mean(1) < 0.5 * np.abs(without.median - truth).mean(1)).all()
+    assert "none" not in forecasts.effects.ways
+    low, high = np.moveaxis(forecasts.quantiles([0.05, 0.95]), -1, 0)
+    assert ((low <= truth) & (truth <= high)).mean() > 0.6
+    assert forecasts.total().quantiles([0.1, 0.9]).shape == (2, 2)
+
+
+def test_covariates_that_say_nothing_change_nothing(shipped):
+    past, future, _ = shops(effect=0.0)
+    without = shipped.predict(past[["shop", "day", "sold"]], 14)
+    forecasts = shipped.predict(past, 14, future=future, id="shop", covariates=["junk"])
+    assert forecasts.effects.ways == ["none", "none"]
+    np.testing.assert_array_equal(forecasts.median, without.median)
+
+
+def test_an_effect_is_taken_out_and_put_back_exactly():
+    rng = np.random.default_rng(0)
+    x = (rng.random((150, 1)) < 0.2).astype(float)
+    y = 50 + rng.normal(0, 0.1, 150)
+    for way, seen in (("added", y + 8 * x[:, 0]), ("per cent", y * 1.5 ** x[:, 0])):
+        rest, factor, shift = split(seen[:140], x, way, period=7)
+        level = rest.mean()
+        assert rest.std() < 0.1 * seen.std()
+        np.testing.assert_allclose(factor * level + shift, seen[140:], rtol=0.02)
+    below = split(y[:140] - 60, x, "per cent", 7)
+    np.testing.assert_array_equal(below[0], y[:140] - 60)  # what is below zero has no per cent
+
+
+def test_columns_are_read_on_the_grid_of_their_series():
+    past, future, _ = shops(days=30, horizon=5)
+    past = past.drop(index=[3])  # a missing day
+    series = read_series(past, id="shop", time="day", target="sold")
+    read = read_covariates(series, 5, past, future)
+    assert read.names == ("promo=sale", "junk")
+    assert [one.shape for one in read.values] == [(35, 2), (35, 2)]
+    assert np.isnan(read.values[0][3]).all()
+    junk = future.loc[future["shop"] == "s1", "junk"]
+    np.testing.assert_allclose(read.values[1][30:, 1], junk)
+    delayed = read_covariates(series, 5, past, columns=["junk"])
+    np.testing.assert_allclose(delayed.values[1][30:, 0], past.loc[past["shop"] == "s1", "junk"][-5:])
+
+
+def test_the_target_is_the_column_that_the_future_lacks_and_one_series_needs_no_name():
+    past, future, truth = shops(count=1)
+    forecasts = tiny().predict(past.drop(columns=["shop", "junk"]), 14, future=future.drop(columns=["shop", "junk"]))
+    assert forecasts.series.target == "sold"
+    assert forecasts.median.shape == truth.shape
+
+
+def test_holidays_of_a_country():
+    pytest.importorskip("holidays")
+    table = pd.DataFrame({"day": pd.date_range("2021-01-01", periods=1000), "v": walk(1000)})
+    series = read_series(table)
+    read = read_covariates(series, 120, table, holidays="DE")
+    christmas = int((np.datetime64("2021-12-25") - np.datetime64("2021-01-01")).astype(int))
+    (place,) = np.flatnonzero(read.values[0][christmas])  # names are in the language that the package chooses
+    days = np.datetime64("2021-01-01") + np.flatnonzero(read.values[0][:, place])
+    assert [str(day) for day in days] == ["2021-12-25", "2022-12-25", "2023-12-25"]
+    assert "day before a holiday" in read.names
+    with pytest.raises(ValueError, match="country"):
+        read_covariates(series, 120, table, holidays="XX")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"covariates": ["price"]}, "no column 'price'"),
+        ({"future": "drop day"}, "must have the column 'day'"),
+        ({"future": 3}, "DataFrame"),
+        ({"future": "drop junk, promo"}, "no covariates"),
+    ],
+)
+def test_what_is_wrong_is_said(change, message):
+    past, future, _ = shops(days=40)
+    if str(change.get("future", "")).startswith("drop"):
+        change = {"future": future.drop(columns=change["future"].removeprefix("drop ").split(", "))}
+    with pytest.raises(ValueError, match=message):
+        tiny().predict(past, 14, **{"future": future, "id": "shop", "time": "day", "target": "sold", **change})

@@ -1,0 +1,189 @@
+"""Losses of projected rows, one kernel each, against the float64 reference: every domain, packets, walls and atoms."""
+
+import importlib.util
+import math
+
+import pytest
+import torch
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("needs triton", allow_module_level=True)
+
+from fourier_head import Adaptive, Circle, FourierHead, Interval, Line
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TOLERANCE = {torch.float32: 5e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+def pair(width=8, dtype=torch.float32, **options):
+    """Return a head of the kernels and the same head as the reference in float64."""
+    options = {"init_scale": 1.0, "floor": 1e-3} | options
+    torch.manual_seed(0)
+    fused = FourierHead(width, impl="fused", **options).to(DEVICE, dtype)
+    plain = FourierHead(width, impl="reference", **options).to(DEVICE).double()
+    plain.load_state_dict(fused.state_dict())
+    return fused, plain
+
+
+def gradients(head, loss, x, upstream=None):
+    """Return the loss of a head and its gradients of inputs and parameters."""
+    x = x.detach().to(head.proj.weight.dtype).requires_grad_()
+    found = loss(head, x)
+    if upstream is None:
+        upstream = torch.linspace(0.5, 1.5, found.numel(), device=DEVICE).view(found.shape)
+    return [found.detach(), *torch.autograd.grad(found, [x, *head.parameters()], upstream.to(found))]
+
+
+def compare(fused, plain, loss, x, tolerance=None):
+    tolerance = tolerance or TOLERANCE[fused.proj.weight.dtype]
+    for a, b in zip(gradients(fused, loss, x), gradients(plain, loss, x), strict=True):
+        assert a.shape == b.shape
+        assert (a.double() - b).norm() <= tolerance * b.norm() + 1e-9, ((a.double() - b).norm() / b.norm(), a, b)
+
+
+BINS = {"num_bins": 18, "num_frequencies": 6}
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"packets": 1},
+        {"packets": 3, "boundary": "reflect"},
+        {"packets": 2, "num_atoms": 3, "num_frequencies": 5, "bias": False},
+        {"num_atoms": 3},
+        {"num_atoms": 1, "boundary": "reflect"},
+    ],
+    ids=str,
+)
+def test_bins(options, reduction):
+    fused, plain = pair(**BINS | options)
+    classes = fused.layout.num_classes
+    x, target = torch.randn(2, 9, 8, device=DEVICE), torch.randint(classes, (2, 9), device=DEVICE)
+    target[0, :3] = torch.tensor([-100, 0, classes - 1])
+    weight = torch.rand(classes, device=DEVICE)
+    compare(fused, plain, lambda h, x: h.loss(x, target, reduction=reduction), x)
+    compare(fused, plain, lambda h, x: h.loss(x, target, reduction=reduction, weight=weight.to(x)), x)
+
+
+DOMAINS = {
+    "interval": (Interval(-2, 6), lambda u: 8 * u - 2),
+    "circle": (Circle(24.0), lambda u: 48 * u - 7),
+    "line": (Line(1.0, 3.0), lambda u: 20 * u - 10),
+    "adaptive": (Adaptive(tails=0.02), lambda u: 14 * u - 7),
+    "fitted": (Adaptive.fit([100.0, 180.0]), lambda u: 300 * u),
+    "anchored": (Adaptive(anchored=True), lambda u: 14 * u - 7),
+}
+MIXES = [{}, {"packets": 2}, {"boundary": "reflect"}, {"packets": 1, "boundary": "reflect"}, {"num_atoms": 2, **BINS}]
+
+
+def values_of(name, options):
+    """Return heads, features, values and options of a call; some values are missing."""
+    domain, draw = DOMAINS[name]
+    if name == "circle" and options.get("boundary"):
+        pytest.skip("a circle has no walls")
+    if name in ("adaptive", "fitted", "anchored"):  # no bins are laid over these
+        options = {k: v for k, v in options.items() if k != "num_bins"}
+    fused, plain = pair(**{"num_frequencies": 6, "domain": domain, "boundary": "periodic"} | options)
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 7, 8, generator=generator).to(DEVICE)
+    value = draw(torch.rand(3, 7, generator=generator)).to(DEVICE)
+    value[0, 0] = math.nan
+    more = {"anchor": draw(torch.rand(3, 7, generator=generator)).to(DEVICE)} if name == "anchored" else {}
+    return fused, plain, x, value, more
+
+
+@pytest.mark.parametrize("options", MIXES, ids=str)
+@pytest.mark.parametrize("name", DOMAINS)
+def test_likelihood_of_values(name, options):
+    fused, plain, x, value, more = values_of(name, options)
+    for reduction in ("mean", "none"):
+        compare(fused, plain, lambda h, x: h.nll(x, value, reduction=reduction, **more), x)  # noqa: B023
+
+
+@pytest.mark.parametrize("options", [m for m in MIXES if "packets" not in m], ids=str)
+@pytest.mark.parametrize("name", [n for n in DOMAINS if n != "line"])
+def test_ranked_score(name, options):
+    fused, plain, x, value, more = values_of(name, options)
+    for reduction in ("mean", "none"):
+        compare(fused, plain, lambda h, x: h.crps(x, value, reduction=reduction, **more), x)  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    ("options", "loss"),
+    [
+        ({"domain": Adaptive(tails=0.02)}, lambda h, x, v: h.nll(x, v)),
+        ({"domain": Interval(-7, 7)}, lambda h, x, v: h.crps(x, v)),
+        ({**BINS, "packets": 1, "num_atoms": 1}, lambda h, x, v: h.loss(x, v.abs().long())),
+    ],
+    ids=["adaptive nll", "crps", "packets and atoms"],
+)
+def test_compiled_without_a_break(options, loss):
+    fused, _ = pair(**{"num_frequencies": 4} | options)
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
+    for rows in (5, 9):
+        x, value = torch.randn(rows, 8, device=DEVICE), 3 * torch.randn(rows, device=DEVICE)
+        found = gradients(fused, lambda h, x: compiled(h, x, value), x)  # noqa: B023
+        for a, b in zip(found, gradients(fused, lambda h, x: loss(h, x, value), x), strict=True):  # noqa: B023
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_second_pass_back_and_outputs_without_a_projection():
+    fused, plain = pair(domain=Adaptive(), num_frequencies=4)
+    x, value = torch.randn(9, 8, device=DEVICE), 3 * torch.randn(9, device=DEVICE)
+    loss = fused.nll(x, value)
+    first = torch.autograd.grad(loss, fused.proj.weight, retain_graph=True)[0].clone()
+    torch.testing.assert_close(torch.autograd.grad(loss, fused.proj.weight)[0], first)
+    for kind in ("nll", "crps"):
+        compare(fused, plain, lambda h, x: h.values_loss_of(h.proj(x), value.to(x.dtype), kind=kind), x)  # noqa: B023
+
+
+def test_everything_missing_costs_nothing():
+    fused, _ = pair(domain=Adaptive(), num_frequencies=4)
+    missing = torch.full((5,), math.nan, device=DEVICE)
+    for loss in (lambda h, x: h.nll(x, missing), lambda h, x: h.crps(x, missing)):
+        assert all(float(t.abs().sum()) == 0 for t in gradients(fused, loss, torch.randn(5, 8, device=DEVICE)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["nll", "crps"])
+def test_replayed_from_a_graph(kind):
+    fused, _ = pair(width=64, dtype=torch.bfloat16, domain=Adaptive(), num_frequencies=15)
+    x = torch.randn(5000, 64, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    value = 3 * torch.randn(5000, device=DEVICE)
+    upstream = torch.ones((), device=DEVICE)
+
+    def step():
+        loss = getattr(fused, kind)(x, value)
+        return loss.detach(), *torch.autograd.grad(loss, (x, fused.proj.weight), upstream)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    value.copy_(torch.randn_like(value))
+    for _ in range(2):
+        graph.replay()
+    for replayed, fresh in zip(captured, step(), strict=True):
+        torch.testing.assert_close(replayed, fresh, rtol=0, atol=0)  # sums are added up in one order always
+
+
+@pytest.mark.gpu
+def test_streams_do_not_share_their_sums():
+    fused, _ = pair(width=64, domain=Adaptive(), num_frequencies=15)
+    x, values = torch.randn(20000, 64, device=DEVICE), [torch.randn(20000, device=DEVICE) * s for s in (1, 2, 3)]
+    with torch.no_grad():
+        expected = [fused.nll(x, value) for value in values]
+        torch.cuda.synchronize()
+        streams, found = [torch.cuda.Stream() for _ in values], []
+        for _ in range(10):
+            for stream, value in zip(streams, values, strict=True):
+                with torch.cuda.stream(stream):
+                    found.append(fused.nll(x, value))
+        torch.cuda.synchronize()
+    assert all(torch.equal(a, expected[i % 3]) for i, a in enumerate(found))
