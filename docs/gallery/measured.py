@@ -84,20 +84,21 @@ def zero_shot(folder: Path = HERE) -> Path:
     figure, axes = plt.subplots(1, 2, sharey=True, figsize=(7.2, 3.6))
     names = [
         "fourier",
-        *(f"chronos-bolt-{s}" for s in ("base", "small", "mini", "tiny")),
-        *(f"chronos-t5-{s}" for s in ("large", "base", "small")),
+        "tirex",
+        "timesfm-2.0",
+        "moirai_large",
+        *(f"chronos_bolt_{s}" for s in ("base", "small")),
+        *(f"chronos_{s}" for s in ("large", "base")),
     ]
     for axis, metric in zip(axes, ("relative_mase", "relative_wql"), strict=True):
         score = {r["head"]: r["ours"] or r.get("published") for r in found if r["metric"] == metric}
         values = [score[n] for n in names]
-        bars = axis.barh(range(len(names)), values, color=[SKY, *[TRUTH] * 4, *[TRUTH] * 3])
+        bars = axis.barh(range(len(names)), values, color=[SKY, *[TRUTH] * (len(names) - 1)])
         axis.bar_label(bars, [f"{v:.3f}" for v in values], padding=-32, color="black", fontsize=8)
         axis.set(
             title={"relative_mase": "MASE", "relative_wql": "WQL"}[metric] + " relative to seasonal naive", xlim=(0, 1)
         )
-    axes[0].set_yticks(
-        range(len(names)), ["Fourier, 12 M", *[n.replace("chronos", "Chronos") + ", published" for n in names[1:]]]
-    )
+    axes[0].set_yticks(range(len(names)), ["Fourier, 12 M", *[n.replace("_", "-") + ", published" for n in names[1:]]])
     axes[0].invert_yaxis()
     return save(figure, "zero-shot.png", folder)
 

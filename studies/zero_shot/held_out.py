@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         command="python -m studies.zero_shot.held_out RUNS",
         seconds=sum(run.get("seconds", 0.0) for run in runs),
         seconds_of="the training of all variants",
-        runs=[{key: value for key, value in run.items() if key != "sets"} for run in runs],
+        runs=runs,
         notes=[note, *given.note],
     )
     return 0

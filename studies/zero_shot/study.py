@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 QUICK_SERIES = 50
+COMPARED = ("tirex", "chronos_bolt_base", "chronos-t5-large", "chronos-bolt-base", "chronos-bolt-mini")
+"""Published models whose scores on single sets are drawn, as either of two tables calls them."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         relative = [{**one, "seed": run["seed"]} for run in ablated for one in relative_scores(run["scores"], naive)]
         rows += ablation.rows(ablated, relative, settings.steps, settings.batch)
     heads = {key: value["head"] for key, value in about.items()}
-    theirs = [
-        one for one in published if one["model"] in ("chronos-t5-large", "chronos-bolt-base", "chronos-bolt-mini")
-    ]
+    theirs = [one for one in published if one["model"] in COMPARED]
     charts = [
         overview_chart(scores, naive, published, heads=heads),
         relative_chart([*scores, *theirs], naive, "mase", heads=heads),

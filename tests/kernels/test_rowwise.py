@@ -145,6 +145,15 @@ def test_everything_missing_costs_nothing():
         assert all(float(t.abs().sum()) == 0 for t in gradients(fused, loss, torch.randn(5, 8, device=DEVICE)))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_types_in_turn(dtype):
+    """Kernels compiled for one type must not serve another."""
+    fused, plain = pair(dtype=dtype, domain=Adaptive(tails=0.02), num_frequencies=6)
+    x, value = torch.randn(40, 8, device=DEVICE).to(dtype), 3 * torch.randn(40, device=DEVICE)
+    compare(fused, plain, lambda h, x: h.nll(x, value, reduction="sum"), x)
+    compare(fused, plain, lambda h, x: 100 * h.crps(x, value), x)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["nll", "crps"])
 def test_replayed_from_a_graph(kind):

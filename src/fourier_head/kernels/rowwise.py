@@ -38,11 +38,11 @@ def pads(tokens: int, width: int, outputs: int) -> bool:
 
 def blocks_of(score: Score) -> plans.Blocks:
     """Return the blocks of the kernel of a score."""
-    # A few rows per warp: what is known of a row is kept by every thread that holds a part of it.
+    # A few rows per warp: what is known of a row is kept by every thread that holds a part of it. As measured.
     tile = max(16, power_of_two_above(score.length))
     if score.kind == "crps":
-        return plans.Blocks(rows=16, tile=tile, warps=8)
-    return plans.Blocks(rows=8, tile=min(32 if score.packets else 64, tile))
+        return plans.Blocks(rows=32 if tile <= 128 else 16, tile=tile, warps=4 if tile <= 64 else 8)
+    return plans.Blocks(rows=8 if score.packets else 16, tile=min(32, tile))
 
 
 @functools.lru_cache(maxsize=256)
@@ -139,7 +139,8 @@ def forward(
     y = x if weight is None else product(x, wide)
     partial = sums_buffer(x, 4 * programs) if reduce else factor
     numbers = _numbers(score, tokens, y.stride(0))
-    key = (kernel, _kind(x) if weight is None else None, _kind(target), _kind(bias), _kind(anchor), _kind(class_weight))
+    # The gradients of rows have the type of x.
+    key = (kernel, x.dtype, weight is None, *map(_kind, (y, target, bias, anchor, class_weight)))
     results = (gradient, loss, partial, factor, bias_sums)
     if score.kind == "crps":
         dtype = torch.float32 if x.dtype == torch.float32 else torch.float16
