@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fourier_head.errors import UserError
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 QUICK = {
@@ -101,6 +103,11 @@ def test_code_on_pages_is_python(page):
     for code in blocks(page):
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fourier_head"):
-                module = importlib.import_module(node.module)
+                try:
+                    module = importlib.import_module(node.module)
+                except UserError:
+                    if node.module.endswith(".fev"):  # which cannot stand beside the tested versions of other extras
+                        continue
+                    raise
                 for name in node.names:
                     assert hasattr(module, name.name), f"{page}: {node.module} has no {name.name}"

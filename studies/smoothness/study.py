@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head.fourier.quadrature import legendre
 from fourier_head.metrics import smoothness, spectral_entropy
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.tasks.engine import Engine, Task, run_tasks
@@ -154,7 +154,7 @@ def continuous_smoothness(q: Tensor, least: float) -> float:
     Every frequency adds to the sum, so that for truncations of a series it cannot fall: no number of samples is
     needed to see that.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(400)
+    nodes, weights = legendre(400)
     u = torch.from_numpy((nodes + 1) / 2)[:, None]
     k = torch.arange(1, len(q) + 1, dtype=torch.float64)
     lost = -torch.expm1(-((math.pi * k * least / u) ** 2) / 2)

@@ -100,6 +100,7 @@ def test_totals_over_calendar_periods():
 def test_a_plot_shows_past_and_future(forecasts):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
+    matplotlib.rcdefaults()  # other tests draw in styles of their own
     axes = forecasts.plot("b", past=30)
     past, median = (line.get_ydata() for line in axes.get_lines())
     np.testing.assert_array_equal(past, forecasts.series.values[1][-30:])

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from rich.console import Console
 from studies.chronos import charts, runs, study, tables
 from studies.chronos.arms import GROUPS, PAPER, parse_arm, parse_arms
@@ -143,7 +144,7 @@ def test_an_arm_stopped_at_its_limit_goes_on(tmp_path):
     protocol, sets = replace(Settings(quick=True).protocol, seconds=6.0, batch=4), artificial_sets(2)
     arm, options = parse_arm("fourier-8"), {"device": "cpu"}
     assert run_arm(arm, protocol, None, sets, 0, tmp_path, **options, limit=0.01) is None
-    before = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
+    before = torch.load(tmp_path / "checkpoint" / "state.pt", weights_only=True)
     assert before["step"] >= 10
     assert before["seconds"] < 6.0
     result = run_arm(arm, protocol, None, sets, 0, tmp_path, **options)

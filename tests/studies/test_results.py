@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import shlex
 from pathlib import Path
 
@@ -127,7 +128,11 @@ def test_command_names_the_folder_that_is_not_the_studys_own(tmp_path, monkeypat
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/summary.json")), ids=lambda path: path.parent.name)
 def test_the_command_beside_committed_results_writes_that_folder(path):
     words = shlex.split(json.loads(path.read_text())["command"])
-    output = words[words.index("-o") + 1] if "-o" in words else f"results/{words[2]}"
+    if "-o" in words:
+        output = words[words.index("-o") + 1]
+    else:  # python -m studies NAME, or a module of the studies with a folder of its own
+        name = words[3] if words[2] == "studies" else re.sub(r"[._]", "-", words[2].removeprefix("studies."))
+        output = f"results/{name}"
     assert output == f"results/{path.parent.name}"
 
 
