@@ -214,6 +214,7 @@ def test_a_missing_library_is_named_with_the_extra_that_installs_it(name, monkey
         importlib.import_module(f"fourier_head.integrations.{name}")
 
 
+@pytest.mark.slow
 def test_metrics_of_two_processes_are_those_of_all_values(tmp_path):
     script = tmp_path / "two.py"
     script.write_text(

@@ -624,6 +624,7 @@ def _gradient_of_share(rank, port, folder):
     torch.save({name: weight.grad for name, weight in model.module.named_parameters()}, f"{folder}/{rank}.pt")
 
 
+@pytest.mark.slow
 def test_two_processes(tmp_path):
     """Gradients of two halves of a batch, averaged by DDP, are those of the batch."""
     spawn(_gradient_of_share, str(tmp_path))
