@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import torch
 
@@ -40,7 +41,8 @@ def _call(rank, function, *arguments):
 def launch(*words, timeout=180):
     """Run a module or script in two processes under torchrun; show what they printed where they fail."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *words]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    paths = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths}
 
     def run():
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
