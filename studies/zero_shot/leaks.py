@@ -67,7 +67,7 @@ def summed(values: np.ndarray, steps: int) -> Iterable[np.ndarray]:
 def search(store: SeriesStore, sets: Sequence[EvaluationSet]) -> list[dict[str, Any]]:
     """Return, for every evaluation set, how many of its test windows share a run with a training series.
 
-    Arguments:
+    Args:
         store: the training series.
         sets: what forecasts are scored on.
     """

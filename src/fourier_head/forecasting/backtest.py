@@ -85,7 +85,7 @@ def backtest(
 ) -> Backtest:
     """Return the scores of up to ``count`` windows of every series.
 
-    Arguments:
+    Args:
         predict: gives the forecasts of series for a horizon.
         stride: steps from one window to the next, see `past_windows`.
     """

@@ -72,7 +72,7 @@ class Dependence:
     ) -> Dependence:
         """Return what past errors show beside what is usual.
 
-        Arguments:
+        Args:
             periods: of the series.
             scores: normal scores (windows, steps) of what came after pasts of the series, NaN where unknown.
             owner: the number of the series that each window is of.
@@ -154,7 +154,7 @@ class Dependence:
 def usual_weights(scores: list[tuple[np.ndarray, int]]) -> np.ndarray:
     """Return the weights (kinds,) that fit the past errors of several sets of series best.
 
-    Arguments:
+    Args:
         scores: of each set, normal scores (windows, steps) and the period of its series.
     """
     products, linear = np.zeros((len(KINDS), len(KINDS))), np.zeros((1, len(KINDS)))

@@ -187,7 +187,7 @@ class Forecaster:
     ) -> Backtest:
         """Return how good forecasts of one's own series would have been: MASE, WQL and coverage beside seasonal naive.
 
-        Arguments:
+        Args:
             data: as in ``predict``.
             horizon: steps of each window; the last window of a series ends where the series does.
             windows: at most so many of each series; at least a third of it, or 8 values, lie before each.
@@ -214,7 +214,7 @@ class Forecaster:
         ends ``low`` and ``high`` of the interval, a ``score``, which is standard normal where all is as expected, and
         whether the value is an ``anomaly``.
 
-        Arguments:
+        Args:
             data: as in ``predict``.
             share: of outcomes that the interval should hold.
             last: values at the end of each series that are looked at, all unless given.
@@ -227,7 +227,7 @@ class Forecaster:
     def impute(self, data: Any, share: float = 0.8, **settings: Any) -> pd.DataFrame:
         """Return every step of the series, those that were missing filled in from before and after.
 
-        Arguments:
+        Args:
             data: as in ``predict``; missing values are NaN or have no row.
             share: of outcomes that the interval from ``low`` to ``high`` of filled values should hold.
             settings: of ``predict``.

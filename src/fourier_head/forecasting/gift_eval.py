@@ -167,7 +167,7 @@ def evaluate_gift(
 ) -> list[ScoreRow]:
     """Return one row of scores for each configuration, with all that ``all_results.csv`` asks for under ``gift``.
 
-    Arguments:
+    Args:
         forecaster: a `Forecaster`, or what has a like ``predict``.
         configurations: which.
         model: its name in the rows.

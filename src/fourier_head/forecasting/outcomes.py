@@ -82,7 +82,7 @@ class Outcomes:
 def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the part (series, steps) of a calendar that each moment lies in, counted from 0, and when parts begin.
 
-    Arguments:
+    Args:
         times: moments (series, steps), datetime64.
         freq: pandas alias of days, weeks, months, quarters or years.
 

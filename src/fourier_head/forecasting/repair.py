@@ -30,7 +30,7 @@ def anomalies(
 ) -> pd.DataFrame:
     """Return what was expected of past values, and which of them lie outside of their interval.
 
-    Arguments:
+    Args:
         predict: gives the forecasts of series for a horizon.
         share: of outcomes that the interval should hold.
         last: values at the end of each series that are looked at, all unless given.
@@ -75,7 +75,7 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
     What follows from the values before a gap, and from those after it in turned time, is averaged, each by how sure it
     is. ``low`` and ``high`` of filled steps are the ends of the interval that should hold the given share.
 
-    Arguments:
+    Args:
         predict: gives the forecasts of series for a horizon.
         share: of outcomes that the interval should hold.
     """

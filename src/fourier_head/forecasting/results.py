@@ -121,7 +121,7 @@ class Forecasts:
     def total(self, freq: str | None = None, paths: int = 2000, seed: int = 0) -> Outcomes:
         """Return what the sum over the horizon may be, or the sums over calendar periods.
 
-        Arguments:
+        Args:
             freq: "W", "MS", "QS", "YS" and the like for a sum over the steps of each such period that the horizon
                 reaches; the first and the last may not be whole.
             paths: drawn for the quantiles; means are exact.
@@ -152,7 +152,7 @@ class Forecasts:
     ) -> Outcomes:
         """Return what a function of whole paths may give, such as their maximum.
 
-        Arguments:
+        Args:
             function: takes paths (series, paths, horizon), returns a number for each (series, paths); many series are
                 taken some at a time.
             paths, seed: how many are drawn of each series, and from which seed.

@@ -49,7 +49,7 @@ def past_windows(
 ) -> Windows:
     """Return up to ``count`` windows of every series, the latest first: the last ends where the series does.
 
-    Arguments:
+    Args:
         horizon: values of a window.
         stride: values from one window to the next; as far as the horizon, or less where a series is short, unless
             given.

@@ -39,3 +39,12 @@ class TrainingLog:
     def __exit__(self, *error: object) -> None:
         if self.writer is not None:
             self.writer.close()
+
+
+def print_line(line: dict[str, float], unit: str) -> None:
+    """Print how far a run is: step, loss, speed in these units and the share of the budget that is spent."""
+    print(
+        f"step {line['step']:.0f}  loss {line['loss']:.4f}  {line['samples_per_second']:.0f} {unit}/s  "
+        f"{100 * line['progress']:.1f} %",
+        flush=True,
+    )

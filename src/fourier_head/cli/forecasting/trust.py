@@ -16,7 +16,7 @@ ROWS = 200
 def section(result: Backtest, file: str) -> str:
     """Return the section as HTML.
 
-    Arguments:
+    Args:
         file: where every series is, beside the page.
     """
     heads = [f"{round(100 * share)} % held" for share in INTERVALS]

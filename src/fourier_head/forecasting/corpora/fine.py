@@ -39,7 +39,7 @@ LEVELS = 32
 class FineSynth:
     """Draw windows of fine series (see the module), the period attached.
 
-    Arguments:
+    Args:
         context, horizon: values before and after the cut.
         periods: steps of the first season, with weights.
         cut_share: share of rows whose older part is blanked.

@@ -113,6 +113,17 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1).to(x.dtype)
 
 
+@torch.no_grad()
+def draw_small_weights(model: nn.Module, layers: int) -> None:
+    """Draw weights and set biases to zero; what a layer adds starts smaller the more layers there are."""
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            shrink = math.sqrt(2 * layers) if name.endswith(("mix.weight", "down.weight")) else 1.0
+            nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1]) / shrink)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
+
+
 class PatchForecaster(nn.Module):
     """Forecast every step of the horizon at once from patches of the past.
 
@@ -151,13 +162,8 @@ class PatchForecaster(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw small weights; what a layer adds starts smaller the more layers there are."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                shrink = math.sqrt(2 * self.config.layers) if name.endswith(("mix.weight", "down.weight")) else 1.0
-                nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1]) / shrink)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+        """Draw small weights; densities start as bells of about the deviation of the series."""
+        draw_small_weights(self, self.config.layers)
         self.head.proj.weight.mul_(0.1)
         if isinstance(self.head, FourierHead):
             start = self.head.layout.start(torch.tensor([0.0, START_WIDTH, 0.0]))

@@ -17,7 +17,7 @@ from torch.nn import functional
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains.adaptive import LEAST_WIDTH, Adaptive
 from fourier_head.domains.maps import ValueMap
-from fourier_head.forecasting.patch.model import START_WIDTH, Loss, ResidualMLP, rotate
+from fourier_head.forecasting.patch.model import START_WIDTH, Loss, ResidualMLP, draw_small_weights, rotate
 from fourier_head.forecasting.patch.scaling import fill_forward, scale_of
 from fourier_head.forecasting.patch.seasons import CYCLES, SINGLE, SLOTS, angles, found_period, same_phase, seasons_of
 from fourier_head.heads import FourierHead
@@ -180,13 +180,8 @@ class MultiscaleForecaster(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw small weights; what a layer adds starts smaller the more layers there are."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                shrink = math.sqrt(2 * self.config.layers) if name.endswith(("mix.weight", "down.weight")) else 1.0
-                nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1]) / shrink)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+        """Draw small weights; densities start as bells of about the deviation of the series."""
+        draw_small_weights(self, self.config.layers)
         self.choose.weight.zero_()
         self.head.proj.weight.mul_(0.1)
         start = self.head.layout.start(torch.tensor([0.0, START_WIDTH, 0.0]))
@@ -195,7 +190,7 @@ class MultiscaleForecaster(nn.Module):
     def forward(self, context: Tensor, period: Tensor, horizon: int | None = None) -> tuple[Tensor, Tensor, ValueMap]:
         """Return outputs of the head (B, horizon, size), a naive forecast (B, horizon) and the map of each series.
 
-        Arguments:
+        Args:
             context: values (B, C), oldest first, NaN where missing; C at most ``config.context`` counts.
             period: steps per cycle (B,), 1 where unknown; further seasons follow from it.
             horizon: steps wanted, all unless given; fewer cost less and are the same.
@@ -325,7 +320,7 @@ class MultiscaleForecaster(nn.Module):
     def loss(self, context: Tensor, future: Tensor, period: Tensor, patches: Tensor | None = None) -> Tensor:
         """Return the mean loss over the steps of the future that are there.
 
-        Arguments:
+        Args:
             context, period: as in ``forward``.
             future: outcomes (B, H), NaN where unknown; H a multiple of the patch.
             patches: which patches of it count (K,), all unless given.

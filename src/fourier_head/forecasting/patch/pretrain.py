@@ -26,6 +26,7 @@ from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, Multisca
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.patch.recipe import SIZES, hold_out
 from fourier_head.forecasting.validation import Validation, hold_out_sets, validation_sets
+from fourier_head.training.log import print_line
 from fourier_head.training.loop import Training
 from fourier_head.training.settings import TrainingSettings
 
@@ -163,14 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings = TrainingSettings(given.output, **{**options, **variant.training})
     training = Training(objective, lambda process: stream, settings, device)
 
-    def report(line: dict[str, float]) -> None:
-        print(
-            f"step {line['step']:.0f}  loss {line['loss']:.4f}  {line['samples_per_second']:.0f} windows/s  "
-            f"{100 * line['progress']:.1f} %",
-            flush=True,
-        )
-
-    done = training.run(report)
+    done = training.run(lambda line: print_line(line, "windows"))
     for layer in model.layers:
         layer._compiled_call_impl = None  # series to score come in any shape
     save_model(model, given.output / "last")

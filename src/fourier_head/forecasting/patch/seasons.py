@@ -88,7 +88,7 @@ def angles(time: Tensor, seasons: Tensor) -> Tensor:
 def same_phase(u: Tensor, seasons: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
     """Return the values of past cycles at the phase of future steps (B, T, 3, 8) and where there is one.
 
-    Arguments:
+    Args:
         u: the past (B, C), NaN where missing.
         seasons: periods (B, 3).
         steps: future steps (T,), counted from 0.

@@ -15,6 +15,7 @@ from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.patch.pretrained import save_model
 from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, prepare
+from fourier_head.training.log import print_line
 from fourier_head.training.settings import TrainingSettings
 
 
@@ -80,14 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     model, training = prepare(recipe, store, settings, given.device)
 
-    def report(line: dict[str, float]) -> None:
-        print(
-            f"step {line['step']:.0f}  loss {line['loss']:.4f}  {line['samples_per_second']:.0f} samples/s  "
-            f"{100 * line['progress']:.1f} %",
-            flush=True,
-        )
-
-    done = training.run(report)
+    done = training.run(lambda line: print_line(line, "samples"))
     if training.accelerator.is_main_process:
         training.use_ema()
         save_model(model, given.output / "model")
