@@ -21,8 +21,10 @@ from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import load_model
 from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import Summary
-from studies.common.results import command_line, write_results
+from studies.common.results import write_results
 from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from studies.numbers.charts import charts
 from studies.numbers.data import (
@@ -47,41 +49,33 @@ Run = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets."""
+class Settings(options.Study):
+    """What to ask which model; lists are tried one by one."""
 
-    output: Path = Path("results/numbers")
-    model: str | None = None
-    gguf: str | None = None
-    frequencies: str = "1-12"
-    seeds: int = 10
-    in_context: str = "2"
-    epochs: int = 16
-    learning_rate: float = 3e-4
-    head_learning_rate: float | None = None
-    lora_rank: int = 8
-    lora_layers: str | None = None
-    packets: str = "0"
-    init_scale: str = "1000"
-    gamma: str = "0"
-    head_first: str = "0"
-    top_p: float = 1.0
-    prompt: str = PROMPT
-    dtype: str = "float32"
-    device: str = "auto"
-    quick: bool = False
-    time_limit: float | None = None
-    workers: int = 1
-    engine: Engine = "local"
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study; files go by their names."""
-        chosen = dict(vars(self)) | {"device": None, "time_limit": None, "workers": None, "engine": None}
-        for name in ("model", "gguf"):
-            if chosen[name] is not None and Path(chosen[name]).exists():
-                chosen[name] = Path(chosen[name]).name
-        return command_line("numbers", chosen, vars(Settings()))
+    study = "numbers"
+    output: Path = options.output(study)
+    model: str | None = option(None, "Language model, by name or folder.", shown=MODEL, file=True)
+    gguf: str | None = option(None, "Language model from a GGUF file instead.", file=True)
+    frequencies: str = option("1-12", "Frequencies of the Fourier heads, such as 2,4,8.")
+    seeds: int = option(10, "Repetitions, each with its own data.", min=1)
+    in_context: str = option("2", "Samples in the prompt; 0-9 is all of the paper.")
+    epochs: int = option(16, "Passes over the 256 training pairs.", min=1)
+    learning_rate: float = option(3e-4, "At the start; it decays linearly.")
+    head_learning_rate: float | None = option(None, "Of a Fourier head, beside the adapters.", shown="as the rest")
+    lora_rank: int = option(8, "Rank of the adapters.", min=1)
+    lora_layers: str | None = option(None, "Layers with adapters, such as q_proj,v_proj.", shown="PEFT's choice")
+    packets: str = option("0", "Wave packets of the Fourier heads; 0,2 tries both.")
+    init_scale: str = option("1000", "What a Fourier head's first weights are divided by; 1000,1 tries both.")
+    gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
+    head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
+    top_p: float = option(1.0, "Share of probability all arms sample from.")
+    prompt: str = option(PROMPT, "Text with {mean}, {std} and {samples}.", shown="the paper's")
+    dtype: str = option("float32", "Of the model: float32 or bfloat16.")
+    device: str = options.device()
+    quick: bool = options.quick()
+    time_limit: float | None = options.time_limit()
+    workers: int = options.workers(1, "Processes, each with a model of its own.")
+    engine: Engine = options.engine()
 
 
 def parse_counts(text: str, option: str, least: int) -> list[int]:

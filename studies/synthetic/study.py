@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
-from studies.common.results import aggregate, circumstances, command_line, row, write_results
+from studies.common.results import aggregate, circumstances, row, write_results
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
@@ -48,22 +50,18 @@ PAPER: Paper = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(options.Study):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
-    output: Path = Path("results/synthetic")
-    protocol: Literal["released", "recommended", "both"] = "both"
-    arms: Literal["paper", "all"] = "all"
-    seeds: int = len(data.SEEDS)
-    quick: bool = False
-    engine: Engine = "local"
-    device: str = "cpu"
-    workers: int | None = None
-
-    @property
-    def command(self) -> str:
-        options = {name: getattr(self, name) for name in ("output", "protocol", "arms", "seeds", "quick", "device")}
-        return command_line("synthetic", options, vars(Settings()))
+    study = "synthetic"
+    output: Path = options.output(study)
+    protocol: str = option("both", "released, recommended or both.")
+    arms: str = option("all", "paper: the 276 runs of the paper; all: ours beside them.")
+    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
+    device: str = options.device("cpu", told=True)
+    workers: int | None = options.workers(None, "Processes.", shown="one per core")
 
 
 def groups(settings: Settings) -> list[Task]:
