@@ -13,7 +13,7 @@ from studies.atari.collection import CollectSettings
 from studies.atari.games import find_game
 from studies.atari.training import ArmSettings
 from studies.common import options
-from studies.common.options import option
+from studies.common.options import option, parse_counts
 
 PAPER_FREQUENCIES = tuple(range(2, 33, 2))
 SOME_FREQUENCIES = (4, 8, 14, 20, 32)
@@ -53,7 +53,6 @@ class Settings(options.Study):
     transitions: int = option(500_000, "To record where there is no recording.", min=1)
     steps: int = option(5_000_000, "Of the recorded agent's training.", min=1)
     ablations: bool = option(True, "Train without regulariser, smaller models and on less data, too.")
-    packets: bool = option(False, "Train Fourier heads with packets, too.")
     device: str = options.device("cpu", told=True)
     compile: bool | None = option(None, "Compile the model.", shown="on a GPU")
     workers: int = options.workers(1, "Arms trained at once, each in a process.")
@@ -80,13 +79,7 @@ class Settings(options.Study):
             if self.quick:
                 return (4, 8) if game == "seaquest" else (8,)
             return SOME_FREQUENCIES if game == "seaquest" else FEW_FREQUENCIES
-        try:
-            numbers = tuple(int(word) for word in self.frequencies.split(","))
-        except ValueError:
-            numbers = ()
-        if not numbers or min(numbers) < 1:
-            raise UserError(f"--frequencies must be auto, paper or numbers from 1 up, got {self.frequencies!r}.")
-        return numbers
+        return parse_counts(self.frequencies, "--frequencies")
 
     def chosen_seeds(self, game: str) -> int:
         """Return the number of seeds on a game."""
@@ -131,8 +124,6 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     for seed in range(settings.chosen_seeds(game)):
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
-        if settings.packets:
-            found.append(dataclasses.replace(base, head="fourier_packets", frequencies=middle, seed=seed))
         if first and settings.ablations:
             found.append(fourier(middle, 0.0, seed=seed))
     if first and settings.ablations:

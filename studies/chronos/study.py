@@ -29,7 +29,7 @@ from fourier_head.training.processes import agreed
 from studies.chronos.arms import Arm, parse_arms
 from studies.chronos.charts import charts
 from studies.chronos.data import artificial_sets, read_corpus, read_sets
-from studies.chronos.paired import FILE, Errors, paired_charts, paired_notes, paired_rows
+from studies.chronos.paired import FILE, Errors, paired_charts, paired_rows
 from studies.chronos.runs import SAMPLING, Protocol, errors_path, run_arm
 from studies.chronos.t5 import SIZES
 from studies.chronos.tables import notes, rows
@@ -256,12 +256,12 @@ def _write(
     few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
     averaged = "; they are of averaged weights" if settings.average else ""
     drawn = f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}{averaged}"
-    said = notes(results, naive, missing, drawn)
+    said = notes(results, missing, drawn)
     by_series = Errors.read(errors, settings.output / FILE)
     if settings.seeds > 1 and by_series is not None:
         by_series.save(settings.output / FILE)
         paired = paired_rows(by_series, naive, {arm.label: arm.about for arm in arms})
-        table, said = table + paired, said + paired_notes(paired)
+        table = table + paired
         figures += paired_charts(paired)
     # Of all arms that stand here, made now or before.
     spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)

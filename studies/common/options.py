@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fourier_head.errors import UserError
 from studies.common.folders import study_folder
 
 
@@ -116,3 +117,22 @@ def _name_from_here(folder: Path) -> str:
     """Return a folder as seen from the working directory, or its last part where it lies elsewhere."""
     place, here = folder.resolve(), Path.cwd().resolve()
     return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
+
+
+def parse_counts(text: str, name: str, least: int = 1, most: int | None = None) -> tuple[int, ...]:
+    """Return the whole numbers of a list with ranges, in order and each once.
+
+    >>> parse_counts("0,2,4-6", "--in-context", 0)
+    (0, 2, 4, 5, 6)
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            found += range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            raise UserError(f"{name} must be numbers and ranges such as 2,4,8 or 1-12, got {text!r}.") from None
+    if not found or min(found) < least or (most is not None and max(found) > most):
+        upper = "on" if most is None else f"to {most}"
+        raise UserError(f"{name} must be numbers from {least} {upper}, got {text!r}.")
+    return tuple(sorted(set(found)))

@@ -22,16 +22,14 @@ from fourier_head.integrations.language_models import load_model
 from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
-from studies.common.options import option
+from studies.common.options import option, parse_counts
 from studies.common.report.summary import Summary
 from studies.common.results import write_results
 from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from studies.numbers.charts import charts
 from studies.numbers.data import (
-    PROMPT,
     TRAINED,
     UNSEEN,
-    check_prompt,
     score,
     test_prompts,
     training_pairs,
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TINY = "tiny Llama"
 PAIRS = 256
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Run = dict[str, Any]
 
 
@@ -69,31 +66,11 @@ class Settings(options.Study):
     gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
     head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
     top_p: float = option(1.0, "Share of probability all arms sample from.")
-    prompt: str = option(PROMPT, "Text with {mean}, {std} and {samples}.", shown="the paper's")
-    dtype: str = option("float32", "Of the model: float32 or bfloat16.")
     device: str = options.device()
     quick: bool = options.quick()
     time_limit: float | None = options.time_limit()
     workers: int = options.workers(1, "Processes, each with a model of its own.")
     engine: Engine = options.engine()
-
-
-def parse_counts(text: str, option: str, least: int) -> list[int]:
-    """Return the numbers of a list with ranges.
-
-    >>> parse_counts("0,2,4-6", "--in-context", 0)
-    [0, 2, 4, 5, 6]
-    """
-    out: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        try:
-            out += range(int(first), int(last if dash else first) + 1)
-        except ValueError:
-            raise UserError(f"{option} must be numbers and ranges such as 2,4,8 or 1-12, got {text!r}.") from None
-    if not out or min(out) < least:
-        raise UserError(f"{option} must be numbers from {least} on, got {text!r}.")
-    return sorted(set(out))
 
 
 def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
@@ -125,20 +102,18 @@ def source_of(settings: Settings) -> tuple[str | None, str]:
     """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
         raise UserError("--model and --gguf both name a model: give one of them.")
-    if settings.dtype not in DTYPES:
-        raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
     device = chosen_device(settings.device)
     return settings.gguf or settings.model or (None if settings.quick else MODEL), device
 
 
 @functools.lru_cache(maxsize=1)
-def load(source: str | None, dtype: str, device: str) -> LanguageModel:
+def load(source: str | None, device: str) -> LanguageModel:
     """Return the language model, loaded once in each process."""
     if source is None:
         language = tiny_language(device)
     else:
         try:
-            language = LanguageModel(*load_model(source, DTYPES[dtype], causal=True))
+            language = LanguageModel(*load_model(source, torch.float32, causal=True))
         except (ImportError, ValueError) as error:
             raise UserError(f"{error}.") from None
         language.model.to(device)
@@ -148,7 +123,6 @@ def load(source: str | None, dtype: str, device: str) -> LanguageModel:
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
-    check_prompt(settings.prompt)
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
     recipe = Recipe(
@@ -161,13 +135,13 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     )
     seeds, pairs = settings.seeds, PAIRS
     if settings.quick:
-        seeds, pairs, frequencies = min(seeds, 2), 64, [n for n in (2, 8) if n in frequencies] or frequencies[:2]
+        seeds, pairs, frequencies = min(seeds, 2), 64, tuple(n for n in (2, 8) if n in frequencies) or frequencies[:2]
         recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
     source, device = source_of(settings)
-    language = load(source, settings.dtype, device)
+    language = load(source, device)
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
-    common = {"model": name, "size": size, "dtype": settings.dtype, "prompt": settings.prompt, "pairs": pairs}
+    common = {"model": name, "size": size, "pairs": pairs}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
     firsts = parse_counts(settings.head_first, "--head-first", 0)
@@ -211,7 +185,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=charts(runs, table),
         gpu=language.device.type == "cuda",
         keep_runs=missing > 0,
-        notes=notes(table, name, size, recipe, missing),
+        notes=notes(name, size, recipe, missing),
         quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
         if settings.quick
         else None,
@@ -236,7 +210,7 @@ def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
     layers = chosen["layers"]
     options = {field.name: chosen[field.name] for field in fields(Recipe)}
     recipe = Recipe(**options | {"layers": None if layers is None else tuple(layers)})
-    result = _run_one(chosen, load(source, chosen["dtype"], device), recipe)
+    result = _run_one(chosen, load(source, device), recipe)
     if echo:
         trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
         print(f"{_label(chosen)}: TVD {sum(trained) / len(trained):.3f}, {result['seconds']:.1f} s", flush=True)
@@ -246,10 +220,10 @@ def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
 def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe) -> Run:
     """Train and ask one arm; every arm of a seed gets the same pairs and the same questions."""
     start = time.monotonic()
-    seed, context, template = chosen["seed"], chosen["in_context"], chosen["prompt"]
-    prompts, answers = training_pairs(template, chosen["pairs"], context, seed)
+    seed, context = chosen["seed"], chosen["in_context"]
+    prompts, answers = training_pairs(chosen["pairs"], context, seed)
     gaussians = [*TRAINED, *UNSEEN]
-    tests = test_prompts(template, gaussians, context, seed)
+    tests = test_prompts(gaussians, context, seed)
     losses: list[float] = []
     try:
         if chosen["head"] == "base":

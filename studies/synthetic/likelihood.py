@@ -27,6 +27,7 @@ from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore, hardware
 from studies.common import options
 from studies.common.options import option
+from studies.common.report.derive import frequency_panel
 from studies.common.report.summary import Row, Summary
 from studies.common.results import aggregate, circumstances, versions, write_results
 from studies.synthetic import arms as arms_of
@@ -153,8 +154,8 @@ def chart(rows: Sequence[Row]) -> Chart:
     panels = []
     for metric, words in (("kl", "KL divergence"), ("perplexity", "Perplexity")):
         for name in data.DATASETS:
-            series = arms_of.curves(find(rows, dataset=name, metric=metric), [("gmm", "GMM (paper)", "gmm")])
-            panels.append(Panel(series, TITLES[name], "frequencies", words))
+            own = find(rows, dataset=name, metric=metric, packets=None)
+            panels.append(frequency_panel([r for r in own if r["head"] in ("fourier", "gmm")], TITLES[name], words))
     caption = "Mean and deviation over seeds; lower is better."
     return Chart("likelihood", "Maximum likelihood on continuous values", panels, caption)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
 from studies.common.options import option
+from studies.common.report.derive import frequency_panel
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
 from studies.common.results import aggregate, circumstances, row, write_results
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 METRICS = ("kl", "smoothness", "mse", "nll")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
-LEVELS = (("linear", "Linear", "linear"), ("gmm", "GMM (paper)", "gmm"), ("hl_gauss", "HL-Gauss", "hl-gauss"))
+DRAWN = ("fourier", "linear", "gmm", "hl_gauss")
 QUICK_FREQUENCIES, QUICK_EPOCHS = (4, 12, 20), 6
 
 # Tables of section 4.1 and appendix C.2.
@@ -164,48 +164,19 @@ def notes(rows: Sequence[Row]) -> list[str]:
                     f"{TITLES[r['dataset']]}, "
                     f"ours {r['ours']:.3f}, paper {r['paper']:.3f} ± {r['paper_std']:.3f}."
                 )
-    parts = []
-    for head in ("recommended", "linear", "gmm_full", "hl_gauss"):
-        found_rows = [find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
-        if all(found_rows):
-            parts.append(f"{look(head).label} " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
     for r in find(rows, metric="seconds_per_run"):
         found.append(
             f"A run of the {r['protocol']} protocol took {r['ours']:.1f} s of a core in a stack of "
-            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself, "
-            f"{r['unstacked'] / r['ours']:.1f} times as long."
+            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself."
         )
     for r in find(rows, metric="core_seconds"):
         found.append(f"The {r['runs']} runs of the paper's arms took {r['ours']:.0f} s of a core.")
-    if parts:
-        found.append(f"Recommended protocol, KL on Gaussian / GMM-2 / Beta: {'; '.join(parts)}.")
-    return found + _where_others_lead(find(rows, protocol="recommended", metric="kl"))
+    return found
 
 
 def _agrees(one: Row, deviations: int) -> bool:
     """Tell whether a number is within so many of the paper's deviations of its own; errors have none to speak of."""
     return abs(one["ours"] - one["paper"]) <= (0.005 if one["metric"] == "mse" else deviations * one["paper_std"])
-
-
-def _where_others_lead(rows: Sequence[Row]) -> list[str]:
-    """Say where other heads, trained with the same care, are ahead of Fourier heads."""
-
-    def best(dataset: str, **wanted: Any) -> float:
-        return min((r["ours"] for r in find(rows, dataset=dataset, **wanted)), default=math.nan)  # NaN is never less
-
-    found, mixture_ahead = [], []
-    for name in data.DATASETS:
-        linear, plain = best(name, head="linear"), best(name, head="fourier", packets=None)
-        if linear < plain:
-            found.append(
-                f"On {TITLES[name]} the linear head is ahead of every Fourier head without packets: "
-                f"{linear:.3f} against {plain:.3f} at best."
-            )
-        if best(name, head="gmm_full") < best(name, head="recommended"):
-            mixture_ahead.append(TITLES[name])
-    if mixture_ahead:
-        found.append(f"The full mixture has a lower KL than the recommended head on {', '.join(mixture_ahead)}.")
-    return found
 
 
 def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -> list[Chart]:
@@ -214,8 +185,8 @@ def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -
     for metric, words in (("kl", "KL divergence"), ("smoothness", "Smoothness")):
         panels = []
         for name in data.DATASETS:
-            series = arms_of.curves(find(rows, protocol=protocol, dataset=name, metric=metric), LEVELS)
-            panels.append(Panel(series, TITLES[name], "frequencies", words))
+            own = find(rows, protocol=protocol, dataset=name, metric=metric, packets=None)
+            panels.append(frequency_panel([r for r in own if r["head"] in DRAWN], TITLES[name], words))
         caption = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
         made.append(Chart(f"{protocol}-{metric}", f"{words} against frequencies, {protocol} protocol", panels, caption))
     made.append(_densities(runs, protocol))

@@ -15,7 +15,7 @@ from fourier_head.errors import UserError
 from fourier_head.tasks.engine import Engine, Task, TimeUp, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
-from studies.common.options import option
+from studies.common.options import option, parse_counts
 from studies.common.report.summary import Row, Summary
 from studies.common.results import aggregate, circumstances, row, write_results
 from studies.tempo.charts import charts, label
@@ -71,21 +71,6 @@ class Settings(options.Study):
         return made if self.data is None else "syntheory"
 
 
-def parse_frequencies(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list with commas.
-
-    >>> parse_frequencies("1, 2,8")
-    (1, 2, 8)
-    """
-    try:
-        found = tuple(dict.fromkeys(int(word) for word in text.split(",") if word.strip()))
-    except ValueError:
-        raise UserError(f"--frequencies must be whole numbers with commas between, got {text}.") from None
-    if not found or not all(0 < n < NUM_BINS for n in found):
-        raise UserError(f"--frequencies must lie between 1 and {NUM_BINS - 1}, got {text}.")
-    return found
-
-
 def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     """Return one task per head and seed, seed by seed, so that a time limit leaves whole seeds."""
     if settings.split not in ("tempos", "random"):
@@ -106,7 +91,7 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     device = chosen_device(settings.device)
     deadline = deadline_after(settings.time_limit)
     model, clips, seeds = settings.model, settings.clips, settings.seeds
-    frequencies = parse_frequencies(settings.frequencies)
+    frequencies = parse_counts(settings.frequencies, "--frequencies", most=NUM_BINS - 1)
     changes: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
     if settings.quick:
         model, clips, seeds, frequencies = "tiny", min(clips, 10), 1, frequencies[:2]
@@ -180,7 +165,7 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     if settings.split == "random":
         runs += chosen_runs(runs)
     rows = aggregate(runs, METRICS, KEYS) + ratio_rows(runs)
-    said = notes(rows, runs, first)
+    said = notes(runs, first)
     if stopped:
         said.insert(0, f"Stopped at the time limit: {len(runs)} of {len(tasks)} runs are in these numbers.")
     return write_results(
@@ -244,33 +229,11 @@ def ratio_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
     return rows
 
 
-def _value(rows: Sequence[Row], protocol: str, head: str, number: int | None, metric: str) -> float:
-    for r in rows:
-        if (r["protocol"], r["head"], r["frequencies"], r["metric"]) == (protocol, head, number, metric):
-            return r["ours"]
-    return float("nan")
-
-
-def notes(rows: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Mapping[str, Any]) -> list[str]:
-    """Return in sentences what came out, and how it differs from the paper's experiment."""
+def notes(runs: Sequence[dict[str, Any]], settings: Mapping[str, Any]) -> list[str]:
+    """Return in sentences what rows cannot say: the clips, the training, and how both differ from the paper's."""
     said = []
     if all(r["accuracy"] < BARELY for r in runs):
         said.append("No head has learned to tell tempos apart: every accuracy is near that of guessing, 1 in 33.")
-    for protocol in dict.fromkeys(r["protocol"] for r in runs):
-        base = protocol.split(",")[0]
-        numbers = [n for n in dict.fromkeys(r["frequencies"] for r in runs if r["protocol"] == protocol) if n]
-        if not numbers:
-            continue
-        # Frequencies are compared on clips of odd tempos that were kept from training, never on test clips.
-        best = max(numbers, key=lambda n: _value(rows, protocol, "fourier", n, "validation_f1"))
-        scores = [_value(rows, protocol, "fourier", best, m) for m in ("macro_f1", "bpm_error")]
-        others = [_value(rows, base, "linear", None, m) for m in ("macro_f1", "bpm_error")]
-        gauss = _value(rows, base, "hl_gauss", None, "macro_f1")
-        said.append(
-            f"{protocol.capitalize()}: of the Fourier heads {best} frequencies have the best validation F1. Test macro "
-            f"F1 {scores[0]:.3f} against {others[0]:.3f} of the linear head and {gauss:.3f} of HL-Gauss, which knows "
-            f"the order of bins too; BPM error {scores[1]:.2f} against {others[1]:.2f} of the linear head."
-        )
     counts = [runs[0][f"{part}_clips"] for part in ("train", "test")]
     same = "the same training for every head of a protocol, the last weights measured"
     if settings["source"] == "generated, random split":
