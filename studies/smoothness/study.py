@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fourier_head.fourier.quadrature import legendre
-from fourier_head.metrics import smoothness, spectral_entropy
+from fourier_head.metrics import smoothness
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
@@ -27,6 +27,7 @@ from studies.common import options
 from studies.common.options import option
 from studies.common.report.summary import Row, Summary
 from studies.common.results import row, write_results
+from studies.smoothness.entropy import spectral_entropy
 
 if TYPE_CHECKING:
     from rich.console import Console
