@@ -241,14 +241,15 @@ def _of_placed(request: Request) -> Tensor:
     place = outputs[..., outputs.shape[-1] - layout.place_outputs :]
     domain: Any = request.domain.at_outputs(place, map=map, anchor=request.anchor)
     u = map.forward(request.target).to(outputs.dtype)
-    v = far = (u - domain.loc) / domain.width
+    off = u - domain.loc
+    v = far = off / domain.width
     if any(map.curved) and request.kind != "crps":
         far, slope = domain.to_unit(request.target).to(v.dtype), domain.log_slope(request.target).to(v.dtype)
     else:
         slope = map.log_slope(u) - domain.width.log()
     nll, crps = placed.scores(outputs[..., : layout.num_coefficients], v, far, domain.tails, layout.floor)
-    unit = domain.width if request.mapped else domain.width * map.scale
-    return _weighted(request, lambda: nll - slope, lambda: crps * unit)
+    unit = 1.0 if request.mapped else map.scale
+    return _weighted(request, lambda: nll - slope, lambda: torch.addcmul(off.abs(), crps, domain.width) * unit)
 
 
 def _closed_form(request: Request) -> Tensor:
