@@ -120,6 +120,22 @@ def commit() -> str | None:
         return None
 
 
+def sources_note(commit: str | None) -> list[str]:
+    """Say in plain words where no commit has the sources behind a result.
+
+    >>> sources_note("913cfc4")
+    []
+    """
+    if commit is None:
+        return ["Written where the sources were no checkout: no commit names them."]
+    if commit.endswith("-dirty"):
+        return [
+            "Written by sources that were not committed yet: they differ from the commit named here, which is marked "
+            "-dirty."
+        ]
+    return []
+
+
 def _figures(output: Path) -> set[str]:
     """Return the names of the figures that an earlier study drew into its folder."""
     try:
@@ -186,6 +202,8 @@ def write_results(
     if quick is not None:
         header["quick"] = True
         extra["notes"] = [f"A quick look: {quick}.", *extra.get("notes", ())]
+    elif said := sources_note(header["commit"]):
+        extra["notes"] = [*said, *extra.get("notes", ())]
     body = ",\n".join("  " + to_json(one).strip() for one in rows)
     top = to_json(header | extra, indent=1).removesuffix("\n}\n")
     write_atomically(output / SUMMARY, f'{top},\n "rows": [\n{body}\n ]\n}}\n')

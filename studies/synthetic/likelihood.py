@@ -23,7 +23,7 @@ import torch
 from fourier_head._cpu import small_matrices
 from fourier_head.metrics import kl_divergence
 from fourier_head.pages.charts import Chart, Panel, Series
-from fourier_head.tasks.engine import Engine, Task, run_tasks
+from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore, hardware
 from studies.common.report.summary import Row, Summary
 from studies.common.results import aggregate, circumstances, command_line, versions, write_results
@@ -112,6 +112,7 @@ class Settings:
     engine: Engine = "local"
     device: str = "cpu"
     workers: int | None = None
+    time_limit: float | None = None
 
     @property
     def command(self) -> str:
@@ -133,8 +134,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     begin = time.monotonic()
     store = RunStore(settings.output)
     settings, tasks = arms_of.planned(settings, groups, store)
-    done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
-    runs = [r for part in done for r in part]
+    finished, missing = arms_of.finished(settings, tasks, store, console)
+    runs = [r for _, part in finished for r in part]
     rows = [with_paper(one, PAPER) for one in aggregate(runs, METRICS, KEYS)]
     told = (__doc__ or "").replace("`", "").split("\n\n")[1:]  # what is measured, and how long was trained
     return write_results(
@@ -145,7 +146,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
         charts=[chart(rows), learned(runs)],
         **circumstances(runs),
-        notes=[" ".join(" ".join(told[:1] if settings.quick else told).split())],
+        keep_runs=bool(missing),
+        notes=[*missing, " ".join(" ".join(told[:1] if settings.quick else told).split())],
         quick=f"{QUICK_EPOCHS} epochs, one seed and few frequencies" if settings.quick else None,
     )
 

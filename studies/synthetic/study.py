@@ -14,7 +14,7 @@ import numpy as np
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
-from fourier_head.tasks.engine import Engine, Task, run_tasks
+from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
@@ -31,6 +31,10 @@ METRICS = ("kl", "smoothness", "mse", "nll")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
 LEVELS = (("linear", "Linear", "linear"), ("gmm", "GMM (paper)", "gmm"), ("hl_gauss", "HL-Gauss", "hl-gauss"))
 QUICK_FREQUENCIES, QUICK_EPOCHS = (4, 12, 20), 6
+CANDIDATES = [Arm("adaptive", (n,), packets) for packets in (0, 2) for n in (4, 12)]
+"""Adaptive heads, of which `--arms choice` finds the one with the best likelihood of held-out rows of other seeds."""
+ADAPTIVE = Arm("adaptive", (12,), packets=2)
+"""The one chosen, in `results/synthetic-choice`."""
 
 # Tables of section 4.1 and appendix C.2.
 PAPER: Paper = {
@@ -53,12 +57,13 @@ class Settings:
 
     output: Path = Path("results/synthetic")
     protocol: Literal["released", "recommended", "both"] = "both"
-    arms: Literal["paper", "all"] = "all"
+    arms: Literal["paper", "all", "choice"] = "all"
     seeds: int = len(data.SEEDS)
     quick: bool = False
     engine: Engine = "local"
     device: str = "cpu"
     workers: int | None = None
+    time_limit: float | None = None
 
     @property
     def command(self) -> str:
@@ -75,12 +80,16 @@ def groups(settings: Settings) -> list[Task]:
     epochs = QUICK_EPOCHS if settings.quick else None
     sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)
     tasks = []
+    if settings.arms == "choice":
+        more = {"protocol": "recommended", "scored_on": "held-out rows"}
+        choice = [arm.tasks(train_group, data.CHOICE_SEEDS, epochs, settings.device, **more) for arm in CANDIDATES]
+        return [task for part in choice for task in part]
     for protocol in protocols:
         ours = []
         if settings.arms == "all":
             ours = [Arm("fourier", (12,), packets=2), Arm("gmm_full"), Arm("hl_gauss")]
             if protocol == "recommended":
-                ours = [Arm("recommended"), Arm("fourier", (12,), packets=4), *ours]
+                ours = [Arm("recommended"), ADAPTIVE, Arm("fourier", (12,), packets=4), *ours]
         for arm in [*sweep, *ours, Arm("gmm"), Arm("linear"), Arm("regression")]:
             tasks += arm.tasks(train_group, seeds, epochs, settings.device, protocol=protocol)
     return tasks
@@ -91,12 +100,12 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     begin = time.monotonic()
     store = RunStore(settings.output)
     settings, tasks = arms_of.planned(settings, groups, store)
-    done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
-    runs = [r | {"protocol": task.settings["protocol"]} for task, part in zip(tasks, done, strict=True) for r in part]
+    finished, missing = arms_of.finished(settings, tasks, store, console)
+    runs = [r | {"protocol": task.settings["protocol"]} for task, part in finished for r in part]
     rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]
-    if not settings.quick and settings.device == "cpu":
+    if not settings.quick and settings.device == "cpu" and not missing and settings.arms != "choice":
         rows += speed_rows(runs)
-        rows += cost_rows([part for task, part in zip(tasks, done, strict=True) if _of_the_paper(task)])
+        rows += cost_rows([part for task, part in finished if _of_the_paper(task)])
     return write_results(
         settings.output,
         rows,
@@ -106,8 +115,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=[c for p in PROTOCOLS if settings.protocol in (p, "both") for c in charts(rows, runs, p)],
         **circumstances(runs),  # they need not be those of here and now
         # `seconds` is this call's; groups finished before an interruption count here.
-        core_seconds=round(sum(core_seconds(part) for part in done)),
-        notes=[] if settings.quick else notes(rows),
+        core_seconds=round(sum(core_seconds(part) for _, part in finished)),
+        keep_runs=bool(missing),
+        notes=missing + ([] if settings.quick else notes(rows)),
         quick="trained for too short a time to compare with the paper" if settings.quick else None,
     )
 
@@ -167,7 +177,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
                     f"ours {r['ours']:.3f}, paper {r['paper']:.3f} ± {r['paper_std']:.3f}."
                 )
     parts = []
-    for head in ("recommended", "linear", "gmm_full", "hl_gauss"):
+    for head in ("recommended", "adaptive", "linear", "gmm_full", "hl_gauss"):
         found_rows = [find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
         if all(found_rows):
             parts.append(f"{look(head).label} " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
