@@ -162,7 +162,7 @@ def test_an_offset_of_pandas_is_a_frequency():
 
 def test_dates_beyond_nanoseconds_are_refused_or_missing_never_others():
     old = pd.Series(range(3), index=np.array(["1600-01-01", "1601-01-01", "1602-01-01"], dtype="datetime64[s]"))
-    with pytest.raises(ValueError, match="dates from 1678-01-01 to 2261-12-31, got 1600-01-01 in row 1"):
+    with pytest.raises(ValueError, match="got 1600-01-01 in row 1"):
         read_series(old)
     ahead = read_series(pd.Series(range(3), index=pd.date_range("2257", periods=3, freq="YS"))).future(0, 4)
     assert np.isnat(ahead).tolist() == [False, False, True, True]
