@@ -24,6 +24,15 @@ def numbers(
     in_context: Annotated[str, typer.Option(help="Samples in the prompt; 0-9 is all of the paper.")] = "2",
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the 256 training pairs.")] = 16,
     learning_rate: Annotated[float, typer.Option(help="At the start; it decays linearly.")] = 3e-4,
+    choose: Annotated[
+        str | None,
+        typer.Option(
+            help="Learning rates, such as 3e-4,1e-3, of which every kind of arm takes its best on seeds of their own."
+        ),
+    ] = None,
+    gaussians: Annotated[
+        str, typer.Option(help="Of the training answers: paper, its four; many, one for each answer.")
+    ] = "paper",
     head_learning_rate: Annotated[
         float | None, typer.Option(help="Of a Fourier head, beside the adapters.", show_default="as the rest")
     ] = None,

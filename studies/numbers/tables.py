@@ -108,14 +108,19 @@ def _lowest(table: Sequence[Row], key: str, value: float) -> float:
     return min(r["ours"] for r in found if r[key] == value)
 
 
-def notes(table: Sequence[Row], name: str, size: int, recipe: Recipe, missing: int) -> list[str]:
-    """Return in sentences what came out."""
+def notes(table: Sequence[Row], name: str, size: int, recipe: Recipe, missing: int, many: bool = False) -> list[str]:
+    """Return in sentences what came out; ``many`` Gaussians were trained on instead of the four of the paper."""
     out = [
         f"Model: {name}, {size / 1e6:.1f} million parameters; the paper's is Llama-3.1-8B-Instruct. All arms sample "
         f"{recipe.answers} answers at temperature 1 with top-p {recipe.top_p:g} and no top-k; the released code cuts "
         "the text arms at top-p 0.95 and the Fourier arm not at all. Each seed draws its own training pairs and "
         "prompts, the same for all arms."
     ]
+    if many:
+        out.append(
+            "Every training answer comes from a Gaussian of its own, drawn at random; none of those scored here is "
+            "among them. What is called trained on are the four of the paper."
+        )
     for context in contexts(table):
         top = best(table, context)
         parts = []
