@@ -37,6 +37,7 @@ def atari(
     ablations: Annotated[
         bool, typer.Option(help="Train without regulariser, smaller models and on less data, too.")
     ] = True,
+    ablated: Annotated[str, typer.Option(help="N of the ablations' Fourier heads, such as 20,32, or auto.")] = "auto",
     packets: Annotated[bool, typer.Option("--packets", help="Train Fourier heads with packets, too.")] = False,
     device: Device = "cpu",
     compile: Annotated[bool | None, typer.Option(help="Compile the model.", show_default="on a GPU")] = None,

@@ -41,6 +41,7 @@ class Settings:
         epochs, batch, episodes, target: as in ``ArmSettings``.
         transitions, steps: what to collect where there is no recording yet, and from how many steps of an agent.
         ablations: whether to train without regulariser, smaller models and on less data, too, on the first game.
+        ablated: N of the Fourier heads of the ablations: numbers, or "auto" for 14 where it is among the others.
         packets: whether to train Fourier heads with packets, too, which are not the paper's.
         data: folder of recordings, checkpoints and finished runs.
         output: folder of results.
@@ -63,6 +64,7 @@ class Settings:
     transitions: int = 500_000
     steps: int = 5_000_000
     ablations: bool = True
+    ablated: str = "auto"
     packets: bool = False
     data: Path = Path("scratch/atari")
     output: Path = Path("results/atari")
@@ -99,13 +101,14 @@ class Settings:
             if self.quick:
                 return (4, 8) if game == "seaquest" else (8,)
             return SOME_FREQUENCIES if game == "seaquest" else FEW_FREQUENCIES
-        try:
-            numbers = tuple(int(word) for word in self.frequencies.split(","))
-        except ValueError:
-            numbers = ()
-        if not numbers or min(numbers) < 1:
-            raise UserError(f"--frequencies must be auto, paper or numbers from 1 up, got {self.frequencies!r}.")
-        return numbers
+        return _numbers(self.frequencies, "--frequencies must be auto, paper or numbers from 1 up")
+
+    def middles(self, game: str) -> tuple[int, ...]:
+        """Return N of the ablations."""
+        if self.ablated != "auto":
+            return _numbers(self.ablated, "--ablated must be auto or numbers from 1 up")
+        chosen = self.chosen_frequencies(game)
+        return (MIDDLE if MIDDLE in chosen else chosen[-1],)
 
     def chosen_seeds(self, game: str) -> int:
         """Return the number of seeds on a game."""
@@ -137,11 +140,22 @@ class Settings:
         return dataclasses.replace(arm, layers=2, heads=2, width=32, context=5, held_out=32, **toy)
 
 
+def _numbers(text: str, expected: str) -> tuple[int, ...]:
+    """Return the numbers of a list; raise what was expected instead."""
+    try:
+        numbers = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        numbers = ()
+    if not numbers or min(numbers) < 1:
+        raise UserError(f"{expected}, got {text!r}.")
+    return numbers
+
+
 def arms(settings: Settings, game: str) -> list[ArmSettings]:
     """Return the arms of a game in the order in which to train them."""
     base, chosen = settings.base, settings.chosen_frequencies(game)
     first = game == settings.chosen_games[0]
-    middle = MIDDLE if MIDDLE in chosen else chosen[-1]
+    middles = settings.middles(game)
 
     def fourier(n: int, gamma: float, **more: Any) -> ArmSettings:
         return dataclasses.replace(base, head="fourier", frequencies=n, gamma=gamma, **more)
@@ -151,9 +165,9 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
         if settings.packets:
-            found.append(dataclasses.replace(base, head="fourier_packets", frequencies=middle, seed=seed))
+            found.append(dataclasses.replace(base, head="fourier_packets", frequencies=middles[-1], seed=seed))
         if first and settings.ablations:
-            found.append(fourier(middle, 0.0, seed=seed))
+            found += [fourier(n, 0.0, seed=seed) for n in middles]
     if first and settings.ablations:
         sizes = [{"layers": a, "heads": b, "width": c} for a, b, c in SIZES]
         shares: list[dict[str, Any]] = [{"share": share} for share in SHARES]
@@ -161,7 +175,7 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
             sizes, shares = [{"layers": 1, "heads": 1, "width": 16}], shares[2:]
         for change in [*sizes, *shares]:
             found.append(dataclasses.replace(base, **change))
-            found.append(fourier(middle, GAMMA, **change))
+            found += [fourier(n, GAMMA, **change) for n in middles]
     return found
 
 

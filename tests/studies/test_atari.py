@@ -106,6 +106,10 @@ def test_options_choose_games_frequencies_and_seeds():
     assert [arm.frequencies for arm in arms(chosen, "bank_heist")] == [None, 3, 5]
     assert "--no-ablations" in chosen.command
     assert "--ablations" not in Settings().command
+    ablated = [arm for arm in arms(Settings(ablated="20,32"), "seaquest") if arm.width < 128 or arm.share < 1]
+    assert [arm.frequencies for arm in ablated] == [None, 20, 32] * 6
+    with pytest.raises(UserError, match="--ablated must be auto or numbers from 1 up, got '0'"):
+        arms(Settings(ablated="0"), "seaquest")
     assert Settings(frequencies="paper").chosen_frequencies("gravitar") == PAPER_FREQUENCIES
     for bad in ("", "a,b", "0"):
         with pytest.raises(UserError, match="--frequencies must be"):
