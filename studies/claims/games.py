@@ -48,6 +48,7 @@ def games() -> list[Claim]:
         wide = {"game": name, "head": "fourier", "gamma": 1e-6, "layers": 6, "share": 1.0, "samples": 120_000}
         linear_arm = {key: value for key, value in wide.items() if key != "gamma"} | {"head": "linear"}
         few = 14 if name == "gravitar" else 8
+        level = "Recorded at random level: few actions are worth being sure of." if name == "gravitar" else ""
         rise = paired(study, _last_return, wide | {"frequencies": 32}, wide | {"frequencies": few})
         status, why = decide(rise, "above")
         found.append(
@@ -57,7 +58,7 @@ def games() -> list[Claim]:
                 f"return of Fourier-32 minus Fourier-{few}'s at the last epoch",
                 "above 0",
                 status,
-                why,
+                joined(why, level),
                 rise,
                 section=study,
             )

@@ -26,6 +26,10 @@ def test_a_claim_is_settled_with_evidence_or_says_why_not(claim):
         return
     for rows in claim["evidence"]["rows"]:
         assert find(claim["evidence"]["file"], rows)
+    assert (ROOT / claim["picture"]).exists()
+    if claim["status"] == "not confirmed" and not claim.get("exact"):
+        assert (ROOT / claim["plan"]).exists()
+        assert claim["interval"] is None or "Excluded is what lies below" in claim["why"]
     if claim.get("exact"):
         assert claim["seeds"] is None
     elif claim["status"] == "confirmed" and claim["interval"] is not None:
@@ -92,6 +96,21 @@ def test_the_report_shows_them_with_links():
     assert "Further" not in html  # every claim has its part of the paper
     assert 'href="#synthetic"' in html
     assert 'href="#atari"' not in html  # a section that is not there
+
+
+def test_heads_chosen_on_other_seeds_take_the_place_of_those_with_the_best_scores(tmp_path, monkeypatch):
+    from studies.claims import evidence, language
+
+    tried = [("fourier", 3.0, 12), ("linear", None, None), ("fourier", 3.0, 8), ("fourier", 1000.0, 4)]
+    rows = [{"head": head, "init_scale": scale, "frequencies": n} for head, scale, n in tried]
+    folder = tmp_path / "results" / "numbers-chosen"
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps({"rows": [], "choices": rows}))
+    assert language.heads().study == "numbers"
+    monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    found = language.heads()
+    assert (found.ours, found.start, found.study) == (rows[0], rows[3], "numbers-chosen")
+    evidence._content.cache_clear()
 
 
 def test_objects_of_a_file_are_its_rows():
