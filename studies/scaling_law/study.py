@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fourier_head.frequencies import ScalingLaw, fit_scaling_law
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import SUMMARY, Row, Summary, number, read_summary
@@ -26,6 +25,7 @@ from studies.common.results import command_line, row, write_results
 from studies.scaling_law import charts as scaling_law_charts
 from studies.scaling_law import decay
 from studies.scaling_law.expressivity import TARGETS, expressivity_rows, measure_expressivity
+from studies.scaling_law.law import ScalingLaw, fit_scaling_law
 
 if TYPE_CHECKING:
     from rich.console import Console

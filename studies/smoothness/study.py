@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from fourier_head.fourier.quadrature import legendre
-from fourier_head.metrics import smoothness, spectral_entropy
+from fourier_head.metrics import smoothness
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row, Summary
 from studies.common.results import command_line, row, write_results
+from studies.smoothness.entropy import spectral_entropy
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,10 +24,10 @@ from studies.atari.trained import load_agent
 from studies.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from studies.atari.trajectories import IGNORED, Trajectories
 from studies.atari.vision import FrameEncoder
+from studies.common.recorded import Recorded
 
 from fourier_head.errors import UserError
 from fourier_head.training import graphs
-from fourier_head.training.graphs import Recorded
 
 SMALL = ModelSettings(layers=2, heads=2, width=16, context=4, dropout=0.0, timesteps=50)
 
