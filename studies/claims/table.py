@@ -75,7 +75,8 @@ def page(claims: list[dict[str, Any]]) -> str:
         "Every claim of [the paper](https://arxiv.org/abs/2410.22269) beside what our runs say of it: "
         f"{counts(claims)}. A claim is confirmed where the 95 % interval of our number lies on the paper's side. Not "
         "confirmed may mean that it is wrong, that it does not hold here, or that our runs are too few to tell: the "
-        "reason says which, and a plan, written before the runs, what would settle it. Numbers are "
+        "reason says which, and a plan, written before the runs, what would settle it ([all of them, in order]"
+        "(../results/plan.md)). Numbers are "
         "computed from the files in the last column by `python -m studies claims`, which writes this page and "
         "`results/claims.json`."
     )
