@@ -1,12 +1,17 @@
 """The table of claims: it follows from the committed results, and its figures stand in the rows it names."""
 
 import json
+import re
+import shlex
 from html import escape
 
 import pytest
+import typer
+from studies.atari.cli import app as atari_app
 from studies.claims.claim import STATUSES, decide
 from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
+from studies.cli import app
 from studies.common.report.claims import claims_table
 
 COMMITTED = json.loads((ROOT / CLAIMS).read_text(encoding="utf-8"))
@@ -111,6 +116,28 @@ def test_heads_chosen_on_other_seeds_take_the_place_of_those_with_the_best_score
     found = language.heads()
     assert (found.ours, found.start, found.study) == (rows[0], rows[3], "numbers-chosen")
     evidence._content.cache_clear()
+
+
+def planned():
+    """Return every command of a plan, of several lines or between backticks."""
+    found = []
+    for path in sorted((ROOT / "results").rglob("plan.md")):
+        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+        for program, words in re.findall(r"(python -m studies(?:\.atari)?) ([^`\n]+)", text):
+            if "..." not in words:
+                found.append(pytest.param(program, shlex.split(words), id=f"{path.parent.name}: {words[:40]}"))
+    return found
+
+
+@pytest.mark.parametrize(("program", "words"), planned())
+def test_a_planned_command_is_understood_and_stops_by_itself(program, words):
+    group = typer.main.get_command(atari_app if program.endswith("atari") else app)
+    with group.make_context(program, list(words)) as context:
+        name, command, rest = group.resolve_command(context, list(words))
+        with command.make_context(name, rest, parent=context) as inner:
+            assert not inner.args
+    if "cuda" in words:
+        assert {"--time-limit", "--limit"} & set(words)
 
 
 def test_objects_of_a_file_are_its_rows():
