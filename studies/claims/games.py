@@ -45,11 +45,13 @@ def games() -> list[Claim]:
             )
         )
     for name, title in (("seaquest", "Seaquest"), ("gravitar", "Gravitar")):
-        study = "atari"
-        wide = {"game": name, "head": "fourier", "gamma": 1e-6, "layers": 6, "share": 1.0, "samples": 120_000}
+        study = HEADS
+        wide = {"game": name, "head": "fourier", "gamma": 1e-6, "layers": 6, "share": 1.0}
+        wide["samples"] = 120_000 if study == "atari" else 1_100_000
         linear_arm = {key: value for key, value in wide.items() if key != "gamma"} | {"head": "linear"}
-        few = 14 if name == "gravitar" else 8
-        level = "Recorded at random level: few actions are worth being sure of." if name == "gravitar" else ""
+        random = study == "atari" and name == "gravitar"
+        few = 8 if study == "atari" and name == "seaquest" else 14
+        level = "Recorded at random level: few actions are worth being sure of." if random else ""
         rise = paired(study, _last_return, wide | {"frequencies": 32}, wide | {"frequencies": few})
         status, why = decide(rise, "above")
         found.append(

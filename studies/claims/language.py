@@ -112,8 +112,8 @@ def pairs() -> list[Pair]:
         ),
         Pair(
             "Dividing the first weights of the head by 1000 improves learning.",
-            known.start | {"frequencies": 8},
-            known.start | {"frequencies": 8, "init_scale": 3.0},
+            {**known.start, "frequencies": 8},
+            {**known.start, "frequencies": 8, "init_scale": 3.0},
             "Fourier-8, divided by 1000 against divided by 3",
             "below 0",
             "The density depends on the direction of the weights alone, so a step of one length turns small weights "

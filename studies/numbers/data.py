@@ -90,7 +90,8 @@ def many_gaussians(count: int, generator: torch.Generator) -> list[Gaussian]:
     >>> many_gaussians(1, torch.Generator().manual_seed(0))
     [Gaussian(mean=0.75, std=0.23)]
     """
-    scored, out = {*TRAINED, *UNSEEN}, []
+    scored = {*TRAINED, *UNSEEN}
+    out: list[Gaussian] = []
     while len(out) < count:
         mean, std = torch.rand(2, dtype=torch.float64, generator=generator).tolist()
         one = Gaussian(round(1.6 * mean - 0.8, 2), round(0.05 + 0.25 * std, 2))
