@@ -21,17 +21,17 @@ from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import load_model
 from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option, parse_counts
 from studies.common.report.summary import Summary
-from studies.common.results import command_line, write_results
+from studies.common.results import write_results
 from studies.numbers import choice
 from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from studies.numbers.charts import charts
 from studies.numbers.data import (
     GAUSSIANS,
-    PROMPT,
     TRAINED,
     UNSEEN,
-    check_prompt,
     score,
     test_prompts,
     training_pairs,
@@ -44,66 +44,41 @@ if TYPE_CHECKING:
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TINY = "tiny Llama"
 PAIRS = 256
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Run = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets."""
+class Settings(options.Study):
+    """What to ask which model; lists are tried one by one."""
 
-    output: Path = Path("results/numbers")
-    model: str | None = None
-    gguf: str | None = None
-    frequencies: str = "1-12"
-    seeds: int = 10
-    in_context: str = "2"
-    epochs: int = 16
-    learning_rate: float = 3e-4
-    choose: str | None = None
-    gaussians: str = "paper"
-    head_learning_rate: float | None = None
-    lora_rank: int = 8
-    lora_layers: str | None = None
-    packets: str = "0"
-    init_scale: str = "1000"
-    gamma: str = "0"
-    head_first: str = "0"
-    top_p: float = 1.0
-    prompt: str = PROMPT
-    dtype: str = "float32"
-    device: str = "auto"
-    quick: bool = False
-    time_limit: float | None = None
-    workers: int = 1
-    engine: Engine = "local"
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study; files go by their names."""
-        chosen = dict(vars(self)) | {"device": None, "time_limit": None, "workers": None, "engine": None}
-        for name in ("model", "gguf"):
-            if chosen[name] is not None and Path(chosen[name]).exists():
-                chosen[name] = Path(chosen[name]).name
-        return command_line("numbers", chosen, vars(Settings()))
-
-
-def parse_counts(text: str, option: str, least: int) -> list[int]:
-    """Return the numbers of a list with ranges.
-
-    >>> parse_counts("0,2,4-6", "--in-context", 0)
-    [0, 2, 4, 5, 6]
-    """
-    out: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        try:
-            out += range(int(first), int(last if dash else first) + 1)
-        except ValueError:
-            raise UserError(f"{option} must be numbers and ranges such as 2,4,8 or 1-12, got {text!r}.") from None
-    if not out or min(out) < least:
-        raise UserError(f"{option} must be numbers from {least} on, got {text!r}.")
-    return sorted(set(out))
+    study = "numbers"
+    output: Path = options.output(study)
+    model: str | None = option(None, "Language model, by name or folder.", shown=MODEL, file=True)
+    gguf: str | None = option(None, "Language model from a GGUF file instead.", file=True)
+    frequencies: str = option("1-12", "Frequencies of the Fourier heads, such as 2,4,8.")
+    seeds: int = option(10, "Repetitions, each with its own data.", min=1)
+    in_context: str = option("2", "Samples in the prompt; 0-9 is all of the paper.")
+    epochs: int = option(16, "Passes over the 256 training pairs.", min=1)
+    learning_rate: float = option(3e-4, "At the start; it decays linearly.")
+    choose: str | None = option(
+        None,
+        "Learning rates, such as 3e-4,1e-3, of which every kind of arm takes its best on seeds of their own.",
+        shown="none",
+    )
+    gaussians: str = option("paper", "Of the training answers: paper, its four; many, one for each answer.")
+    head_learning_rate: float | None = option(None, "Of a Fourier head, beside the adapters.", shown="as the rest")
+    lora_rank: int = option(8, "Rank of the adapters.", min=1)
+    lora_layers: str | None = option(None, "Layers with adapters, such as q_proj,v_proj.", shown="PEFT's choice")
+    packets: str = option("0", "Wave packets of the Fourier heads; 0,2 tries both.")
+    init_scale: str = option("1000", "What a Fourier head's first weights are divided by; 1000,1 tries both.")
+    gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
+    head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
+    top_p: float = option(1.0, "Share of probability all arms sample from.")
+    device: str = options.device()
+    quick: bool = options.quick()
+    time_limit: float | None = options.time_limit()
+    workers: int = options.workers(1, "Processes, each with a model of its own.")
+    engine: Engine = options.engine()
 
 
 def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
@@ -135,20 +110,18 @@ def source_of(settings: Settings) -> tuple[str | None, str]:
     """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
         raise UserError("--model and --gguf both name a model: give one of them.")
-    if settings.dtype not in DTYPES:
-        raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
     device = chosen_device(settings.device)
     return settings.gguf or settings.model or (None if settings.quick else MODEL), device
 
 
 @functools.lru_cache(maxsize=1)
-def load(source: str | None, dtype: str, device: str) -> LanguageModel:
+def load(source: str | None, device: str) -> LanguageModel:
     """Return the language model, loaded once in each process."""
     if source is None:
         language = tiny_language(device)
     else:
         try:
-            language = LanguageModel(*load_model(source, DTYPES[dtype], causal=True))
+            language = LanguageModel(*load_model(source, torch.float32, causal=True))
         except (ImportError, ValueError) as error:
             raise UserError(f"{error}.") from None
         language.model.to(device)
@@ -158,7 +131,6 @@ def load(source: str | None, dtype: str, device: str) -> LanguageModel:
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
-    check_prompt(settings.prompt)
     if settings.gaussians not in GAUSSIANS:
         raise UserError(f"--gaussians must be one of {', '.join(GAUSSIANS)}, got {settings.gaussians}.")
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
@@ -173,14 +145,13 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     )
     seeds, pairs = settings.seeds, PAIRS
     if settings.quick:
-        seeds, pairs, frequencies = min(seeds, 2), 64, [n for n in (2, 8) if n in frequencies] or frequencies[:2]
+        seeds, pairs, frequencies = min(seeds, 2), 64, tuple(n for n in (2, 8) if n in frequencies) or frequencies[:2]
         recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
     source, device = source_of(settings)
-    language = load(source, settings.dtype, device)
+    language = load(source, device)
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
-    common = {"model": name, "size": size, "dtype": settings.dtype, "prompt": settings.prompt, "pairs": pairs}
-    common["gaussians"] = settings.gaussians
+    common = {"model": name, "size": size, "pairs": pairs, "gaussians": settings.gaussians}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
     firsts = parse_counts(settings.head_first, "--head-first", 0)
@@ -244,7 +215,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=charts(runs, table),
         gpu=language.device.type == "cuda",
         keep_runs=missing > 0,
-        notes=notes(table, name, size, recipe, missing, many=settings.gaussians == "many"),
+        notes=notes(name, size, recipe, missing, many=settings.gaussians == "many"),
         **({"choices": choices} if choices else {}),
         quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
         if settings.quick
@@ -270,7 +241,7 @@ def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
     layers = chosen["layers"]
     options = {field.name: chosen[field.name] for field in fields(Recipe)}
     recipe = Recipe(**options | {"layers": None if layers is None else tuple(layers)})
-    result = _run_one(chosen, load(source, chosen["dtype"], device), recipe)
+    result = _run_one(chosen, load(source, device), recipe)
     if echo:
         trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
         print(f"{_label(chosen)}: TVD {sum(trained) / len(trained):.3f}, {result['seconds']:.1f} s", flush=True)
@@ -280,10 +251,10 @@ def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
 def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe) -> Run:
     """Train and ask one arm; every arm of a seed gets the same pairs and the same questions."""
     start = time.monotonic()
-    seed, context, template = chosen["seed"], chosen["in_context"], chosen["prompt"]
-    prompts, answers = training_pairs(template, chosen["pairs"], context, seed, many=chosen["gaussians"] == "many")
+    seed, context = chosen["seed"], chosen["in_context"]
+    prompts, answers = training_pairs(chosen["pairs"], context, seed, many=chosen["gaussians"] == "many")
     gaussians = [*TRAINED, *UNSEEN]
-    tests = test_prompts(template, gaussians, context, seed)
+    tests = test_prompts(gaussians, context, seed)
     losses: list[float] = []
     try:
         if chosen["head"] == "base":

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
-from fourier_head.pages.charts import Series
 from fourier_head.tasks.engine import Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row
@@ -155,18 +154,3 @@ def with_paper(one: Row, paper: Paper) -> Row:
 def find(rows: Sequence[Row], **wanted: Any) -> list[Row]:
     """Return the rows with these values."""
     return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
-
-
-def curves(rows: Sequence[Row], levels: Sequence[tuple[str, str, str]]) -> list[Series]:
-    """Draw one metric of one data set: Fourier heads against N, other heads (head, label, colour) as levels."""
-    drawn = []
-    for gamma, label, colour in ((0.0, "Fourier", "fourier"), (1e-6, "Fourier, regularised", "fourier-packets")):
-        curve = find(rows, head="fourier", gamma=gamma, packets=None)
-        curve.sort(key=lambda r: r["frequencies"])
-        if curve:
-            x, y, e = ([r[k] for r in curve] for k in ("frequencies", "ours", "std"))
-            drawn.append(Series(label, x, y, colour, error=[v or 0.0 for v in e], dots=True))
-    for head, label, colour in levels:
-        for r in find(rows, head=head):
-            drawn.append(Series(label, [FREQUENCIES[0], FREQUENCIES[-1]], [r["ours"]] * 2, colour, dash="dash"))
-    return drawn

@@ -25,8 +25,11 @@ from fourier_head.metrics import kl_divergence
 from fourier_head.pages.charts import Chart, Panel, Series
 from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore, hardware
+from studies.common import options
+from studies.common.options import option
+from studies.common.report.derive import frequency_panel
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, circumstances, command_line, versions, write_results
+from studies.common.results import aggregate, circumstances, versions, write_results
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
@@ -103,21 +106,17 @@ def scores(network: Network, triple: data.Triples) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(options.Study):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
-    output: Path = Path("results/likelihood")
-    seeds: int = len(data.SEEDS)
-    quick: bool = False
-    engine: Engine = "local"
-    device: str = "cpu"
-    workers: int | None = None
-    time_limit: float | None = None
-
-    @property
-    def command(self) -> str:
-        options = {name: getattr(self, name) for name in ("output", "seeds", "quick", "device")}
-        return command_line("likelihood", options, vars(Settings()))
+    study = "likelihood"
+    output: Path = options.output(study)
+    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
+    device: str = options.device("cpu", told=True)
+    workers: int | None = options.workers(None, "Processes.", shown="one per core")
+    time_limit: float | None = options.time_limit()
 
 
 def groups(settings: Settings) -> list[Task]:
@@ -157,8 +156,8 @@ def chart(rows: Sequence[Row]) -> Chart:
     panels = []
     for metric, words in (("kl", "KL divergence"), ("perplexity", "Perplexity")):
         for name in data.DATASETS:
-            series = arms_of.curves(find(rows, dataset=name, metric=metric), [("gmm", "GMM (paper)", "gmm")])
-            panels.append(Panel(series, TITLES[name], "frequencies", words))
+            own = find(rows, dataset=name, metric=metric, packets=None)
+            panels.append(frequency_panel([r for r in own if r["head"] in ("fourier", "gmm")], TITLES[name], words))
     caption = "Mean and deviation over seeds; lower is better."
     return Chart("likelihood", "Maximum likelihood on continuous values", panels, caption)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +15,12 @@ from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
 from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option
+from studies.common.report.derive import frequency_panel
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
-from studies.common.results import aggregate, circumstances, command_line, row, write_results
+from studies.common.results import aggregate, circumstances, row, write_results
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 METRICS = ("kl", "smoothness", "mse", "nll")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
-LEVELS = (("linear", "Linear", "linear"), ("gmm", "GMM (paper)", "gmm"), ("hl_gauss", "HL-Gauss", "hl-gauss"))
+DRAWN = ("fourier", "linear", "gmm", "hl_gauss")
 QUICK_FREQUENCIES, QUICK_EPOCHS = (4, 12, 20), 6
 CANDIDATES = [Arm("adaptive", (n,), packets) for packets in (0, 2) for n in (4, 12)]
 """Adaptive heads, of which `--arms choice` finds the one with the best likelihood of held-out rows of other seeds."""
@@ -52,23 +54,19 @@ PAPER: Paper = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(options.Study):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
-    output: Path = Path("results/synthetic")
-    protocol: Literal["released", "recommended", "both"] = "both"
-    arms: Literal["paper", "all", "choice"] = "all"
-    seeds: int = len(data.SEEDS)
-    quick: bool = False
-    engine: Engine = "local"
-    device: str = "cpu"
-    workers: int | None = None
-    time_limit: float | None = None
-
-    @property
-    def command(self) -> str:
-        options = {name: getattr(self, name) for name in ("output", "protocol", "arms", "seeds", "quick", "device")}
-        return command_line("synthetic", options, vars(Settings()))
+    study = "synthetic"
+    output: Path = options.output(study)
+    protocol: str = option("both", "released, recommended or both.")
+    arms: str = option("all", "paper: the 276 runs of the paper; all: ours beside them; choice: how ours was chosen.")
+    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
+    device: str = options.device("cpu", told=True)
+    workers: int | None = options.workers(None, "Processes.", shown="one per core")
+    time_limit: float | None = options.time_limit()
 
 
 def groups(settings: Settings) -> list[Task]:
@@ -176,48 +174,19 @@ def notes(rows: Sequence[Row]) -> list[str]:
                     f"{TITLES[r['dataset']]}, "
                     f"ours {r['ours']:.3f}, paper {r['paper']:.3f} ± {r['paper_std']:.3f}."
                 )
-    parts = []
-    for head in ("recommended", "adaptive", "linear", "gmm_full", "hl_gauss"):
-        found_rows = [find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
-        if all(found_rows):
-            parts.append(f"{look(head).label} " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
     for r in find(rows, metric="seconds_per_run"):
         found.append(
             f"A run of the {r['protocol']} protocol took {r['ours']:.1f} s of a core in a stack of "
-            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself, "
-            f"{r['unstacked'] / r['ours']:.1f} times as long."
+            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself."
         )
     for r in find(rows, metric="core_seconds"):
         found.append(f"The {r['runs']} runs of the paper's arms took {r['ours']:.0f} s of a core.")
-    if parts:
-        found.append(f"Recommended protocol, KL on Gaussian / GMM-2 / Beta: {'; '.join(parts)}.")
-    return found + _where_others_lead(find(rows, protocol="recommended", metric="kl"))
+    return found
 
 
 def _agrees(one: Row, deviations: int) -> bool:
     """Tell whether a number is within so many of the paper's deviations of its own; errors have none to speak of."""
     return abs(one["ours"] - one["paper"]) <= (0.005 if one["metric"] == "mse" else deviations * one["paper_std"])
-
-
-def _where_others_lead(rows: Sequence[Row]) -> list[str]:
-    """Say where other heads, trained with the same care, are ahead of Fourier heads."""
-
-    def best(dataset: str, **wanted: Any) -> float:
-        return min((r["ours"] for r in find(rows, dataset=dataset, **wanted)), default=math.nan)  # NaN is never less
-
-    found, mixture_ahead = [], []
-    for name in data.DATASETS:
-        linear, plain = best(name, head="linear"), best(name, head="fourier", packets=None)
-        if linear < plain:
-            found.append(
-                f"On {TITLES[name]} the linear head is ahead of every Fourier head without packets: "
-                f"{linear:.3f} against {plain:.3f} at best."
-            )
-        if best(name, head="gmm_full") < best(name, head="recommended"):
-            mixture_ahead.append(TITLES[name])
-    if mixture_ahead:
-        found.append(f"The full mixture has a lower KL than the recommended head on {', '.join(mixture_ahead)}.")
-    return found
 
 
 def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -> list[Chart]:
@@ -226,8 +195,8 @@ def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -
     for metric, words in (("kl", "KL divergence"), ("smoothness", "Smoothness")):
         panels = []
         for name in data.DATASETS:
-            series = arms_of.curves(find(rows, protocol=protocol, dataset=name, metric=metric), LEVELS)
-            panels.append(Panel(series, TITLES[name], "frequencies", words))
+            own = find(rows, protocol=protocol, dataset=name, metric=metric, packets=None)
+            panels.append(frequency_panel([r for r in own if r["head"] in DRAWN], TITLES[name], words))
         caption = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
         made.append(Chart(f"{protocol}-{metric}", f"{words} against frequencies, {protocol} protocol", panels, caption))
     made.append(_densities(runs, protocol))

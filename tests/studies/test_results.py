@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from studies.common import results
-from studies.common.results import COLUMNS, aggregate, command_line, read_summary, row, write_results
+from studies.common.options import command_line
+from studies.common.results import COLUMNS, aggregate, read_summary, row, write_results
 
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Panel, Series

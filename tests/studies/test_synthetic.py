@@ -176,22 +176,6 @@ def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
     assert "quick" in summary.command
 
 
-def test_notes_say_where_other_heads_lead():
-    from studies.synthetic import study
-
-    def kl(head, ours, **more):
-        return {"metric": "kl", "dataset": "beta", "protocol": "recommended", "head": head, "ours": ours} | more
-
-    rows = [kl("fourier", 0.12, packets=None), kl("fourier", 0.3, packets=None), kl("fourier", 0.01, packets=4)]
-    rows += [kl("linear", 0.1), kl("gmm_full", 0.09), kl("recommended", 0.08)]
-    (said,) = (note for note in study.notes(rows) if note.startswith("On "))
-    assert (
-        said == "On Beta the linear head is ahead of every Fourier head without packets: 0.100 against 0.120 at best."
-    )
-    rows[-1]["ours"] = 0.095
-    assert study.notes(rows)[-1] == "The full mixture has a lower KL than the recommended head on Beta."
-
-
 def test_agreement_with_the_paper_is_counted_by_its_deviations():
     from studies.synthetic import study
 

@@ -14,6 +14,7 @@ from fourier_head.kernels import tables
 from fourier_head.kernels.forward import pad_kernel
 from fourier_head.kernels.launch import INTERPRETED, Gradients, launch, no_gradients, product, sums_buffer
 from fourier_head.kernels.likelihood import likelihood_kernel
+from fourier_head.kernels.packets import STEP
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
 from fourier_head.kernels.ranked import ranked_kernel
@@ -22,9 +23,10 @@ from fourier_head.kernels.ranked import ranked_kernel
 # microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
 PADDED_FROM = 1 << 30
 Saved = tuple[Tensor, Tensor, Tensor, Tensor]
-# Numbers that a thread holds of the coefficients of its rows: as many cosines and sines beside them, and what sums take,
-# fit its registers with room for three other programs on the processor.
-PER_THREAD = 32
+# Numbers that a thread holds of the coefficients of its rows, with as many cosines and sines beside them, and harmonics
+# of packets, each with nine sums. The compiler then takes some hundred registers: five programs share a processor.
+PER_THREAD = 16
+PACKETS_PER_THREAD = 2
 
 
 def padded(outputs: int) -> int:
@@ -44,9 +46,12 @@ def blocks_of(score: Score) -> plans.Blocks:
     if score.kind == "crps":
         # A few rows per warp: what is known of a row is kept by every thread that holds a part of it. As measured.
         return plans.Blocks(rows=32 if tile <= 128 else 16, tile=tile, warps=4 if tile <= 64 else 8)
-    # Whole rows, two numbers for each harmonic: few of them where they are long, so that none spills.
+    # Whole rows, two numbers for each harmonic; few where they are long or have many packets, so that nothing spills.
     warps = max(4, min(16, 2 * tile // (32 * PER_THREAD)))
-    return plans.Blocks(rows=max(1, min(16, 32 * warps * PER_THREAD // (2 * tile))), tile=tile, warps=warps)
+    rows = min(16, 32 * warps * PER_THREAD // (2 * tile))
+    if score.packets:
+        rows = min(rows, 32 * warps * PACKETS_PER_THREAD // (STEP.value * power_of_two_above(score.packets)))
+    return plans.Blocks(rows=max(1, rows), tile=tile, warps=warps)
 
 
 @functools.lru_cache(maxsize=256)

@@ -135,11 +135,11 @@ def _flex(bias: Tensor | None, blocks: BlockMask | None) -> Attend:
         return score + bias[h, q, k]
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        options: Any = dict(FLEX_OPTIONS)
         score_mod = None if bias is None else add_bias
-        found: Tensor = flex_attention(
-            query, key, value, score_mod=score_mod, block_mask=blocks, scale=1.0, kernel_options=dict(FLEX_OPTIONS)
+        return flex_attention(
+            query, key, value, score_mod=score_mod, block_mask=blocks, scale=1.0, kernel_options=options
         )
-        return found
 
     return attend
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fourier_head.pages.charts import Chart, Panel, Series, nth_dash
 from fourier_head.pages.style import CURVES
-from studies.common.report.summary import Row, number
+from studies.common.report.summary import COLUMNS, Row, number
 from studies.common.report.tables import arm_label, dataset_label, metric_label
 
 LEAST = 3  # frequencies that make a curve
@@ -26,9 +26,9 @@ def charts_from_rows(rows: Sequence[Row], metrics: Sequence[str] | None = None) 
             panels = []
             some = [row for row in chosen if row["protocol"] == protocol]
             for dataset in dict.fromkeys(row["dataset"] for row in some):
-                panel = _panel([row for row in some if row["dataset"] == dataset], dataset_label(dataset), metric)
-                if panel is not None:
-                    panels.append(panel)
+                own = [row for row in some if row["dataset"] == dataset]
+                if any(_count(members) >= LEAST for members in _arms(own).values()):
+                    panels.append(frequency_panel(own, dataset_label(dataset), metric_label(metric)))
             if panels:
                 label = metric_label(metric)
                 title = f"{label} against the number of frequencies" + (f", {protocol}" if protocol else "")
@@ -40,14 +40,32 @@ def charts_from_rows(rows: Sequence[Row], metrics: Sequence[str] | None = None) 
     return out
 
 
-def _panel(rows: Sequence[Row], dataset: str, metric: str) -> Panel | None:
+def _arms(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows by arm: one with frequencies has several, one without has one; what is alike is not named."""
+    alike = {key for key in rows[0] if key not in COLUMNS and len({str(row.get(key)) for row in rows}) == 1}
     arms: dict[str, list[Row]] = {}
     for row in rows:
-        arms.setdefault(arm_label(row | {"frequencies": None}), []).append(row)
-    curves = {a: r for a, r in arms.items() if len({x["frequencies"] for x in r if number(x["frequencies"])}) >= LEAST}
+        named = {key: value for key, value in row.items() if key not in alike}
+        arms.setdefault(arm_label(named | {"frequencies": None}), []).append(row)
+    return arms
+
+
+def _count(members: Sequence[Row]) -> int:
+    return len({row["frequencies"] for row in members if number(row["frequencies"])})
+
+
+def frequency_panel(rows: Sequence[Row], title: str, y_label: str) -> Panel:
+    """Draw one metric of one data set against the number of frequencies; heads without any are level lines.
+
+    Args:
+        rows: of all arms to draw.
+        title, y_label: of the panel.
+    """
+    arms = _arms(rows) if rows else {}
+    curves = {arm for arm, members in arms.items() if _count(members)}
     if not curves:
-        return None
-    points = [row["frequencies"] for members in curves.values() for row in members if number(row["frequencies"])]
+        return Panel([], title, "frequencies N", y_label)
+    points = [row["frequencies"] for arm in curves for row in arms[arm]]
     ends = [min(points), max(points)]
     series: list[Series] = []
     used: dict[str, int] = {}
@@ -60,7 +78,7 @@ def _panel(rows: Sequence[Row], dataset: str, metric: str) -> Panel | None:
         elif len(members) == 1:
             value = members[0]["ours"]
             series.append(Series(arm, ends, [value, value], colour, dash=dash or "dash"))
-    return Panel(series, dataset, "frequencies N", metric_label(metric))
+    return Panel(series, title, "frequencies N", y_label)
 
 
 def _colour(head: str, packets: bool, used: dict[str, int]) -> str:

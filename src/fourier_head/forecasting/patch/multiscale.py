@@ -332,7 +332,11 @@ class MultiscaleForecaster(nn.Module):
         return self.scores(*asked).sum() / there.sum().clamp_min(1)
 
     def asked(self, context: Tensor, future: Tensor, period: Tensor, patches: Tensor) -> tuple[Tensor, ...]:
-        """Return what ``scores`` takes, a row for each patch: features, guesses, outcomes and units."""
+        """Return what ``scores`` takes, a row for each patch: features, guesses, outcomes and units.
+
+        What is infinite counts as missing: one such value would spoil the gradients of a whole batch.
+        """
+        context, future = (torch.where(x.isfinite(), x, torch.nan) for x in (context, future))
         features, anchor, unit, map = self.features(context, period, patches)
         parts = future.unflatten(-1, (-1, self.config.patch))[:, patches]
         u = map.forward(parts.flatten(1).float()).view(anchor.shape)

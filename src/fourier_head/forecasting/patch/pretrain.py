@@ -1,7 +1,7 @@
 """Train the forecaster for all frequencies: ``python -m fourier_head.forecasting.patch.pretrain``.
 
-The same command continues a run that was stopped. A few series of every set are held out, with ``--choose`` whole sets;
-``--score`` scores the model on them at the end.
+The same command continues a run that was stopped, with weights, optimizer, average and data as they were. A few series
+of every set are held out, with ``--choose`` whole sets; ``--score`` scores the model on them at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.patch.recipe import SIZES, hold_out
 from fourier_head.forecasting.validation import Validation, hold_out_sets, validation_sets
 from fourier_head.training.log import print_line
-from fourier_head.training.loop import Training
+from fourier_head.training.loop import Training, seconds_spent
 from fourier_head.training.settings import TrainingSettings
 
 
@@ -93,11 +93,12 @@ def parser() -> argparse.ArgumentParser:
     add("--choose", action="store_true", help="hold whole sets out of training, not a few series of every set")
     add("--score", action="store_true", help="score the model on what was held out")
     add("--steps", type=int, help="budget in steps")
-    add("--seconds", type=float, help="budget in seconds, over all runs")
+    add("--seconds", type=float, help="budget in seconds, over all runs, without what is needed to compile")
     add(
-        "--until", type=float, help="moment, in seconds since 1970, to end at: what is left once compiled is the budget"
+        "--until", type=float, help="moment, in seconds since 1970, to end at: what was spent and is left is the budget"
     )
-    add("--limit", type=float, help="seconds of this run")
+    add("--limit", type=float, help="seconds until this run stops, from its beginning; the same command goes on")
+    add("--resume", action="store_true", help="refuse to begin anew where there is no checkpoint to go on from")
     add("--batch", type=int, default=2560, help="windows per step, over short, middle and long ones")
     add("--learning-rate", type=float, default=2e-3)
     add("--hold", type=float, default=0.0, help="share of the budget before the learning rate falls")
@@ -107,6 +108,19 @@ def parser() -> argparse.ArgumentParser:
     add("--device", choices=["cpu", "cuda"], default=None)
     add("--compile", action="store_true", help="compile the layers")
     return options
+
+
+CHUNK = {"cpu": 4, "cuda": 16}
+"""Steps whose windows are drawn at once: a GPU takes about 4,400 small operations for them, however many they are."""
+
+
+def warm_up(objective: BucketObjective, stream: BucketStream, device: str, precision: str) -> None:
+    """Go forwards and back once, which compiles whatever is to be compiled; data stay where they were."""
+    before = stream.state_dict()
+    with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+        objective(*next(stream)).backward()
+    objective.zero_grad(set_to_none=True)
+    stream.load_state_dict(before)
 
 
 def score(model: MultiscaleForecaster, held: Any, most: int) -> dict[str, dict[str, float]]:
@@ -125,11 +139,15 @@ def score(model: MultiscaleForecaster, held: Any, most: int) -> dict[str, dict[s
 
 def main(arguments: list[str] | None = None) -> int:
     """Train, save the model beside the checkpoint, and score it on what was held out."""
+    begin = time.monotonic()
     given = parser().parse_args(arguments)
     if sum(budget is not None for budget in (given.steps, given.seconds, given.until)) != 1:
         raise UserError("one of --steps, --seconds and --until must be given.")
     variant = VARIANTS[given.variant]
     device = given.device or best_device()
+    spent = seconds_spent(given.output)
+    if given.resume and spent is None:
+        raise UserError(f"--resume was given, but {given.output} holds no checkpoint.")
     store, held = (hold_out_sets if given.choose else hold_out)(read_store(given.corpus))
     torch.manual_seed(given.seed)
     size = {**SIZES[given.size], **({"layers": given.layers} if given.layers else {}), **variant.model}
@@ -142,24 +160,24 @@ def main(arguments: list[str] | None = None) -> int:
         for layer in model.layers:
             layer.compile(dynamic=False)
     precision, _ = fast_training(device)
-    stream = BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device)
+    chunk = CHUNK[device]
+    stream = BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device, chunk=chunk)
     objective = BucketObjective(model, variant.buckets, given.compile).to(device)
-    with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
-        objective(*next(stream)).backward()  # compiles, before the clock starts
-    objective.zero_grad(set_to_none=True)
+    warm_up(objective, stream, device, precision)
     if given.until is not None:
-        given.seconds = max(given.until - time.time(), 1.0)
+        given.seconds = (spent or 0.0) + max(given.until - time.time(), 1.0)
     options: dict[str, Any] = {
         "batch": given.batch,
         "steps": given.steps,
         "seconds": given.seconds,
-        "limit": given.limit,
+        "limit": None if given.limit is None else max(given.limit - (time.monotonic() - begin), 1e-3),
         "learning_rate": given.learning_rate,
         "hold": given.hold,
         "ema": given.ema,
         "precision": precision,
         "optimizer": "muon",
-        "checkpoint_every": 1e9,
+        "checkpoint_every": 180.0,
+        "graph": True,
     }
     settings = TrainingSettings(given.output, **{**options, **variant.training})
     training = Training(objective, lambda process: stream, settings, device)
