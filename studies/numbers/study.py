@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TINY = "tiny Llama"
 PAIRS = 256
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Run = dict[str, Any]
 
 
@@ -74,6 +75,7 @@ class Settings(options.Study):
     gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
     head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
     top_p: float = option(1.0, "Share of probability all arms sample from.")
+    dtype: str = option("float32", "Of the model: float32 or bfloat16.")
     device: str = options.device()
     quick: bool = options.quick()
     time_limit: float | None = options.time_limit()
@@ -110,18 +112,20 @@ def source_of(settings: Settings) -> tuple[str | None, str]:
     """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
         raise UserError("--model and --gguf both name a model: give one of them.")
+    if settings.dtype not in DTYPES:
+        raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
     device = chosen_device(settings.device)
     return settings.gguf or settings.model or (None if settings.quick else MODEL), device
 
 
 @functools.lru_cache(maxsize=1)
-def load(source: str | None, device: str) -> LanguageModel:
+def load(source: str | None, dtype: str, device: str) -> LanguageModel:
     """Return the language model, loaded once in each process."""
     if source is None:
         language = tiny_language(device)
     else:
         try:
-            language = LanguageModel(*load_model(source, torch.float32, causal=True))
+            language = LanguageModel(*load_model(source, DTYPES[dtype], causal=True))
         except (ImportError, ValueError) as error:
             raise UserError(f"{error}.") from None
         language.model.to(device)
@@ -148,10 +152,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         seeds, pairs, frequencies = min(seeds, 2), 64, tuple(n for n in (2, 8) if n in frequencies) or frequencies[:2]
         recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
     source, device = source_of(settings)
-    language = load(source, device)
+    language = load(source, settings.dtype, device)
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
-    common = {"model": name, "size": size, "pairs": pairs, "gaussians": settings.gaussians}
+    common = {"model": name, "size": size, "dtype": settings.dtype, "pairs": pairs, "gaussians": settings.gaussians}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
     firsts = parse_counts(settings.head_first, "--head-first", 0)
@@ -241,7 +245,7 @@ def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
     layers = chosen["layers"]
     options = {field.name: chosen[field.name] for field in fields(Recipe)}
     recipe = Recipe(**options | {"layers": None if layers is None else tuple(layers)})
-    result = _run_one(chosen, load(source, device), recipe)
+    result = _run_one(chosen, load(source, chosen["dtype"], device), recipe)
     if echo:
         trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
         print(f"{_label(chosen)}: TVD {sum(trained) / len(trained):.3f}, {result['seconds']:.1f} s", flush=True)

@@ -249,6 +249,7 @@ def test_blanks_between_layers_leave_none_of_them_out():
         ({"gguf": "b.gguf"}, "give one of them"),
         ({"model": None, "gguf": "missing.gguf"}, "missing.gguf cannot be read"),
         ({"model": "no/such/model/anywhere"}, "is no language model by name, folder or .gguf file"),
+        ({"dtype": "int4"}, "--dtype must be one of"),
         ({"in_context": "-1"}, "--in-context must be"),
         ({"lora_layers": "nonsense"}, "--lora-layers must name layers"),
         ({"init_scale": "0"}, "--init-scale must be positive"),
