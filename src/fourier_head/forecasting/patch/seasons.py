@@ -40,7 +40,7 @@ def seasons_of(period: Tensor) -> Tensor:
     tensor([[  24,  168, 8736],
             [  12,    1,    1]])
     """
-    more = period.new_ones(len(period), SLOTS - 1)
+    more = period.new_ones(period.shape[0], SLOTS - 1)
     for told, further in FURTHER.items():
         more = torch.where((period == told).unsqueeze(-1), more.new_tensor(further), more)
     return torch.cat([period.clamp_min(1).unsqueeze(-1), more], dim=-1)
