@@ -36,7 +36,7 @@ QUICK_FREQUENCIES, QUICK_EPOCHS = (4, 12, 20), 6
 CANDIDATES = [Arm("adaptive", (n,), packets) for packets in (0, 2) for n in (4, 12)]
 """Adaptive heads, of which `--arms choice` finds the one with the best likelihood of held-out rows of other seeds."""
 ADAPTIVE = Arm("adaptive", (12,), packets=2)
-"""The one chosen, in `results/synthetic-choice`."""
+"""The one to report; set before any run of the study, to be replaced by the choice where that finds another."""
 
 # Tables of section 4.1 and appendix C.2.
 PAPER: Paper = {
