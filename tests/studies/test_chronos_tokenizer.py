@@ -96,7 +96,6 @@ def test_values_outside_go_to_the_ends_and_are_counted(tokenizer):
     ids = tokenizer.encode(x, ONE).ids.tolist()
     assert ids[:2] == [NUM_SPECIAL] * 2
     assert ids[3:] == [tokenizer.num_ids - 1] * 2 + [PAD]
-    assert tokenizer.clip_rate(x, ONE) == 0.8
 
 
 def test_contexts_end_with_eos_and_labels_ignore_what_is_missing(tokenizer):
