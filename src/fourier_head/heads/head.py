@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from fourier_head._arrays import needs_sync, widened
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Domain, Interval
 from fourier_head.domains.maps import ValueMap
+from fourier_head.errors import whole_number
 
 DomainLike = Domain | Bins | tuple[float, float]
 
@@ -31,15 +31,6 @@ def as_domain(domain: DomainLike | None) -> Domain:
         case (low, high):
             return Interval(low, high)
     raise TypeError(f"domain must be an Interval, Circle, Line, Adaptive, Bins or a pair (low, high), got {domain!r}")
-
-
-def whole_number(name: str, value: int, least: int) -> int:
-    """Return a size, or raise a clear error for what cannot be one."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    return int(value)
 
 
 class Head(nn.Module):
