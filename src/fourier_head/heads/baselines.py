@@ -122,7 +122,7 @@ class _MixtureHead(Head):
 
     def __init__(self, in_features: int, num_bins: int | None, domain: DomainLike | None):
         super().__init__(in_features, num_bins, domain)
-        if self.domain.straight is None:
+        if self.domain.affine is None:
             raise ValueError(f"domain must be an Interval for a mixture of Gaussians, got {self.domain!r}")
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -140,8 +140,8 @@ class _MixtureHead(Head):
 
     def density(self, x: Tensor) -> GaussianMixture:
         logits, loc, scale = self.components(x)
-        assert self.domain.straight is not None
-        low, half = self.domain.straight
+        assert self.domain.affine is not None
+        low, half = self.domain.affine
         high = low + 2 * half
         return GaussianMixture(logits, low + (loc + 1) * half, scale * half, low=low, high=high, validate_args=False)
 
