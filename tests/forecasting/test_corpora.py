@@ -258,6 +258,13 @@ def test_reads_the_training_series(shared):
     assert store.series(0).tolist() == pytest.approx(first)
 
 
+def test_series_that_are_test_data_are_not_read(tmp_path):
+    table = pa.table({"id": ["soi", "unemp"], "target": [[1.0, 2.0], [3.0, 4.0]]})
+    for name, kept in (("astsa_monthly", 1), ("another", 2)):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        assert len(read_store(tmp_path / f"{name}.parquet")) == kept
+
+
 # Windows
 
 
@@ -537,6 +544,16 @@ def test_augmentations_do_what_they_say():
     assert (augment.HidePeriod(1.0)(windows, seeded()).period == 1).all()
     with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]"):
         augment.Noise(1.5)
+
+
+def test_a_level_may_shift_ahead_and_the_past_stays():
+    windows = StructuralSynth(64, 16).sample(64, seeded(2))
+    shifted = augment.ShiftAhead(1.0)(windows, seeded())
+    assert same(shifted.context, windows.context)
+    moved = (shifted.future - windows.future).nan_to_num()
+    steps = moved.abs() > 1e-6 * windows.context.abs().nanmean(1, keepdim=True)
+    assert steps.any(1).float().mean() > 0.8
+    assert (steps[:, :-1] & ~steps[:, 1:] & ~windows.future[:, 1:].isnan()).sum() == 0  # it stays where it went
 
 
 def test_augmentations_survive_empty_and_constant_contexts():
