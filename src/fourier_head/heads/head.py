@@ -84,9 +84,16 @@ class Head(nn.Module):
         label_smoothing: float = 0.0,
         reduction: reductions.Reduction = "mean",
     ) -> Tensor:
-        """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``."""
+        """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``, or the loss of the head."""
         target = reductions.check_target(target, self.out_features, ignore_index)
-        return reductions.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
+        losses = self._bin_losses(x, target, target != ignore_index, label_smoothing)
+        if losses is None:
+            return reductions.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
+        return reductions.reduce_loss(losses, target, weight, ignore_index, reduction, self.out_features)
+
+    def _bin_losses(self, x: Tensor, target: Tensor, kept: Tensor, label_smoothing: float) -> Tensor | None:
+        """Return a loss for each token that takes the place of the cross-entropy, or None; only ``kept`` ids count."""
+        return None
 
     def nll(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
