@@ -176,6 +176,24 @@ class Layout:
         q = spectrum.bin_average(d.spectrum, bins, self.walls) if self.bin_mass == "exact" else d.spectrum
         return torch.log_softmax(spectrum.log_bin_mass(q, bins, walls=self.walls), dim=-1)
 
+    def class_log_prob(self, outputs: Tensor, d: FourierDensity, index: Tensor) -> Tensor:
+        """Return the log-probability of one class per density: a bin, or an atom."""
+        if not self.num_atoms:
+            return self.log_mass(d, index)
+        log_mass = self.log_mass(d, (index - self.num_atoms).clamp_min(0))
+        is_atom = index < self.num_atoms
+        place = torch.where(is_atom, index + 1, 0).unsqueeze(-1)
+        of_atom = self.atom_logs(outputs).gather(-1, place).squeeze(-1)
+        return torch.where(is_atom, of_atom, of_atom + log_mass)
+
+    def class_log_probs(self, outputs: Tensor, d: FourierDensity) -> Tensor:
+        """Return the log-probabilities of all classes, (..., num_atoms + num_bins)."""
+        log_masses = self.log_masses(d)
+        if not self.num_atoms:
+            return log_masses
+        logs = self.atom_logs(outputs)
+        return torch.cat([logs[..., 1:], logs[..., :1] + log_masses], dim=-1)
+
     def penalty(self, a: Tensor, regularizer: Regularizer) -> Tensor:
         """Return the regulariser of coefficients: the roughness of their density, or the form printed in the paper."""
         if regularizer == "paper":

@@ -17,7 +17,6 @@ from fourier_head.compare.results import METRICS, Result
 from fourier_head.compare.settings import parse_heads
 from fourier_head.compare.training import (
     Arm,
-    Schedule,
     Scores,
     Trained,
     head_maker,
@@ -27,6 +26,7 @@ from fourier_head.compare.training import (
     truth_on_bins,
 )
 from fourier_head.errors import UserError
+from fourier_head.tabular import Schedule
 from tests.comparison_table import homes
 
 HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-adaptive"]
@@ -34,7 +34,7 @@ HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-ada
 
 def quick_train(name, data, settings, seed=0):
     with small_matrices():
-        plan = Schedule.plan(len(data.train), settings)
+        plan = Schedule.for_rows(len(data.train), settings.epochs, quick=settings.quick)
         return train(name, data, settings, 8, seed, plan, lambda *_: None)
 
 
@@ -179,16 +179,15 @@ def test_every_row_is_in_one_part_and_bins_span_the_training_part():
 
 def test_columns_of_every_kind_become_standardised_features():
     frame = homes()
-    encoder = Encoder().fit(frame.drop(columns="price"))
-    x = encoder.transform(frame.drop(columns="price"))
-    # size and its missing flag; three towns and the others, which here are the missing ones.
-    assert x.shape == (240, 2 + 4)
-    np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(x.std(0), 1, atol=1e-5)
+    encoder = Encoder(frame.drop(columns="price"))
+    x = encoder(frame.drop(columns="price"))
+    # The size and the mark of its gaps; three towns.
+    assert x.shape == (240, 2 + 3)
+    np.testing.assert_allclose(x[~frame["size"].isna(), 0].mean(), 0, atol=1e-5)
+    np.testing.assert_array_equal(x[:, 2:].sum(1), frame["town"].notna())
     missing = frame["size"].isna().to_numpy()
-    assert len(np.unique(x[missing, 0])) == 1, "missing numbers take one value, the median"
-    assert (x[missing, 1] > 0).all()
-    assert (x[~missing, 1] < 0).all()
+    assert len(np.unique(x[missing, 0])) == 1, "missing numbers take one value, the mean"
+    np.testing.assert_array_equal(x[:, 1], missing)
     notes = " ".join(encoder.notes)
     assert "'sold' is left out: it holds dates" in notes
     assert "'id' is left out: nearly every row" in notes
@@ -198,21 +197,21 @@ def test_columns_of_every_kind_become_standardised_features():
 def test_encoder_knows_only_the_rows_it_was_fitted_on():
     frame = homes().drop(columns="price")
     seen, unseen = frame.iloc[:200], frame.iloc[200:].copy()
-    expected = Encoder().fit(seen).transform(seen)
+    expected = Encoder(seen)(seen)
     unseen["size"], unseen["town"] = 1e12, "Atlantis"
-    encoder = Encoder().fit(seen)
-    np.testing.assert_array_equal(encoder.transform(pd.concat([seen, unseen]))[:200], expected)
-    strange = encoder.transform(unseen)
+    encoder = Encoder(seen)
+    np.testing.assert_array_equal(encoder(pd.concat([seen, unseen]))[:200], expected)
+    strange = encoder(unseen)
     assert np.isfinite(strange).all()
     assert strange.max() <= 10
-    assert (strange[:, 5] > 0).all(), "an unseen category counts as other"
+    assert not strange[:, 2:].any(), "an unseen category is none of those known"
 
 
-def test_many_categories_share_a_column():
-    letters = pd.DataFrame({"code": [f"c{i % 50}" for i in range(500)]})
-    encoder = Encoder().fit(letters)
-    assert encoder.transform(letters).shape == (500, 33)
-    assert "50 categories" in encoder.notes[0]
+def test_rare_categories_have_no_input():
+    letters = pd.DataFrame({"code": [f"c{i % 80}" for i in range(500)]})
+    encoder = Encoder(letters)
+    assert encoder(letters).shape == (500, 64)
+    assert "80 categories" in encoder.notes[0]
 
 
 def test_csv_dialects_and_parquet_read_alike(tmp_path):

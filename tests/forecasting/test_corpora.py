@@ -31,7 +31,7 @@ from fourier_head.forecasting.corpora.__main__ import main
 from fourier_head.forecasting.corpora.mixup import dirichlet, history, mix_windows
 from fourier_head.forecasting.corpora.synthetic import ar1
 from fourier_head.forecasting.corpora.windows import set_weights
-from fourier_head.forecasting.frequency import frequency_of, natural_period, season_length
+from fourier_head.forecasting.frequency import natural_period, season_length
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -74,14 +74,6 @@ def test_seasons_equal_those_of_gluonts():
     seasonality = pytest.importorskip("gluonts.time_feature.seasonality")
     for freq in ("ME", "QE", "YE", "W", "D", "B", "h", "2h", "min", "15min", "30min", "s", "3ME", "W-SUN"):
         assert season_length(freq) == seasonality.get_seasonality(freq), freq
-
-
-@pytest.mark.parametrize("freq", ["h", "30min", "D", "B", "W", "ME", "QE", "YE", "10min"])
-def test_frequency_of_timestamps(freq):
-    pandas = pytest.importorskip("pandas")
-    stamps = pandas.date_range("2021-03-01", periods=12, freq=freq).to_numpy()
-    assert frequency_of(stamps) == freq
-    assert frequency_of(stamps[:1]) is None
 
 
 # The store

@@ -327,11 +327,15 @@ class Placed(Domain):
 
     def crps_of_map(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Return the score in the coordinate of the map, in closed form."""
-        v = (self.map.forward(value) - self.loc) / self.width
+        off = self.map.forward(value) - self.loc
+        far = TAIL_CORNERS[-1]
         score = d.at_points(
-            lambda q, y: spectrum.crps_with_tails(q, y, self.tails, d.walls), d.spectrum, v.to(self.loc.dtype)
+            lambda q, y: spectrum.crps_with_tails(q, y, self.tails, d.walls),
+            d.spectrum,
+            (off / self.width).clamp(-far, far).to(self.loc.dtype),
         )
-        return score * self.width
+        # Beyond all tails it is a distance, in whose rounding the gradient of the width would be lost.
+        return score * self.width + (off.abs() - far * self.width).clamp_min(0).to(score.dtype)
 
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Return the score: in closed form behind a straight map, else by quadrature."""

@@ -14,7 +14,7 @@ from fourier_head._arrays import widened
 from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.densities.histogram import HistogramDensity
 from fourier_head.fourier.series import bin_centers
-from fourier_head.heads import DomainLike, Head
+from fourier_head.heads.head import DomainLike, Head
 
 Device = torch.device | str | None
 
@@ -25,11 +25,12 @@ class _HistogramHead(Head):
     def __init__(
         self,
         in_features: int,
-        num_bins: int | None,
-        domain: DomainLike | None,
-        bias: bool,
-        device: Device,
-        dtype: torch.dtype | None,
+        num_bins: int | None = None,
+        *,
+        domain: DomainLike | None = None,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__(in_features, num_bins, domain)
         if not self.domain.bounded:
@@ -51,18 +52,6 @@ class LinearHead(_HistogramHead):
     >>> LinearHead(8, 50)(torch.zeros(3, 8)).shape
     torch.Size([3, 50])
     """
-
-    def __init__(
-        self,
-        in_features: int,
-        num_bins: int | None = None,
-        *,
-        domain: DomainLike | None = None,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ):
-        super().__init__(in_features, num_bins, domain, bias, device, dtype)
 
 
 class HLGaussHead(_HistogramHead):
@@ -92,7 +81,7 @@ class HLGaussHead(_HistogramHead):
     ):
         if sigma <= 0:
             raise ValueError(f"sigma must be positive, got {sigma}")
-        super().__init__(in_features, num_bins, domain, bias, device, dtype)
+        super().__init__(in_features, num_bins, domain=domain, bias=bias, device=device, dtype=dtype)
         self.sigma = sigma
 
     def soft_targets(self, position: Tensor) -> Tensor:

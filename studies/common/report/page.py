@@ -17,7 +17,6 @@ from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.words import prose
 from studies.common.report.claims import claims_table, read_claims
-from studies.common.report.derive import charts_from_rows
 from studies.common.report.prose import STUDIES, about
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
 from studies.common.report.tables import (
@@ -39,7 +38,7 @@ def write_report(results: Path = Path("results"), output: Path | None = None) ->
     studies = read_all(results, list(STUDIES))
     if not studies:
         raise UserError(f"{results} holds no results: run a study first, such as python -m studies smoothness.")
-    charts = {study.name: read_charts(results / study.name, study) for study in studies}
+    charts = {study.name: read_charts(results / study.name) for study in studies}
     path = results / "report.html" if output is None else output
     if path.is_dir():
         raise UserError(f"--output must name a file to write, but {path} is a folder.")
@@ -47,11 +46,11 @@ def write_report(results: Path = Path("results"), output: Path | None = None) ->
     return path
 
 
-def read_charts(folder: Path, study: Summary) -> list[Chart]:
-    """Return the charts a study wrote, or those that its rows give."""
+def read_charts(folder: Path) -> list[Chart]:
+    """Return the charts a study wrote."""
     path = folder / CHARTS
     if not path.exists():
-        return charts_from_rows(study.rows)
+        return []
     try:
         return [_named(Chart.from_dict(one)) for one in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
