@@ -318,7 +318,7 @@ def test_values_have_the_shape_of_the_features_or_are_one_number(head):
     for score in (head.nll, head.crps):
         torch.testing.assert_close(score(x, value[0]), score(x, value[:1].expand(5)))
         for wrong in (value[:, None], value[:4], value.expand(2, 5)):
-            with pytest.raises(ValueError, match=r"value must have the shape \(5,\) of x without features"):
+            with pytest.raises(ValueError, match=r"shape \(5,\)"):
                 score(x, wrong)
 
 
@@ -432,7 +432,7 @@ def test_a_pair_is_an_interval_and_other_domains_are_refused():
 
 def test_values_mostly_outside_the_domain_are_told():
     head, x = FourierHead(16, num_frequencies=3), torch.randn(4, 16)
-    with pytest.warns(UserWarning, match=r"3 of 4 values lie outside Interval\(-1.0, 1.0\)"):
+    with pytest.warns(UserWarning, match="3 of 4 values lie outside"):
         head.crps(x, torch.tensor([0.5, 2.0, 30.0, -400.0]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from fourier_head import reductions
-from fourier_head._arrays import is_out_of_sight, widened
+from fourier_head._arrays import needs_sync, widened
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Domain, Interval
 from fourier_head.domains.maps import ValueMap
@@ -132,7 +132,7 @@ class Head(nn.Module):
         missing = torch.isnan(value)
         near = self.domain.nearest(value, map)
         there = torch.where(missing, self.domain.middle(value, map), near)
-        if not self._warned_outside and not torch.compiler.is_compiling() and not is_out_of_sight(value):
+        if not self._warned_outside and not torch.compiler.is_compiling() and not needs_sync(value):
             outside = int(((near != value) & ~missing).sum())
             if outside:
                 self._warned_outside = True
