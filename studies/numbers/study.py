@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,11 @@ from studies.common import options
 from studies.common.options import option, parse_counts
 from studies.common.report.summary import Summary
 from studies.common.results import write_results
+from studies.numbers import choice
 from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from studies.numbers.charts import charts
 from studies.numbers.data import (
+    GAUSSIANS,
     TRAINED,
     UNSEEN,
     score,
@@ -59,6 +61,12 @@ class Settings(options.Study):
     in_context: str = option("2", "Samples in the prompt; 0-9 is all of the paper.")
     epochs: int = option(16, "Passes over the 256 training pairs.", min=1)
     learning_rate: float = option(3e-4, "At the start; it decays linearly.")
+    choose: str | None = option(
+        None,
+        "Learning rates, such as 3e-4,1e-3, of which every kind of arm takes its best on seeds of their own.",
+        shown="none",
+    )
+    gaussians: str = option("paper", "Of the training answers: paper, its four; many, one for each answer.")
     head_learning_rate: float | None = option(None, "Of a Fourier head, beside the adapters.", shown="as the rest")
     lora_rank: int = option(8, "Rank of the adapters.", min=1)
     lora_layers: str | None = option(None, "Layers with adapters, such as q_proj,v_proj.", shown="PEFT's choice")
@@ -127,6 +135,8 @@ def load(source: str | None, dtype: str, device: str) -> LanguageModel:
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
+    if settings.gaussians not in GAUSSIANS:
+        raise UserError(f"--gaussians must be one of {', '.join(GAUSSIANS)}, got {settings.gaussians}.")
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
     recipe = Recipe(
@@ -145,7 +155,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     language = load(source, settings.dtype, device)
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
-    common = {"model": name, "size": size, "dtype": settings.dtype, "pairs": pairs}
+    common = {"model": name, "size": size, "dtype": settings.dtype, "pairs": pairs, "gaussians": settings.gaussians}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
     firsts = parse_counts(settings.head_first, "--head-first", 0)
@@ -158,21 +168,41 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         for first in firsts
         for n in frequencies
     ]
+    store, deadline = RunStore(settings.output), deadline_after(settings.time_limit)
+    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
+
+    def results_of(plan: Sequence[Mapping[str, Any]]) -> list[Run | None]:
+        gpus = 1.0 if device.startswith("cuda") else 0.0
+        tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
+        return run_tasks(
+            tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
+        )
+
+    choices: list[dict[str, Any]] = []
+    if settings.choose is not None:
+        tried = [arm for arm in arms if arm["head"] == "linear" or arm["frequencies"] in choice.FREQUENCIES]
+        tries = results_of(
+            [
+                {**arm, "in_context": contexts[0], "seed": seed} | common | asdict(replace(recipe, lr=rate))
+                for seed in choice.SEEDS
+                for rate in parse_numbers(settings.choose, "--choose", zero=False)
+                for arm in tried
+            ]
+        )
+        if any(one is None for one in tries):
+            raise UserError("--time-limit is over before all choices are made; the same command goes on with them.")
+        choices = choice.table([one for one in tries if one is not None])
+    rates = {own: row["learning_rate"] for own, row in choice.best(choices).items()}
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     plan = [
-        {**arm, "in_context": context, "seed": seed} | common | asdict(recipe)
+        {**arm, "in_context": context, "seed": seed}
+        | common
+        | asdict(replace(recipe, lr=rates.get(choice.kind(arm), recipe.lr)))
         for seed in range(seeds)
         for context in contexts
         for arm in arms
     ]
-    store = RunStore(settings.output)
-    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
-    gpus = 1.0 if device.startswith("cuda") else 0.0
-    tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
-    deadline = deadline_after(settings.time_limit)
-    results = run_tasks(
-        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
-    )
+    results = results_of(plan)
     runs = [result for result in results if result is not None]
     missing = len(plan) - len(runs)
     if not runs:
@@ -189,7 +219,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=charts(runs, table),
         gpu=language.device.type == "cuda",
         keep_runs=missing > 0,
-        notes=notes(name, size, recipe, missing),
+        notes=notes(name, size, recipe, missing, many=settings.gaussians == "many"),
+        **({"choices": choices} if choices else {}),
         quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
         if settings.quick
         else None,
@@ -206,7 +237,7 @@ def _label(chosen: Mapping[str, Any]) -> str:
         packets = f" + {chosen['packets']} packets" if chosen["packets"] else ""
         alone = f", {chosen['head_first']} epochs alone" if chosen["head_first"] else ""
         arm += f" {chosen['frequencies']}{packets} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g}{alone})"
-    return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
+    return f"{arm}, {chosen['in_context']} in context, rate {chosen['lr']:g}, seed {chosen['seed']}"
 
 
 def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
@@ -225,7 +256,7 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
     """Train and ask one arm; every arm of a seed gets the same pairs and the same questions."""
     start = time.monotonic()
     seed, context = chosen["seed"], chosen["in_context"]
-    prompts, answers = training_pairs(chosen["pairs"], context, seed)
+    prompts, answers = training_pairs(chosen["pairs"], context, seed, many=chosen["gaussians"] == "many")
     gaussians = [*TRAINED, *UNSEEN]
     tests = test_prompts(gaussians, context, seed)
     losses: list[float] = []
@@ -249,7 +280,8 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
     ]
     names = ("head", *FOURIER_KEYS, "in_context", "seed")
     seconds = round(time.monotonic() - start, 2)
-    return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": losses, "scores": scores}
+    more = {"learning_rate": chosen["lr"], "seconds": seconds, "losses": losses, "scores": scores}
+    return {key: chosen[key] for key in names} | more
 
 
 def _libraries() -> dict[str, str]:

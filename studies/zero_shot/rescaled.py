@@ -29,7 +29,6 @@ OFF = 0.05
 """Root mean square distance from the straight line, in that of changes from step to step, up to which it is a copy."""
 MOST = 20
 """Candidates looked at for every test window."""
-FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Needle(NamedTuple):
@@ -41,31 +40,32 @@ class Needle(NamedTuple):
     end: int
 
 
-def spots(values: np.ndarray, move: float) -> np.ndarray:
-    """Return a number for every run of values (n - 11,), alike for runs of one shape; 0 where a run says too little.
+def spots(values: np.ndarray) -> np.ndarray:
+    """Return a number for every grid and run (2, n - 11), alike for runs of one shape; 0 where a run says too little.
 
     >>> x = np.array([3.0, 5, 4, 9, 2, 8, 7, 1, 4, 6, 2, 2, 5])
-    >>> bool((spots(x, 0.0) == spots(np.round(30 * x + 1000), 0.0)).all()), spots(np.arange(13.0), 0.0).tolist()
-    (True, [0, 0])
+    >>> bool((spots(x) == spots(np.round(30 * x + 1000))).any(0).all()), spots(np.arange(12.0)).tolist()
+    (True, [[0], [0]])
     """
     if len(values) < RUN:
-        return np.zeros(0, dtype=np.uint64)
+        return np.zeros((len(MOVES), 0), dtype=np.uint64)
     window = np.lib.stride_tricks.sliding_window_view(values, RUN)
     with np.errstate(all="ignore"):
         z = window - window.mean(1, keepdims=True)
-        z = z / np.sqrt((z * z).mean(1, keepdims=True))
-        rest = z - (z @ PARABOLAS) @ PARABOLAS.T
-        good = (rest * rest).mean(1) > BENT**2  # False where there is a NaN
-        cell = np.floor(np.where(good[:, None], z, 0.0) / CELL + move).astype(np.int64)
-        number = np.zeros(len(window), dtype=np.uint64)
-        for column in range(RUN):
-            number = (number ^ cell[:, column].astype(np.uint64)) * FACTOR
-            number ^= number >> np.uint64(29)
-    return np.where(good, number, np.uint64(0))
+        z /= np.sqrt((z * z).mean(1, keepdims=True))
+        # What parabolas leave of a sum of squares of RUN; False where there is a NaN.
+        good = 1 - np.square(z @ PARABOLAS).sum(1) / RUN > BENT**2
+        out = np.zeros((len(MOVES), len(window)), dtype=np.uint64)
+        for row, move in zip(out, MOVES, strict=True):
+            cells = np.floor(z[good] / CELL + move).astype(np.int64).view(np.uint64)
+            row[good] = (cells * FACTORS).sum(1, dtype=np.uint64) | np.uint64(1)
+    return out
 
 
 PARABOLAS = np.linalg.qr(np.vander(np.linspace(-1, 1, RUN), 3))[0]
 """Orthonormal columns: constants, lines and parabolas over a run."""
+FACTORS = np.random.default_rng(0).integers(0, 2**64 - 1, RUN, dtype=np.uint64) | np.uint64(1)
+"""Of cells, in the number of a spot."""
 
 
 def needles(sets: Sequence[EvaluationSet], order: int) -> Iterator[Needle]:
@@ -115,27 +115,21 @@ def search(
         versions: yields what is searched of a series, by its period and values: itself, and sums of its values.
     """
     wanted = {way: list(needles(sets, order)) for way, order in (("forwards", 1), ("backwards", -1))}
-    known: list[dict[int, list[tuple[str, int]]]] = []
-    for move in MOVES:
-        table: dict[int, list[tuple[str, int]]] = {}
-        for way, group in wanted.items():
-            for number, needle in enumerate(group):
-                spot = int(spots(needle.series[needle.end - RUN : needle.end], move)[0])
+    known: list[dict[int, list[tuple[str, int]]]] = [{} for _ in MOVES]
+    for way, group in wanted.items():
+        for number, needle in enumerate(group):
+            for table, (spot,) in zip(known, spots(needle.series[needle.end - RUN : needle.end]), strict=True):
                 if spot:
-                    table.setdefault(spot, []).append((way, number))
-        known.append(table)
+                    table.setdefault(int(spot), []).append((way, number))
     sorted_spots = [np.array(sorted(table), dtype=np.uint64) for table in known]
     tries: dict[tuple[str, int], int] = {}
     found: dict[str, dict[tuple[int, int], set[str]]] = {way: {} for way in wanted}
     for i in range(len(store)):
         name = store.names[int(store.set_index[i])]
         for part in versions(int(store.period[i]), store.series(i).numpy().astype(np.float64)):
-            for move, table, spot in zip(MOVES, known, sorted_spots, strict=True):
-                own = spots(part, move)
-                if not len(own) or not len(spot):
-                    continue
-                place = np.searchsorted(spot, own).clip(max=len(spot) - 1)
-                for start in np.flatnonzero((spot[place] == own) & (own != 0)):
+            for table, spot, own in zip(known, sorted_spots, spots(part), strict=True):
+                place = np.searchsorted(spot, own).clip(max=max(len(spot) - 1, 0))
+                for start in np.flatnonzero(spot[place] == own) if len(spot) else ():
                     for way, number in table[int(own[start])]:
                         needle = wanted[way][number]
                         key = (needle.group, needle.window)

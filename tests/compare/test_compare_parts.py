@@ -18,7 +18,6 @@ from fourier_head.compare.results import METRICS, Result
 from fourier_head.compare.settings import parse_heads
 from fourier_head.compare.training import (
     Arm,
-    Schedule,
     Scores,
     Trained,
     head_maker,
@@ -28,6 +27,7 @@ from fourier_head.compare.training import (
     truth_on_bins,
 )
 from fourier_head.errors import UserError
+from fourier_head.tabular import Schedule
 from tests.comparison_table import homes
 
 HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-adaptive"]
@@ -35,7 +35,7 @@ HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-ada
 
 def quick_train(name, data, settings, seed=0):
     with small_matrices():
-        plan = Schedule.plan(len(data.train), settings)
+        plan = Schedule.for_rows(len(data.train), settings.epochs, quick=settings.quick)
         return train(name, data, settings, 8, seed, plan, lambda *_: None)
 
 

@@ -39,9 +39,10 @@ def compare(
     from fourier_head.compare.examples import draw_examples
     from fourier_head.compare.folder import RESULTS, replacing
     from fourier_head.compare.results import TOOL, Result
-    from fourier_head.compare.training import Schedule, score_truth, train
+    from fourier_head.compare.training import score_truth, train
     from fourier_head.pages.drawing import save_png
     from fourier_head.pages.words import short
+    from fourier_head.tabular import Schedule
 
     start = time.perf_counter()
     echo = echo or (lambda text: None)
@@ -52,7 +53,7 @@ def compare(
             table = read_table(settings.data, settings.target)
         table = table.logarithm() if settings.log else table
         data = prepare(table, settings.bins, settings.seed)
-        schedule = Schedule.plan(len(data.train), settings)
+        schedule = Schedule.for_rows(len(data.train), settings.epochs, quick=settings.quick)
         echo(
             f"{table.name}: {len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, "
             f"{len(data.test)} to test; {data.inputs_in_words}, {settings.bins} bins of {table.target_name} "

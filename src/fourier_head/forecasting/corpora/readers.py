@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fourier_head.errors import UserError, did_you_mean, needs_extra
+from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.corpora.store import SeriesStore, periods
-from fourier_head.forecasting.frequency import frequency_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,11 +214,13 @@ def _frequencies(table: pa.Table, freq: str | None) -> list[str | None]:
 
 
 def _spacing(row: Any) -> str | None:
-    moments = row.values
-    if moments is None or len(moments) < 2:
+    times = row.values
+    if times is None or len(times) < 2:
         return None
     try:
         # A few dozen show the spacing; all would be as much work as reading the series.
-        return frequency_of(np.asarray(moments.slice(0, 40).to_numpy(zero_copy_only=False), dtype="datetime64[s]"))
+        few = np.asarray(times.slice(0, 40).to_numpy(zero_copy_only=False), dtype="datetime64[ns]")
+        calendar = Calendar.fitting(few)
+        return None if calendar is None else calendar.freq
     except (ValueError, TypeError):
         return None
