@@ -86,7 +86,7 @@ def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
     a = y.unflatten(-1, (2, -1))
     score = Score("nll", "bins", p.frequencies + 1, p.num_bins, floor=FLOOR)
     levels = torch.tensor(LEVELS, device="cuda")
-    noise = kernels._noise(a, a.shape[2], 1, None)
+    noise = kernels.inference._noise(a, a.shape[2], 1, None)
     few = p.frequencies <= kernel.NARROW
 
     def result() -> torch.Tensor:
