@@ -4,8 +4,8 @@ Three tasks: log-probabilities of all bins, nine quantiles, one sample per token
 cumulative sums with a binary search, and ``torch.multinomial``. ``--variants`` also measures the projection alone, the
 parts of the library's ways that follow it, ways that it takes at other sizes, and where the FFT overtakes the matrix
 product in plain torch. ``--compile`` only fills the cache of compiled kernels. Errors are those of :func:`error`; the
-linear head has no density to compare with. Then what forecasters ask of adaptive densities and of packets, ``--rows`` of
-them (50,000 series of 64 steps unless given), beside the same by plain torch, a mixture of Gaussians and a linear head.
+linear head has no density to compare with. Then what forecasters ask of adaptive densities and of packets, ``--rows``
+of them (50,000 series of 64 steps unless given), beside plain torch, a mixture of Gaussians and a linear head.
 """
 
 from __future__ import annotations
