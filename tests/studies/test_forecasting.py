@@ -127,7 +127,6 @@ def test_a_quick_study_trains_scores_writes_and_is_not_repeated(settings):
     assert found["fourier-16", "smoothness"]["frequencies"] == 16
     naive = [row for row in summary.rows if row["head"] == "seasonal_naive"]
     assert {row["dataset"] for row in naive} == {"waves", "growth"}
-    assert any("fourier-16 against linear" in note for note in summary.extra["notes"])
     assert "Scores are those of 20 sample paths that share out what may happen" in summary.extra["notes"][2]
     runs = json.loads((settings.output / "runs.json").read_text())
     assert [one["model"] for one in runs] == ["linear", "fourier-16"]
@@ -163,7 +162,6 @@ def test_a_budget_of_steps_takes_the_place_of_seconds(tmp_path):
     assert [one["steps"] for one in results] == [20, 20]
     assert [x for x, _ in results[0]["curve"]] == [10, 20]
     assert "for 20 steps on" in summary.extra["notes"][1]
-    assert not any("samples per second" in note for note in summary.extra["notes"])
     assert summary.command == "python -m studies forecasting --steps 20 --quick -o out"
 
 
@@ -237,34 +235,6 @@ def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():
         "smoothness": 0.1,
         "samples_per_second": 9,
     }
-
-
-def test_notes_count_the_pairs_that_differ_in_the_head_alone():
-    def result(model, mase, wql):
-        spent = {"training_seconds": 1.0, "device": "cpu", "samples_per_second": 1.0}
-        return {
-            "model": model,
-            "smoothness": 0.1,
-            **spent,
-            "scores": [{**SCORE, "model": model, "mase": mase, "wql": wql}],
-        }
-
-    results = [
-        result("linear", 2.0, 0.5),
-        result("fourier-64", 1.8, 0.6),
-        result("fourier-8", 1.9, 0.5),
-        result("linear@size=tiny", 2.0, 0.5),
-        result("fourier-64@size=tiny", 2.2, 0.4),
-        result("linear@data=0.1", 2.0, 0.5),
-        result("fourier-64@data=0.1", 1.4, 0.4),
-    ]
-    said = tables.notes(results, [SCORE], 0, "paths")
-    assert any(one.startswith("fourier-64, the best of 2 Fourier heads, against linear") for one in said)
-    pairs = [one for one in said if "pairs" in one]
-    assert pairs == [
-        "Of 3 pairs of fourier-64 and linear, alike in size and data, fourier-64 has the lower MASE in 2 (-0.100 on "
-        "average) and the lower WQL in 2 (-0.067)."
-    ]
 
 
 def test_the_linear_head_is_a_line_among_the_frequencies():

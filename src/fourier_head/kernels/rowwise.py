@@ -40,7 +40,7 @@ def blocks_of(score: Score) -> plans.Blocks:
     """Return the blocks of the kernel of a score."""
     tile = max(16, power_of_two_above(score.length))
     if score.kind == "crps":
-        # Tables of cosines are kept by all threads together: with half of them, 64 harmonics spill a thousand bytes each.
+        # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
         return plans.Blocks(rows=32 if tile <= 64 else 16, tile=tile, warps=4 if tile <= 32 else 8)
     # Whole rows, one or two of which a thread shares in: what is known of each, its coefficients and their cosines then
     # take about a hundred registers, and five programs share a processor. So do two harmonics of packets: nine sums.
