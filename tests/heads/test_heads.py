@@ -281,7 +281,7 @@ def test_hl_gauss_targets_are_gaussian_masses():
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: FourierHead(16, 30, -1), ValueError, "num_frequencies must not be negative, got -1"),
+        (lambda: FourierHead(16, 30, -1), ValueError, "num_frequencies must be at least 0, got -1"),
         (lambda: FourierHead(16, 0, 4), ValueError, "num_bins must be at least 1, got 0"),
         (lambda: FourierHead(0, 30, 4), ValueError, "in_features must be at least 1"),
         (lambda: FourierHead(16, 30, 4, floor=1.5), ValueError, "floor must be a share"),

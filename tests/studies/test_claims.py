@@ -96,7 +96,9 @@ def test_the_interval_covers_as_often_as_it_says():
 
 
 def test_the_report_shows_them_with_links():
-    html = claims_table(COMMITTED, ["synthetic"])
+    html = claims_table(COMMITTED, ["synthetic"], {"synthetic-released-kl"})
+    assert 'href="#synthetic-released-kl"' in html
+    assert 'href="#synthetic-released-smoothness"' not in html
     assert all(escape(claim["claim"]) in html for claim in COMMITTED)
     assert "Further" not in html  # every claim has its part of the paper
     assert 'href="#synthetic"' in html

@@ -9,6 +9,7 @@ import torch
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
+from studies.common.options import parse_counts
 from studies.numbers import choice, study
 from studies.numbers.arms import LanguageModel, Recipe, TextLoss, ask_fourier, ask_text, text_batch
 from studies.numbers.charts import charts
@@ -22,7 +23,7 @@ from studies.numbers.data import (
     write_prompt,
 )
 from studies.numbers.data import test_prompts as make_tests
-from studies.numbers.study import Settings, parse_counts, parse_layers, run
+from studies.numbers.study import Settings, parse_layers, run
 from studies.numbers.tables import FOURIER_KEYS, PAPER_GAIN, rows
 
 from fourier_head.errors import UserError
@@ -78,7 +79,7 @@ def test_scores():
 
 
 def test_counts_are_lists_with_ranges():
-    assert parse_counts("1-3, 8", "--frequencies", 1) == [1, 2, 3, 8]
+    assert parse_counts("1-3, 8", "--frequencies", 1) == (1, 2, 3, 8)
     for text in ("", "a", "0", "3-1"):
         with pytest.raises(UserError, match="--frequencies must be numbers"):
             parse_counts(text, "--frequencies", 1)

@@ -34,6 +34,7 @@ def compare(
     # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
     from fourier_head._cpu import small_matrices
     from fourier_head.compare import figures, page
+    from fourier_head.compare.bodies import with_body
     from fourier_head.compare.data import bimodal, hills, prepare, read_table
     from fourier_head.compare.examples import draw_examples
     from fourier_head.compare.folder import RESULTS, replacing
@@ -59,6 +60,8 @@ def compare(
             f"from {short(data.bins.low)} to {short(data.bins.high)}."
         )
         frequencies, reason = choose_frequencies(settings, data)
+        with small_matrices():
+            data = with_body(data, settings, frequencies)
         echo(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'} of the Fourier heads. {reason}")
         notes = (*data.notes, *frequency_notes(settings, frequencies))
         for note in notes:

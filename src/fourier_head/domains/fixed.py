@@ -49,14 +49,14 @@ class Interval(Domain):
         return (self.high - self.low) / 2
 
     @property
-    def straight(self) -> tuple[float, float] | None:
+    def affine(self) -> tuple[float, float] | None:
         if isinstance(self.low, Tensor) or isinstance(self.high, Tensor):
             return None
         return float(self.low), (self.high - self.low) / 2
 
     @property
     def formula(self) -> tuple[str, float, float] | None:
-        return None if self.straight is None else ("interval", *self.straight)
+        return None if self.affine is None else ("interval", *self.affine)
 
     def contains(self, value: Tensor) -> Tensor:
         return (value >= self.low) & (value <= self.high)

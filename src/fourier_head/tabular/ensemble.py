@@ -151,8 +151,11 @@ def fit(
             course.best_score = min(body.best_score for body in bodies)
             kept = _still_good(losses, weight) if step >= DROP_FROM * plan.steps else list(range(len(bodies)))
             if len(kept) < len(bodies):
-                bodies, names = [bodies[b] for b in kept], list(network.bodies)
+                names = list(network.bodies)
                 network.keep([names[b] for b in kept])
+                for b in set(range(len(bodies))) - set(kept):
+                    bodies[b].now.grad = None  # the optimiser passes over it
+                bodies = [bodies[b] for b in kept]
                 batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
             if progress is not None:
                 progress(plan.epoch(step), float(scores.min()))
@@ -212,9 +215,9 @@ def _held_losses(
     parts = []
     for index in padded.to(weights.device).split(portion, 1):
         x, *entries = (column[index] for column in columns)
-        parts.append(loss(network(x), *entries).double())
+        parts.append(loss(network(x), *entries).cpu().double())
     found = [
         torch.cat([own[part :: len(held), : len(out)].mean(0) for part, out in enumerate(held)])
         for own in torch.cat(parts, 1).split(network.members)
     ]
-    return torch.stack(found), weights[torch.cat(list(held)).to(weights.device)].double()
+    return torch.stack(found), weights.cpu()[torch.cat(list(held))].double()

@@ -72,10 +72,11 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
     repeated = [study for study in counted if about(study.name).repeats]
     lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
     sections = "".join(_section(study, charts[study.name]) for study in studies)
+    figures = {f"{name}-{chart.name}" for name, own in charts.items() for chart in own}
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
 <p class="lead">{escape(" ".join(words for words in lead if words))}</p>
-{claims_table(claims, [study.name for study in studies])}
+{claims_table(claims, list(charts), figures)}
 {_overview(repeated)}
 </section>
 <h2 id="studies">All studies</h2>
@@ -199,12 +200,18 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
 {f"<p>{prose(words.text)}</p>" if words.text else ""}
 {f"<ul>{first}</ul>" if first else ""}
 {f"<details><summary>{len(notes) - NOTES} further notes</summary><ul>{more}</ul></details>" if more else ""}
-{"".join(figure_html(replace(chart, name=f"{study.name}-{chart.name}")) for chart in charts)}
+{"".join(_figure(study.name, chart) for chart in charts)}
 {tables}
 <pre><code>{escape(study.command)}</code></pre>
 <p class="small muted">{escape(_circumstances(study))}</p>
 </details></section>
 """
+
+
+def _figure(study: str, chart: Chart) -> str:
+    """Return a figure that links can point to."""
+    name = f"{study}-{chart.name}"
+    return f'<div id="{escape(name)}">{figure_html(replace(chart, name=name))}</div>'
 
 
 def _duration(seconds: float) -> str:
