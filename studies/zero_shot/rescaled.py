@@ -123,8 +123,8 @@ def search(
     for way, group in wanted.items():
         runs = np.array([needle.series[needle.end - RUN : needle.end] for needle in group]).reshape(-1, RUN)
         for table, own in zip(known, _spots_of(runs), strict=True):
-            for row in np.flatnonzero(own):
-                table.setdefault(int(own[row]), []).append((way, int(row)))
+            for hit in np.flatnonzero(own):
+                table.setdefault(int(own[hit]), []).append((way, int(hit)))
     sorted_spots = [np.array(sorted(table), dtype=np.uint64) for table in known]
     tries: dict[tuple[str, int], int] = {}
     found: dict[str, dict[tuple[int, int], set[str]]] = {way: {} for way in wanted}
