@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -91,7 +92,7 @@ def of_stream(store: SeriesStore, batch: int, chunk: int) -> Iterator[Row]:
         for part, share in bucket.shares.items():
             corpus = standard_corpus(own, bucket.context, bucket.horizon, shares={part: 1.0}, steps=())
             count = max(1, round(share * rows))
-            yield measured(part, name, count, lambda c=corpus, n=count: c.sample(n, generator), 1 / chunk)  # type: ignore[misc]
+            yield measured(part, name, count, functools.partial(corpus.sample, count, generator), 1 / chunk)
         corpus = standard_corpus(own, bucket.context, bucket.horizon, shares=bucket.shares, steps=())
         windows = corpus.sample(rows, generator)
 
@@ -115,9 +116,8 @@ def of_step(store: SeriesStore, batch: int, size: str) -> Iterator[Row]:
         context, _, period = given[3 * number : 3 * number + 3]
         patches = bucket.patches(model.config.patch, context.device)
         layers, model.layers = model.layers, model.layers[-1:]
-        yield measured(
-            "one layer", str(bucket.context), len(context), lambda a=(context, period, patches): model.features(*a)
-        )  # type: ignore[misc]
+        features = functools.partial(model.features, context, period, patches)
+        yield measured("one layer", str(bucket.context), len(context), features)
         model.layers = layers
     yield measured("loss", "all", batch, lambda: training.module(*given))
     yield measured("loss and gradients", "all", batch, lambda: training._compute(*given))

@@ -114,21 +114,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--corpus", type=Path, nargs="+", required=True, help="training series")
     parser.add_argument("--evaluation", type=Path, required=True, help="folder of evaluation sets")
     parser.add_argument("--gift", type=Path, help="folder of GIFT-Eval")
+    parser.add_argument("--period", type=int, help="search training series of at most so many steps per cycle only")
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot/leaks.json"))
     given = parser.parse_args(arguments)
     sets = read_evaluation_sets(given.evaluation)
     if given.gift is not None:
         sets += [one.read()[0] for one in gift_configurations(given.gift)]
     store = read_store(given.corpus)
+    if given.period is not None:
+        store = store.select((store.period <= given.period).nonzero().flatten())
     command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION"
     command += " --gift GIFT" if given.gift else ""
+    command += f" --period {given.period}" if given.period is not None else ""
     shapes = rescaled.search(store, sets, versions)
     found = {"growth": search(store, sets), "shapes": shapes}
     totals = {
         kind: {key: sum(row[key] for row in rows) for key in ("windows", "forwards", "backwards")}
         for kind, rows in found.items()
     }
-    out: dict[str, Any] = {"command": command, "total": totals["growth"], "sets": found["growth"]}
+    out: dict[str, Any] = {"command": command, "series": len(store), "total": totals["growth"], "sets": found["growth"]}
     out["rescaled"] = {"total": totals["shapes"], "sets": [row for row in shapes if row["forwards"] + row["backwards"]]}
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")

@@ -49,7 +49,11 @@ def spots(values: np.ndarray) -> np.ndarray:
     """
     if len(values) < RUN:
         return np.zeros((len(MOVES), 0), dtype=np.uint64)
-    window = np.lib.stride_tricks.sliding_window_view(values, RUN)
+    return _spots_of(np.lib.stride_tricks.sliding_window_view(values, RUN))
+
+
+def _spots_of(window: np.ndarray) -> np.ndarray:
+    """Return the numbers of runs (n, 12), see ``spots``."""
     with np.errstate(all="ignore"):
         z = window - window.mean(1, keepdims=True)
         z /= np.sqrt((z * z).mean(1, keepdims=True))
@@ -117,20 +121,20 @@ def search(
     wanted = {way: list(needles(sets, order)) for way, order in (("forwards", 1), ("backwards", -1))}
     known: list[dict[int, list[tuple[str, int]]]] = [{} for _ in MOVES]
     for way, group in wanted.items():
-        for number, needle in enumerate(group):
-            for table, (spot,) in zip(known, spots(needle.series[needle.end - RUN : needle.end]), strict=True):
-                if spot:
-                    table.setdefault(int(spot), []).append((way, number))
+        runs = np.array([needle.series[needle.end - RUN : needle.end] for needle in group]).reshape(-1, RUN)
+        for table, own in zip(known, _spots_of(runs), strict=True):
+            for hit in np.flatnonzero(own):
+                table.setdefault(int(own[hit]), []).append((way, int(hit)))
     sorted_spots = [np.array(sorted(table), dtype=np.uint64) for table in known]
     tries: dict[tuple[str, int], int] = {}
     found: dict[str, dict[tuple[int, int], set[str]]] = {way: {} for way in wanted}
     for i in range(len(store)):
         name = store.names[int(store.set_index[i])]
         for part in versions(int(store.period[i]), store.series(i).numpy().astype(np.float64)):
-            for table, spot, own in zip(known, sorted_spots, spots(part), strict=True):
-                place = np.searchsorted(spot, own).clip(max=max(len(spot) - 1, 0))
-                for start in np.flatnonzero(spot[place] == own) if len(spot) else ():
-                    for way, number in table[int(own[start])]:
+            for table, spot, here in zip(known, sorted_spots, spots(part), strict=True):
+                place = np.searchsorted(spot, here).clip(max=max(len(spot) - 1, 0))
+                for start in np.flatnonzero(spot[place] == here) if len(spot) else ():
+                    for way, number in table[int(here[start])]:
                         needle = wanted[way][number]
                         key = (needle.group, needle.window)
                         if name in found[way].get(key, ()) or tries.get((way, number), 0) >= MOST:
