@@ -14,6 +14,7 @@ from studies.chronos.command import forecasting
 from studies.common.command_line import EngineName, Quick, folder_option, study_errors, tell
 from studies.common.folders import QUICK_RESULTS, study_folder
 from studies.covariates.command import covariates
+from studies.first_user.command import first_user
 from studies.joint_paths.command import joint_paths
 from studies.numbers.command import numbers
 from studies.synthetic.command import likelihood, synthetic
@@ -116,3 +117,4 @@ app.command()(forecasting)
 app.command("zero-shot")(zero_shot)
 app.command("joint-paths")(joint_paths)
 app.command()(covariates)
+app.command("first-user")(first_user)

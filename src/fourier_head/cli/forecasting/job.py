@@ -236,7 +236,8 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def _worth_saying(note: warnings.WarningMessage) -> bool:
-    return issubclass(note.category, DateWarning) or "hold no value" in str(note.message)
+    said = str(note.message)
+    return issubclass(note.category, DateWarning) or "hold no value" in said or said.startswith("the network reads")
 
 
 def _table(path: Path | None) -> tuple[pd.DataFrame, str]:
