@@ -68,7 +68,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         notes=[
             "Without rules is natural=False, rules=False: what the network alone says. Errors are those of medians, of "
             "outcomes with their noise; a median should be 100, a mean over its truth 1.",
-            "The decomposition adds the mean cycles of day and week; it stands in for MSTL, which needs a further package.",
+            "The decomposition adds the mean cycles of day and week; it stands in for MSTL, which is not at hand.",
         ],
         quick="one series of each case" if settings.quick else None,
     )

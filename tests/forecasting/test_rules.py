@@ -6,12 +6,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from studies.first_user.cases import cases
+from studies.first_user.study import Settings, run
 
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.rules import apply_rules, profile_of, without_absurd
-from studies.first_user.cases import cases
-from studies.first_user.study import Settings, run
 from tests.forecasting.test_forecaster import CONFIG, tiny, walk
 
 LEVELS = [0.05, 0.5, 0.9, 0.95, 0.99]

@@ -85,9 +85,7 @@ class Forecaster:
         """Write the forecaster into a folder, whole or not at all; bfloat16 halves it and rounds to three digits."""
         return save_model(self.model, folder, dtype)
 
-    def to_onnx(
-        self, path: str | Path, horizon: int | None = None, levels: Sequence[float] = tuple(DECILES)
-    ) -> Path:
+    def to_onnx(self, path: str | Path, horizon: int | None = None, levels: Sequence[float] = tuple(DECILES)) -> Path:
         """Write an ONNX graph, weights included, that gives quantiles without torch; needs ``fourier-head[export]``.
 
         Its inputs are ``context`` (series, ``config.context``), float64, oldest value first and NaN before the first,

@@ -133,7 +133,7 @@ def _seconds(moments: np.ndarray) -> np.ndarray:
 
 
 def file_names(titles: Sequence[str]) -> list[str]:
-    """Return a name for the file of each title, all different: letters of any script stay, what paths may not hold goes.
+    """Return a name for the file of each title, all different: letters of any script stay, what paths cannot hold goes.
 
     >>> file_names(["Köln / Süd", "日本 (東京)", "a:b", "A b", "???"])
     ['Köln-Süd', '日本-東京', 'a-b', 'A-b-2', 'series']

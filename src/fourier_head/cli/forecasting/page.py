@@ -147,6 +147,7 @@ def _table(forecasts: Forecasts) -> str:
     note = f'<p class="small muted">The first {count} of {len(forecasts):,} series.</p>' if left else ""
     field = search_field("numbers-table") if count >= SEARCHED else ""
     return (
-        f'{field}<div class="scroll"><table id="numbers-table"><thead><tr><th>Series</th><th>Last value</th>{heads}</tr></thead>'
+        f'{field}<div class="scroll"><table id="numbers-table">'
+        f"<thead><tr><th>Series</th><th>Last value</th>{heads}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>{note}"
     )
