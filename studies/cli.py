@@ -1,34 +1,97 @@
-"""The commands `python -m studies ...`: parse, call, print. What the studies do lives in their modules."""
+"""The commands `python -m studies ...`; the options of each study stand in its `Settings`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from fourier_head.command_errors import clear_errors
 from fourier_head.errors import UserError
-from studies.atari.command import atari
-from studies.chronos.command import forecasting
-from studies.common.command_line import EngineName, Quick, folder_option, study_errors, tell
-from studies.common.folders import QUICK_RESULTS, study_folder
-from studies.covariates.command import covariates
-from studies.first_user.command import first_user
-from studies.joint_paths.command import joint_paths
-from studies.numbers.command import numbers
-from studies.synthetic.command import likelihood, synthetic
-from studies.tempo.command import tempo
-from studies.zero_shot.command import zero_shot
+from studies.common.command_line import study_command
+from studies.common.folders import QUICK_RESULTS
+
+STUDIES = {
+    "synthetic": (
+        "synthetic.study",
+        "Section 4.1: three known conditional densities, learned with every head and number of frequencies.",
+    ),
+    "likelihood": (
+        "synthetic.likelihood",
+        "Appendix C.3: the synthetic densities again, by maximum likelihood on continuous values.",
+    ),
+    "smoothness": (
+        "smoothness.study",
+        "Appendix B: square waves and noise from brown to blue under the smoothness metric.",
+    ),
+    "scaling-law": (
+        "scaling_law.study",
+        "Theorem 3.3: smoothness of truncated densities against the number of frequencies, exponents fitted.",
+    ),
+    "spectrum": (
+        "spectrum.study",
+        "Section 2.3: the Fourier spectrum of next tokens under uniform and mixed bins.",
+    ),
+    "numbers": (
+        "numbers.study",
+        "Section 4.2: a language model asked for Gaussian numbers, as it is, with LoRA, and with a Fourier head.",
+    ),
+    "tempo": (
+        "tempo.study",
+        "Appendix C.1: the tempo of clicks, learned on odd BPMs and tested on even ones, with each head.",
+    ),
+    "atari": (
+        "atari.study",
+        "Section 5: Decision Transformers on Atari games, linear and Fourier heads on data we collect.",
+    ),
+    "forecasting": (
+        "chronos.study",
+        "Section 6: forecasters after Chronos, linear and Fourier heads at equal budget.",
+    ),
+    "zero-shot": (
+        "zero_shot.study",
+        "Beyond the paper: a forecaster that gives a density per step in one pass, on series it never saw.",
+    ),
+    "joint-paths": (
+        "joint_paths.study",
+        "Beyond the paper: coverage of sums over the horizon, energy and variogram scores of whole paths.",
+    ),
+    "covariates": (
+        "covariates.study",
+        "Beyond the paper: weather and holidays beside the series, with and without them and by gradient boosting.",
+    ),
+    "first-user": (
+        "first_user.study",
+        "Beyond the paper: what a first user tries on a forecaster: outliers, rare demand, long seasons, three values.",
+    ),
+}
+"""Module and help of every study."""
+NEEDS = {"numbers": ("transformers", "tokenizers", "peft", "accelerate"), "tempo": ("transformers", "safetensors")}
+
+
+class Studies(TyperGroup):
+    """Commands of studies, whose modules are loaded when one is called; to list them their names suffice."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, *rest = args
+        if name not in STUDIES:
+            return super().resolve_command(ctx, args)
+        module, words = STUDIES[name]
+        return name, study_command(name, f"studies.{module}", words, NEEDS.get(name, ())), rest
+
 
 app = typer.Typer(
+    cls=Studies,
     help="Repeat the experiments of the paper; each writes results/<study>/, with --quick results-quick/<study>/.",
     no_args_is_help=True,
 )
-app.command()(synthetic)
-app.command()(likelihood)
+for _name, (_, _words) in STUDIES.items():
+    app.command(_name, help=_words)(lambda: None)
 
 
+@app.command()
 def report(
     results: Annotated[
         Path, typer.Argument(help="Folder with the results of the studies; quick looks are in results-quick.")
@@ -48,73 +111,9 @@ def report(
 
 
 @app.command()
-def spectrum(
-    output: Annotated[Path | None, folder_option("spectrum")] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Training series, a file or folder.", show_default="artificial ones")
-    ] = None,
-    windows: Annotated[int, typer.Option(min=1, help="Training windows of a seed.")] = 20_000,
-    seeds: Annotated[int, typer.Option(min=1, help="Each draws its own windows.")] = 3,
-    quick: Quick = False,
-) -> None:
-    """Section 2.3: the Fourier spectrum of next tokens under uniform and mixed bins."""
-    output = study_folder("spectrum", quick, output)
-    with study_errors(output) as (out, progress):
-        from studies.spectrum.study import Settings, run
-
-        tell(out, run(Settings(output, corpus, windows, seeds, quick), progress), output)
-
-
-@app.command()
 def claims() -> None:
     """Write results/claims.json and docs/paper.md: every claim of the paper and what the results say of it."""
     with clear_errors():
         from studies.claims.table import counts, write
 
         typer.echo(f"{counts(write())}.")
-
-
-@app.command()
-def smoothness(
-    output: Annotated[Path | None, folder_option("smoothness")] = None,
-    trials: Annotated[int, typer.Option(min=2, help="Signals of each colour of noise.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
-    quick: Quick = False,
-    engine: EngineName = "local",
-) -> None:
-    """Appendix B: square waves and noise from brown to blue under the smoothness metric."""
-    output = study_folder("smoothness", quick, output)
-    with study_errors(output) as (out, progress):
-        from studies.smoothness.study import Settings, run
-
-        settings = Settings(output=output, trials=trials, seed=seed, quick=quick, engine=engine)  # type: ignore[arg-type]
-        tell(out, run(settings, progress), output)
-
-
-@app.command("scaling-law")
-def scaling_law(
-    output: Annotated[Path | None, folder_option("scaling-law")] = None,
-    synthetic: Annotated[
-        Path, typer.Option(help="Results of the study synthetic, whose heads are fitted where they exist.")
-    ] = Path("results/synthetic"),
-    quick: Quick = False,
-    engine: EngineName = "local",
-) -> None:
-    """Theorem 3.3: smoothness of truncated densities against the number of frequencies, exponents fitted."""
-    output = study_folder("scaling-law", quick, output)
-    with study_errors(output) as (out, progress):
-        from studies.scaling_law.study import Settings, run
-
-        settings = Settings(output=output, synthetic=synthetic, quick=quick, engine=engine)  # type: ignore[arg-type]
-        tell(out, run(settings, progress), output)
-
-
-app.command()(report)
-app.command()(numbers)
-app.command()(tempo)
-app.command()(atari)
-app.command()(forecasting)
-app.command("zero-shot")(zero_shot)
-app.command("joint-paths")(joint_paths)
-app.command()(covariates)
-app.command("first-user")(first_user)

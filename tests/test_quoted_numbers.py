@@ -1,34 +1,42 @@
 """Numbers that README and docs quote stand in a committed file of results, which a comment beside them names.
 
-A block of text (a paragraph, a list or a table) with a decimal number has a comment in or after it:
+A block of text (a paragraph, a list or a table) with a decimal number, one with a comma for thousands or a percentage
+has comments in or after it:
 
-    <!-- from results/synthetic/summary.json metric=kl dataset=gmm2 -->      rows of that file that have these values
-    <!-- from results/a/summary.json | results/b/runs.json -->               of several files
+    <!-- from results/synthetic/summary.json metric=kl dataset=gmm2,beta -->  rows of that file with these values
+    <!-- from results/a/summary.json metric=kl | results/b/runs.json seed=0 -->     of several files
     <!-- derived 1.8 = 0.316 / 0.178 -->                                     computed from such numbers
-    <!-- settings 0.05 0.3 -->                                               chosen, not measured; all, if none is named
+    <!-- settings 0.05 0.3: learning rates -->                               chosen, not measured; and what they are
 
-Every decimal of the block, code and links left out, must be a value of such a row, rounded as it is printed; as a
-percentage, in millions, or with the other sign will do.
+Every such number, code and links left out, must be a value of such a row, rounded as it is printed; as a percentage, in
+millions, or with the other sign will do. So many values that any number would be among them do not count.
 """
 
 import csv
 import json
 import math
 import re
+import shlex
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("atari", "numbers", "tempo", "forecasting-t5", "forecasting"))]
-NUMBER = re.compile(r"(?<![\w./])\d*\.\d+(?![\w]|\.\d)")
+CLAIMS = "docs/paper.md"
+"""Written from results as a whole: `test_claims` compares it with what they say."""
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
+PAGES.remove(CLAIMS)
+NUMBER = re.compile(r"(?<![\w./,])(?:\d{1,3}(?:,\d{3})+|\d*\.\d+|\d+(?= ?%))(?![\w]|\.\d)")
+MOST = 300
+"""Values of one source; among more, a number of two or three digits is found whether it belongs there or not."""
+NOT_MEASURED = {"seeds", "seed", "frequencies", "packets", "gamma", "in_context", "runs", "sets"}
 MARK = re.compile(r"<!--\s*(?P<kind>from|derived|settings)\b(?P<rest>.*?)-->", re.S)
 
 
 def blocks(text):
     """Return first line and text of every block, fenced code left out."""
-    text = re.sub(r"^```.*?^```", lambda found: "\n" * found[0].count("\n"), text, flags=re.S | re.M)
+    text = re.sub(r"^ *```.*?^ *```", lambda found: "\n" * found[0].count("\n"), text, flags=re.S | re.M)
     found, lines = [], []
     for number, line in enumerate([*text.split("\n"), ""], 1):
         if line.strip():
@@ -46,7 +54,7 @@ def blocks(text):
 
 
 def decimals(text):
-    """Return the decimal numbers of a block as they are printed."""
+    """Return the numbers of a block that may be results, as they are printed."""
     text = MARK.sub("", text)
     text = re.sub(r"`[^`]*`", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -72,7 +80,7 @@ def rows_of(path):
 def values(content):
     """Return all numbers inside of a row."""
     if isinstance(content, dict):
-        return [number for one in content.values() for number in values(one)]
+        return [number for key, one in content.items() if key not in NOT_MEASURED for number in values(one)]
     if isinstance(content, list):
         return [number for one in content for number in values(one)]
     try:
@@ -86,27 +94,50 @@ def quoted(sources):
     """Return the numbers that a comment allows."""
     found = []
     for source in sources.split("|"):
-        path, *wanted = source.split()
+        path, *wanted = shlex.split(source)
         pairs = [word.split("=", 1) for word in wanted]
-        chosen = [row for row in rows_of(path) if all(str(row.get(key)) == value for key, value in pairs)]
+        chosen = [
+            row for row in rows_of(path) if all(str(row.get(key)) in re.split(r",(?! )", value) for key, value in pairs)
+        ]
         assert chosen, f"{path} has no row with {' '.join(wanted)}"
-        found += values(chosen)
+        here = values(chosen)
+        assert len(here) <= MOST, f"{path} has {len(here)} values with {' '.join(wanted)}: say more"
+        found += here
     return found
+
+
+def settings(text, printed):
+    """Return the numbers of "0.05 0.3: learning rates", each of which must be printed."""
+    numbers, _, words = text.partition(":")
+    assert numbers.split(), f"settings {text!r} names no number"
+    assert len(words.split()) > 1, f"settings {text!r} does not say what they are"
+    absent = [one for one in numbers.split() if one not in printed]
+    assert not absent, f"settings {text!r} names {', '.join(absent)}, which is not there"
+    return set(numbers.split())
 
 
 def derived(text):
     """Return the printed result, the operands and the value of "1.8 = 0.316 / 0.178"."""
-    found = re.fullmatch(r"([\d.]+) = ([\d.]+) ([-+*/]) ([\d.]+)", text)
+    found = re.fullmatch(r"([\d.,]+) = ([\d.,]+) ([-+*/]) ([\d.,]+)", text)
     assert found, f"{text!r} is no number computed from two others"
     result, first, sign, second = found.groups()
-    a, b = float(first), float(second)
+    a, b = number(first), number(second)
     return result, (first, second), {"+": a + b, "-": a - b, "*": a * b, "/": a / b}[sign]
+
+
+def number(text):
+    """Return a printed number.
+
+    >>> number("66,232")
+    66232.0
+    """
+    return float(text.replace(",", ""))
 
 
 def stands_in(text, numbers):
     """Tell whether a printed number is one of these, rounded as it is; or a percentage of it."""
     places = len(text.partition(".")[2])
-    wanted = float(text)
+    wanted = number(text)
     close = 0.5000001 * 10**-places
     return any(abs(abs(number) * unit - wanted) <= close for number in numbers for unit in (1, 100, 1e-6))
 
@@ -116,13 +147,12 @@ def test_every_quoted_number_stands_in_a_result_file(page):
     wrong = []
     for line, text in blocks((ROOT / page).read_text(encoding="utf-8")):
         printed = decimals(text)
-        if not printed:
-            continue
         marks = [(mark["kind"], " ".join(mark["rest"].split())) for mark in MARK.finditer(text)]
+        if not printed:
+            wrong += [f"{page}:{line}: a comment without numbers"] * bool(marks)
+            continue
         numbers = [number for kind, rest in marks if kind == "from" for number in quoted(rest)]
-        known = {word for kind, rest in marks if kind == "settings" for word in rest.split()}
-        if ("settings", "") in marks:
-            known |= set(printed)
+        known = {word for kind, rest in marks if kind == "settings" for word in settings(rest, printed)}
         for result, operands, value in (derived(rest) for kind, rest in marks if kind == "derived"):
             if all(stands_in(one, numbers) for one in operands) and stands_in(result, [value]):
                 known.add(result)
@@ -138,3 +168,13 @@ def test_the_check_finds_what_is_not_there():
     assert stands_in("12.3", [-0.1234])
     assert not stands_in("0.13", [0.1234])
     assert derived("1.8 = 0.316 / 0.178")[:2] == ("1.8", ("0.316", "0.178"))
+    assert decimals("66,232 a second, 17 % of 300, 3.1,") == ["66,232", "17", "3.1"]
+    assert stands_in("66,232", [66231.7])
+    with pytest.raises(AssertionError, match="say more"):
+        quoted("results/forecasting-seeds/summary.json")
+    with pytest.raises(AssertionError, match="no row"):
+        quoted("results/synthetic/summary.json metric=luck")
+    for text in ("", "0.5", "0.5: level", "0.7: another level"):
+        with pytest.raises(AssertionError):
+            settings(text, ["0.5"])
+    assert settings("0.5: the median", ["0.5"]) == {"0.5"}

@@ -107,6 +107,30 @@ data = ListDataset([{"start": "2020-01", "target": 100 + np.random.rand(96)}], f
 predictor = FourierHeadPredictor("small", prediction_length=6)
 assert np.isfinite(next(iter(predictor.predict(data))).quantile(0.5)).all()
 """,
+    "sktime": """
+import numpy as np, pandas as pd
+from fourier_head.integrations.sktime import FourierHeadForecaster
+y = pd.Series(np.arange(30.0), index=pd.period_range("2020-01", periods=30, freq="M"))
+assert FourierHeadForecaster().fit(y).predict_interval(fh=[1, 2, 3], coverage=0.8).shape == (3, 2)
+""",
+    "fev": """
+import fev, numpy as np, pandas as pd
+from fourier_head.integrations.fev import FourierHeadModel
+rows = [{"id": "a", "timestamp": pd.date_range("2024-01-01", periods=60).to_numpy(), "target": np.arange(60.0)}]
+pd.DataFrame(rows).to_parquet("series.parquet")
+task = fev.Task(dataset_path="series.parquet", horizon=6, eval_metric="MASE")
+model = FourierHeadModel()
+summary = task.evaluation_summary(model.fit_predict(task), model_name="fourier-head")
+assert np.isfinite(summary["MASE"])
+""",
+    "holidays": """
+import numpy as np, pandas as pd
+from fourier_head import Forecaster
+days = pd.date_range("2022-01-01", periods=400)
+sold = pd.DataFrame({"day": days, "sold": 100.0 + 50 * (days.strftime("%m-%d") == "12-25")})
+forecasts = Forecaster.from_pretrained("small").predict(sold, horizon=7, holidays="DE")
+assert np.isfinite(forecasts.median).all()
+""",
     "sklearn": """
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import cross_val_score
@@ -153,6 +177,14 @@ import build, pre_commit, twine
 }
 
 
+# No extra may bring another torch, or libraries of CUDA that torch itself did not ask for.
+TORCH_AND_CUDA = """
+from importlib.metadata import distributions
+names = {(d.metadata["Name"].lower(), d.version) for d in distributions()}
+print(sorted(n for n in names if n[0] == "torch" or n[0].startswith(("nvidia", "cuda"))))
+"""
+
+
 def check(wheel: Path, extra: str) -> None:
     """Install ``wheel[extra]`` into an environment of its own and run its smoke test outside of the checkout."""
     with tempfile.TemporaryDirectory() as folder:
@@ -165,8 +197,13 @@ def check(wheel: Path, extra: str) -> None:
         pip = [uv, "pip"] if uv else [str(python), "-m", "pip"]
         place = ["--python", str(python)] if uv else []
         install = [*pip, "install", "--quiet", *place]
+        look = [str(python), "-I", "-c", TORCH_AND_CUDA]
         subprocess.run([*install, TORCH], check=True)
+        before = subprocess.check_output(look, text=True)
         subprocess.run([*install, f"{wheel}[{extra}]" if extra else str(wheel)], check=True)
+        after = subprocess.check_output(look, text=True)
+        if after != before:
+            raise RuntimeError(f"torch and CUDA were {before.strip()} and became {after.strip()}")
         subprocess.run([*pip, "check", *place], check=True)
         one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
         subprocess.run([str(python), "-I", "-c", SMOKE[extra]], check=True, cwd=folder, env=one_thread)
@@ -183,9 +220,9 @@ def main() -> None:
         start, name = time.monotonic(), extra or "core"
         try:
             check(arguments.wheel.resolve(), extra)
-        except subprocess.CalledProcessError as error:
+        except (subprocess.CalledProcessError, RuntimeError) as error:
             failed.append(name)
-            print(f"{name}: failed, {' '.join(map(str, error.cmd))[:200]}", flush=True)
+            print(f"{name}: failed, {str(error)[:300]}", flush=True)
         else:
             print(f"{name}: fine, {time.monotonic() - start:.0f} s", flush=True)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)

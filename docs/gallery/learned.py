@@ -38,7 +38,7 @@ def two_modes(folder: Path = HERE, steps: int = 600) -> Path:
         axis.fill_between(z, truth.log_prob(z).exp(), color=TRUTH, lw=0, label="truth")
         with torch.no_grad():
             axis.step(bins.centers, head(ONE)[0].exp() * 100, where="mid", color=colour, lw=1.2, label=name)
-        axis.set(title=f"{name}: 200 bins, 300 values", xlabel="value", ylim=(0, 3.6))
+        axis.set(title=name, xlabel="value", ylim=(0, 3.6))
         axis.legend(loc="upper right")
     axes[0].set_ylabel("density")
     return save(figure, "two-modes.png", folder)

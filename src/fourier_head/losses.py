@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fourier_head import kernels
-from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Domain
 from fourier_head.domains.maps import ValueMap
 from fourier_head.kernels import direct, placed
@@ -115,7 +114,7 @@ def _reference(request: Request) -> Tensor:
     a = layout.coefficients(outputs)
     d = layout.density(outputs, request.domain, map=request.map, anchor=request.anchor, a=a)
     if request.kind == "bins":
-        return _cross_entropy(request, outputs, a, class_log_prob(layout, outputs, d, _safe(request)))
+        return _cross_entropy(request, outputs, a, layout.class_log_prob(outputs, d, _safe(request)))
     loss = _weighted(
         request,
         lambda: -d.log_prob(request.target),
@@ -134,27 +133,6 @@ def _safe(request: Request) -> Tensor:
     """Return bin ids, those to be ignored replaced by one that exists."""
     target = request.target.long()
     return torch.where(target == request.ignore_index, 0, target)
-
-
-def class_log_prob(layout: Layout, outputs: Tensor, d: FourierDensity, index: Tensor) -> Tensor:
-    """Return the log-probability of one class per token: a bin, or an atom."""
-    place = (index - layout.num_atoms).clamp_min(0) if layout.num_atoms else index
-    log_mass = layout.log_mass(d, place)
-    if not layout.num_atoms:
-        return log_mass
-    logs = layout.atom_logs(outputs)
-    is_atom = index < layout.num_atoms
-    of_atom = logs.gather(-1, torch.where(is_atom, index + 1, 0).unsqueeze(-1)).squeeze(-1)
-    return torch.where(is_atom, of_atom, of_atom + log_mass)
-
-
-def class_log_probs(layout: Layout, outputs: Tensor, d: FourierDensity) -> Tensor:
-    """Return the log-probabilities of all classes, (..., num_atoms + num_bins)."""
-    log_masses = layout.log_masses(d)
-    if not layout.num_atoms:
-        return log_masses
-    logs = layout.atom_logs(outputs)
-    return torch.cat([logs[..., 1:], logs[..., :1] + log_masses], dim=-1)
 
 
 def _cross_entropy(request: Request, outputs: Tensor, a: Tensor, log_prob: Tensor) -> Tensor:
@@ -183,7 +161,7 @@ def _all_bin_loss(request: Request, outputs: Tensor) -> Tensor:
 
     def of_chunk(chunk: Tensor, anchor: Tensor | None) -> Tensor:
         d = layout.density(chunk, request.domain, map=request.map, anchor=anchor)
-        logs = class_log_probs(layout, chunk, d)
+        logs = layout.class_log_probs(chunk, d)
         return -(logs if weights is None else logs * weights.to(logs.dtype)).sum(-1)
 
     if request.map is not None or request.anchor is not None:
@@ -241,14 +219,15 @@ def _of_placed(request: Request) -> Tensor:
     place = outputs[..., outputs.shape[-1] - layout.place_outputs :]
     domain: Any = request.domain.at_outputs(place, map=map, anchor=request.anchor)
     u = map.forward(request.target).to(outputs.dtype)
-    v = far = (u - domain.loc) / domain.width
+    off = u - domain.loc
+    v = far = off / domain.width
     if any(map.curved) and request.kind != "crps":
         far, slope = domain.to_unit(request.target).to(v.dtype), domain.log_slope(request.target).to(v.dtype)
     else:
         slope = map.log_slope(u) - domain.width.log()
     nll, crps = placed.scores(outputs[..., : layout.num_coefficients], v, far, domain.tails, layout.floor)
-    unit = domain.width if request.mapped else domain.width * map.scale
-    return _weighted(request, lambda: nll - slope, lambda: crps * unit)
+    unit = 1.0 if request.mapped else map.scale
+    return _weighted(request, lambda: nll - slope, lambda: torch.addcmul(off.abs(), crps, domain.width) * unit)
 
 
 def _closed_form(request: Request) -> Tensor:
@@ -363,9 +342,7 @@ def _fused(request: Request, reduction: Reduction | None = None) -> Tensor:
         layout, ("bins", 0.0, 1.0) if bins else request.domain.formula, "nll" if bins else request.kind,
         request.domain.tails, request.mapped, request.gamma, request.ignore_index, reduction,
     )  # fmt: skip
-    loss = kernels.score_rows(
-        x, request.weight, request.bias, target, score, class_weight=request.class_weight, anchor=anchor
-    )
+    loss = kernels.row_scores(x, request.weight, request.bias, target, score, request.class_weight, anchor)
     return loss.view(shape) if reduction == "none" else loss
 
 
@@ -418,4 +395,4 @@ def log_probs(
         result = kernels.log_pmf(flat, num_bins=layout.require_bins(), floor=layout.floor)
         return result.view(*outputs.shape[:-1], layout.num_classes)
     d = layout.density(outputs, domain, map=map, anchor=anchor, blur=blur)
-    return class_log_probs(layout, outputs, d)
+    return layout.class_log_probs(outputs, d)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fourier_head.training.graphs import Recorded
 from studies.atari.games import ACTIONS
 from studies.atari.vision import FrameEncoder
+from studies.common.recorded import Recorded
 
 
 @dataclass(frozen=True)

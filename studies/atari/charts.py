@@ -9,6 +9,7 @@ from typing import Any
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from studies.atari.games import ACTIONS, find_game
 from studies.atari.rows import BEST, FINAL, full_size, is_main
+from studies.common.frequency_charts import frequency_panel
 from studies.common.report.summary import Row
 
 CURVES = ("truth", "curve-1", "curve-3", "curve-4", "curve-5")
@@ -49,18 +50,8 @@ def frequencies_chart(rows: Sequence[Row]) -> Chart:
             ("smoothness", "smoothness, last epoch", FINAL),
         ):
             own = [r for r in rows if (r["dataset"], r["metric"], r["protocol"]) == (dataset, metric, protocol)]
-            fourier = sorted((r for r in own if r["head"] == "fourier" and r["gamma"]), key=lambda r: r["frequencies"])
-            linear = next((r for r in own if r["head"] == "linear"), None)
-            series = []
-            if fourier:
-                x = [r["frequencies"] for r in fourier]
-                error = [r["std"] for r in fourier]
-                series.append(Series("Fourier", x, [r["ours"] for r in fourier], "fourier", error=error, dots=True))
-            if linear is not None and fourier:
-                ends = [min(x) - 1, max(x) + 1]  # beside the Fourier arms, where error bars would cover theirs
-                level, spread = [linear["ours"]] * 2, [linear["std"]] * 2
-                series.append(Series("Linear", ends, level, "linear", dash="dash", error=spread))
-            panels.append(Panel(series, dataset, "frequencies N", label))
+            kept = [r for r in own if r["head"] == "linear" or (r["head"] == "fourier" and r["gamma"])]
+            panels.append(frequency_panel(kept, dataset, label))
     return Chart(
         "returns-and-smoothness",
         "Returns and smoothness of next-action distributions against the number of frequencies",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fourier_head.heads import FourierHead, Head, released_floor
-from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
+from fourier_head.heads.baselines import LinearHead
 from studies.atari.games import ACTIONS
 from studies.atari.trajectories import IGNORED, stacks
 from studies.atari.vision import FrameEncoder
@@ -34,35 +34,29 @@ class ModelSettings:
 
 
 PACKETS = 4
-"""Of the head that has them, ours and not the paper's."""
 
 
 def action_head(kind: str, width: int, frequencies: int | None = None, gamma: float = 0.0) -> Head:
-    """Return a head over the circular actions: linear, fourier, fourier_packets, gmm or hl_gauss.
+    """Return a head over the circular actions: linear, the paper's Fourier head, or one that has packets, too.
 
-    The Fourier head is the paper's: periodic, the released floor, the printed regulariser; or it has packets beside.
+    The paper's is periodic, with the released floor and the printed regulariser.
     """
     if kind == "linear":
         return LinearHead(width, len(ACTIONS))
-    if kind in ("fourier", "fourier_packets"):
-        if frequencies is None:
-            raise ValueError("frequencies must be given for a Fourier head, got None")
-        return FourierHead(
-            width,
-            len(ACTIONS),
-            frequencies,
-            floor=released_floor(len(ACTIONS)),
-            boundary="periodic",
-            packets=PACKETS if kind == "fourier_packets" else 0,
-            gamma=gamma,
-            regularizer="paper",
-            impl="reference",
-        )
-    if kind == "gmm":
-        return MixtureHead(width, len(ACTIONS), kind="full")
-    if kind == "hl_gauss":
-        return HLGaussHead(width, len(ACTIONS))
-    raise ValueError(f"kind must be linear, fourier, fourier_packets, gmm or hl_gauss, got {kind!r}")
+    if kind not in ("fourier", "fourier_packets") or frequencies is None:
+        expected = "linear, or fourier or fourier_packets with frequencies"
+        raise ValueError(f"kind must be {expected}, got {kind!r} and {frequencies}")
+    return FourierHead(
+        width,
+        len(ACTIONS),
+        frequencies,
+        floor=released_floor(len(ACTIONS)),
+        boundary="periodic",
+        packets=PACKETS if kind == "fourier_packets" else 0,
+        gamma=gamma,
+        regularizer="paper",
+        impl="reference",
+    )
 
 
 class Block(nn.Module):

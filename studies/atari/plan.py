@@ -12,7 +12,8 @@ from studies.atari.agent import AgentSettings
 from studies.atari.collection import CollectSettings
 from studies.atari.games import find_game
 from studies.atari.training import ArmSettings
-from studies.common.results import command_line
+from studies.common import options
+from studies.common.options import option, parse_counts
 
 PAPER_FREQUENCIES = tuple(range(2, 33, 2))
 SOME_FREQUENCIES = (4, 8, 14, 20, 32)
@@ -29,56 +30,37 @@ SHARES = (0.1, 0.25, 0.5)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets.
+class Settings(options.Study):
+    """What to record, train and play; ``quick`` is a toy size."""
 
-    Args:
-        games: separated by commas, or "all".
-        frequencies: N of the Fourier arms: numbers, "paper" for its grid, "auto" for a part of it on Seaquest and a
-            smaller one on the other games.
-        seeds: how many, None for four on Seaquest and two on the others.
-        samples: contexts of an epoch, None for one per transition as in the paper.
-        epochs, batch, episodes, target: as in ``ArmSettings``.
-        transitions, steps: what to collect where there is no recording yet, and from how many steps of an agent.
-        ablations: whether to train without regulariser, smaller models and on less data, too, on the first game.
-        packets: whether to train Fourier heads with packets, too, which are not the paper's.
-        data: folder of recordings, checkpoints and finished runs.
-        output: folder of results.
-        device: cpu or cuda.
-        compile: whether to compile the model, None for on a GPU.
-        workers: arms trained at once, each in its own process.
-        time_limit: seconds after which to stop at a checkpoint; the same command goes on.
-        summarise: train nothing, write the results of the runs that are there.
-        quick: a toy size.
-    """
-
-    games: str = "all"
-    frequencies: str = "auto"
-    seeds: int | None = None
-    samples: int | None = None
-    epochs: int = 5
-    batch: int = 512
-    episodes: int = 64
-    target: str = "data"
-    transitions: int = 500_000
-    steps: int = 5_000_000
-    ablations: bool = True
-    packets: bool = False
-    data: Path = Path("scratch/atari")
-    output: Path = Path("results/atari")
-    device: str = "cpu"
-    compile: bool | None = None
-    workers: int = 1
-    time_limit: float | None = None
-    summarise: bool = False
-    quick: bool = False
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study."""
-        shown = vars(self) | {"time_limit": None, "summarise": False, "workers": None}
-        words = command_line("atari", shown, vars(Settings()))
-        return words if self.ablations else f"{words} --no-ablations".replace(" --ablations False", "")
+    study = "atari"
+    output: Path = options.output(study)
+    # A quick look must not leave short recordings where a full run would take them for its own.
+    data: Path = option(
+        Path("scratch/atari"),
+        "Folder of recordings (made where missing), checkpoints and finished runs.",
+        quick=Path("scratch/atari-quick"),
+        told=False,
+    )
+    games: str = option("all", "Games separated by commas, or all.")
+    frequencies: str = option("auto", "N separated by commas, paper for its grid, or auto for a part of it.")
+    seeds: int | None = option(None, "Of every arm.", shown="4 on Seaquest, 2 on the others", min=1)
+    samples: int | None = option(None, "Contexts of an epoch.", shown="one per transition", min=1)
+    epochs: int = option(5, "Each is followed by rollouts.", min=1)
+    batch: int = option(512, "Contexts of a step.", min=1)
+    episodes: int = option(64, "Rollouts after each epoch.", min=1, max=128)
+    target: str = option("data", "Return to condition on: data, paper or a number.")
+    transitions: int = option(500_000, "To record where there is no recording.", min=1)
+    steps: int = option(5_000_000, "Of the recorded agent's training.", min=1)
+    ablations: bool = option(True, "Train without regulariser, smaller models and on less data, too.")
+    ablated: str = option("auto", "N of the Fourier heads of the ablations, such as 20,32; auto for 14.")
+    packets: str = option("none", "N of Fourier heads with packets, which are not the paper's, or none.")
+    device: str = options.device("cpu", told=True)
+    compile: bool | None = option(None, "Compile the model.", shown="on a GPU")
+    workers: int = options.workers(1, "Arms trained at once, each in a process.")
+    time_limit: float | None = options.time_limit()
+    summarise: bool = options.summarise()
+    quick: bool = options.quick()
 
     @property
     def chosen_games(self) -> list[str]:
@@ -99,13 +81,14 @@ class Settings:
             if self.quick:
                 return (4, 8) if game == "seaquest" else (8,)
             return SOME_FREQUENCIES if game == "seaquest" else FEW_FREQUENCIES
-        try:
-            numbers = tuple(int(word) for word in self.frequencies.split(","))
-        except ValueError:
-            numbers = ()
-        if not numbers or min(numbers) < 1:
-            raise UserError(f"--frequencies must be auto, paper or numbers from 1 up, got {self.frequencies!r}.")
-        return numbers
+        return parse_counts(self.frequencies, "--frequencies")
+
+    def middles(self, game: str) -> tuple[int, ...]:
+        """Return N of the ablations."""
+        if self.ablated != "auto":
+            return parse_counts(self.ablated, "--ablated")
+        chosen = self.chosen_frequencies(game)
+        return (MIDDLE if MIDDLE in chosen else chosen[-1],)
 
     def chosen_seeds(self, game: str) -> int:
         """Return the number of seeds on a game."""
@@ -141,7 +124,8 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     """Return the arms of a game in the order in which to train them."""
     base, chosen = settings.base, settings.chosen_frequencies(game)
     first = game == settings.chosen_games[0]
-    middle = MIDDLE if MIDDLE in chosen else chosen[-1]
+    middles = settings.middles(game)
+    packets = () if settings.packets == "none" else parse_counts(settings.packets, "--packets")
 
     def fourier(n: int, gamma: float, **more: Any) -> ArmSettings:
         return dataclasses.replace(base, head="fourier", frequencies=n, gamma=gamma, **more)
@@ -150,10 +134,9 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     for seed in range(settings.chosen_seeds(game)):
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
-        if settings.packets:
-            found.append(dataclasses.replace(base, head="fourier_packets", frequencies=middle, seed=seed))
+        found += [dataclasses.replace(base, head="fourier_packets", frequencies=n, seed=seed) for n in packets]
         if first and settings.ablations:
-            found.append(fourier(middle, 0.0, seed=seed))
+            found += [fourier(n, 0.0, seed=seed) for n in middles]
     if first and settings.ablations:
         sizes = [{"layers": a, "heads": b, "width": c} for a, b, c in SIZES]
         shares: list[dict[str, Any]] = [{"share": share} for share in SHARES]
@@ -161,7 +144,7 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
             sizes, shares = [{"layers": 1, "heads": 1, "width": 16}], shares[2:]
         for change in [*sizes, *shares]:
             found.append(dataclasses.replace(base, **change))
-            found.append(fourier(middle, GAMMA, **change))
+            found += [fourier(n, GAMMA, **change) for n in middles]
     return found
 
 

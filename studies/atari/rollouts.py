@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.training.graphs import Recorded
 from studies.atari.environment import SEEDS, SIDE, FrameStack, Step
 from studies.atari.model import DecisionTransformer
 from studies.atari.recording import About
+from studies.common.recorded import Recorded
 
 
 class OutOfTime(Exception):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from studies.atari.games import ACTIONS, find_game
+from studies.atari.games import find_game
 from studies.common.report.summary import Row
 from studies.common.results import aggregate, row
 
@@ -102,24 +101,11 @@ def _find(rows: Sequence[Row], dataset: str, protocol: str, head: str) -> Row | 
     return next((r for r in rows if (r["dataset"], r["protocol"], r["metric"], r["head"]) == wanted), None)
 
 
-def _last(rows: Sequence[Row], best: Row) -> Row:
-    """Return the row of the last epoch beside that of the best."""
-    same = ("metric", *(name for name in ARM if name != "protocol"))
-    return next(r for r in rows if r["protocol"] == FINAL and all(r.get(name) == best.get(name) for name in same))
-
-
-def notes(
-    rows: Sequence[Row],
-    runs: Sequence[Mapping[str, Any]],
-    left: int,
-    whole: Sequence[Mapping[str, Any]] = (),
-    qualities: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[str]:
-    """Return in sentences what came out and how the data differ from the paper's."""
-    full = full_size(runs)
-    main = [one for one in rows if one.get("layers") is not None and is_main(one, full)]
-    sizes = ", ".join(sorted({f"{run['transitions']}" for run in runs if is_main(run, full)}))
-    sticky = any(quality.get("settings", {}).get("sticky") for quality in (qualities or {}).values())
+def notes(runs: Sequence[Mapping[str, Any]], left: int, qualities: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return in sentences what rows cannot say: where the data come from, how arms were trained, what is missing."""
+    main = [run for run in runs if is_main(run, full_size(runs))]
+    sizes = ", ".join(sorted({f"{run['transitions']}" for run in main}))
+    sticky = any(quality.get("settings", {}).get("sticky") for quality in qualities.values())
     told = [
         "The public DQN replay set behind the paper's data is closed. The data here were made with the emulator of "
         "ale-py by a PQN agent (parallel Q-learning) that started from nothing, a few of its environments recorded "
@@ -127,38 +113,13 @@ def notes(
         f"{' and' if sticky else ','} a shorter training{'' if sticky else ' and no sticky actions'} make other data: "
         "compare arms with each other, not their level with the paper's.",
         "Returns to go are in the game's own score, standardised, not clipped rewards; the return to condition on is "
-        f"{target_words(runs)}. Actions are in the circular order for every arm, in training and in play alike.",
-        recordings_note(qualities or {}),
-        training_note([run for run in runs if is_main(run, full)]),
+        f"{target_words(runs)}. Actions are in the circular order for every arm, in training and in play alike. "
+        "N was chosen by the best epoch's return, as in the paper's table.",
+        training_note(main),
     ]
-    won, compared, close = [], [], []
-    for dataset in dict.fromkeys(one["dataset"] for one in main):
-        linear, fourier = _find(main, dataset, BEST, "linear"), best_fourier(main, dataset)
-        if linear is None or fourier is None:
-            continue
-        compared.append(dataset)
-        if fourier["ours"] > linear["ours"]:
-            won.append(dataset)
-        if abs(fourier["ours"] - linear["ours"]) < max(one["std"] or 0.0 for one in (fourier, linear)):
-            close.append(dataset)
-        last = [_last(rows, one)["ours"] for one in (fourier, linear)]
-        told.append(
-            f"{dataset}: Fourier-{fourier['frequencies']} (gamma {fourier['gamma']:g}, {_seeds(fourier)}) "
-            f"{_number(fourier)}, linear ({_seeds(linear)}) {_number(linear)} normalised return at the best "
-            f"epoch, {last[0]:.2f} and {last[1]:.2f} at the last; N was chosen by the best epoch's, as in the paper's "
-            "table."
-        )
-    if compared:
-        less = f"; less than a deviation over seeds lies between them on {', '.join(close)}" if close else ""
-        told.append(
-            f"Fourier at the best of its N, chosen on these episodes, is above linear on {len(won)} of {len(compared)} "
-            f"games{_names(won)}{less}."
-        )
-    told += [smoothness_note(main), certainty_note(main)]
-    told += [whole_note(run) for run in whole]
     if left:
         told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
-    return [one for one in told if one]
+    return told
 
 
 def target_words(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -169,39 +130,12 @@ def target_words(runs: Sequence[Mapping[str, Any]]) -> str:
     return f"{asked} ({', '.join(f'{title} {number:g}' for title, number in numbers.items())})"
 
 
-def recordings_note(qualities: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say how well the recorded agents played, and how fast they were recorded."""
-    said = []
-    for name, quality in qualities.items():
-        returns, rate = quality.get("returns"), quality.get("steps_per_second")
-        if returns and rate:
-            said.append(
-                f"{find_game(name).title} {quality['steps'] / 1e6:.1f} million steps at {rate:.0f} a second, "
-                f"mean return {returns['mean']:.1f}, one in twenty above {returns['q95']:.1f}"
-            )
-    return f"Recorded agents: {'; '.join(said)}." if said else ""
-
-
-def whole_note(run: Mapping[str, Any]) -> str:
-    """Say what one arm of the paper's length took and reached."""
-    best = flatten(run)[0]
-    name = f"Fourier-{run['frequencies']}" if run["head"] == "fourier" else run["head"].capitalize()
-    return (
-        f"{name} on {best['dataset']} (seed {run['seed']}) at the paper's length, {run['epochs']} epochs of one "
-        f"context for each of {run['transitions']} transitions: {run['seconds']:.0f} seconds with its rollouts, "
-        f"{run['contexts_per_second']:.0f} contexts and {best['rollout_steps_per_second']:.0f} steps of rollouts a "
-        f"second, normalised return {best['normalised_return']:.2f} at the best epoch."
-    )
-
-
 def training_note(runs: Sequence[Mapping[str, Any]]) -> str:
     """Say how long arms were trained and how often they played: epochs, contexts of an epoch, batch, episodes."""
     said = []
     for epochs, samples, batch in dict.fromkeys((run["epochs"], run["samples"], run["batch"]) for run in runs):
         count = "one context per transition" if samples is None else f"{samples} contexts"
         said.append(f"{epochs} epochs of {count} in batches of {batch}")
-    if not said:
-        return ""
     played = ", ".join(str(number) for number in sorted({run["episodes"] for run in runs}))
     shared = max(run.get("arms_at_once", 1) for run in runs)
     crowd = f" Up to {shared} arms shared the machine; their rates are those of one among them." if shared > 1 else ""
@@ -212,42 +146,3 @@ def training_note(runs: Sequence[Mapping[str, Any]]) -> str:
         f"Arms of full size were trained for {'; others for '.join(said)}. "
         f"After each epoch they played {played} episodes.{cut}{crowd}"
     )
-
-
-def smoothness_note(rows: Sequence[Row]) -> str:
-    """Say whether smoothness grows with N and stays below linear's."""
-    said = []
-    for dataset in dict.fromkeys(one["dataset"] for one in rows):
-        own = [r for r in rows if (r["dataset"], r["protocol"], r["metric"]) == (dataset, FINAL, "smoothness")]
-        curve = sorted((r["frequencies"], r["ours"]) for r in own if r["head"] == "fourier" and r["gamma"])
-        linear = next((r["ours"] for r in own if r["head"] == "linear"), None)
-        if not curve or linear is None:
-            continue
-        grows = all(a[1] <= b[1] for a, b in itertools.pairwise(curve))
-        values = ", ".join(f"{n}: {value:.4f}" for n, value in curve)
-        below = all(value < linear for _, value in curve)
-        how = "has one N only" if len(curve) < 2 else "grows with every N" if grows else "does not grow with every N"
-        where = "stays below" if below else "does not always stay below"
-        said.append(f"{dataset} {how} ({values}) and {where} linear's {linear:.4f}")
-    return f"Smoothness (less is smoother) at the last epoch: {'; '.join(said)}." if said else ""
-
-
-def certainty_note(rows: Sequence[Row]) -> str:
-    """Say how certain heads of few frequencies can be, which decides how well they imitate a greedy agent."""
-    few = sorted({r["frequencies"] for r in rows if r["head"] == "fourier" and r["frequencies"] + 1 < len(ACTIONS)})
-    if not few:
-        return ""
-    bounds = ", ".join(f"{n}: {(n + 1) / len(ACTIONS):.0%}" for n in few)
-    return f"A head of N < {len(ACTIONS) - 1} frequencies gives no action more than (N+1)/{len(ACTIONS)} ({bounds})."
-
-
-def _number(one: Row) -> str:
-    return f"{one['ours']:.2f}" + (f" ± {one['std']:.2f}" if one["std"] is not None else "")
-
-
-def _seeds(one: Row) -> str:
-    return f"{one['seeds']} seed{'' if one['seeds'] == 1 else 's'}"
-
-
-def _names(names: Sequence[str]) -> str:
-    return f" ({', '.join(names)})" if names else ""

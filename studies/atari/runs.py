@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +68,16 @@ def _load(folder: Path, context: int, share: float, device: str) -> tuple[Record
     return recording, parts[share]
 
 
-def _in_lines(label: str, every: float = 10.0) -> Report:
+def in_lines(label: str, say: Callable[[str], object] | None = None, every: float = 10.0) -> Report:
+    """Return a reporter that prints a line now and then, to stderr unless told how."""
     last = [-every]
 
     def tell(fraction: float, words: str) -> None:
         now = time.monotonic()
         if now - last[0] >= every or fraction >= 1:
             last[0] = now
-            print(f"{label}, {fraction:.0%}: {words}", file=sys.stderr, flush=True)
+            line = f"{label}, {fraction:.0%}: {words}"
+            print(line, file=sys.stderr, flush=True) if say is None else say(line)
 
     return tell
 
@@ -114,7 +116,7 @@ def run_arm(
         # Models of other sizes are small and soon trained; compiling each of them would take longer.
         compile=compile and (settings.layers, settings.width) == (usual.layers, usual.width),
         deadline=deadline,
-        report=_in_lines(f"{game}: {settings.label}") if lines else report,
+        report=in_lines(f"{game}: {settings.label}") if lines else report,
     )
     if result is None:
         return UNFINISHED

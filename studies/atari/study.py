@@ -15,7 +15,7 @@ from studies.atari.collection import Collection
 from studies.atari.plan import Settings, arms, rank
 from studies.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
 from studies.atari.rows import is_main
-from studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, run_arm
+from studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, in_lines, run_arm
 from studies.atari.summary import write_summary
 from studies.atari.training import ArmSettings
 from studies.common.report.summary import Summary
@@ -116,24 +116,15 @@ def prepare(settings: Settings, game: str, deadline: float | None, console: Cons
     whether the recording is there; a collection that the deadline stops is continued by the next call.
     """
     folder = settings.data / game
+
+    def tell(what: str) -> Any:  # these stages come before any bar
+        return None if console is None else in_lines(f"{game}: {what}", lambda line: console.print(line, markup=False))
+
     if (folder / RECIPE).exists():
         if len(shard_paths(folder)) < recipe_shards(folder / RECIPE):
-            rebuild(folder / RECIPE, folder, _progress_lines(console, f"{game}: playing the recipe"))
+            rebuild(folder / RECIPE, folder, tell("playing the recipe"))
         return True
     limit = None if deadline is None else deadline - time.monotonic()
     if limit is not None and limit < 5:
         return False
-    return Collection(settings.collection(game, limit)).run(_progress_lines(console, f"{game}: collecting"))
-
-
-def _progress_lines(console: Console | None, what: str) -> Any:
-    """Return a reporter that prints a line now and then: these stages come before any bar."""
-    last = [0.0]
-
-    def tell(fraction: float, words: str) -> None:
-        now = time.monotonic()
-        if console is not None and (now - last[0] > 10 or fraction >= 1):
-            last[0] = now
-            console.print(f"{what}, {fraction:.0%}: {words}", markup=False)
-
-    return tell
+    return Collection(settings.collection(game, limit)).run(tell("collecting"))

@@ -41,7 +41,7 @@ def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: f
         runs=[slim(run) for run in runs],
         charts=drawn,
         gpu=settings.device.startswith("cuda"),
-        notes=notes(rows, own, left, whole, qualities),
+        notes=notes(own, left, qualities),
         recordings={name: {k: v for k, v in q.items() if k != "over_time"} for name, q in qualities.items()},
         clips=clips,
         unfinished=left,

@@ -197,34 +197,6 @@ def paired_rows(
     return out
 
 
-def paired_notes(rows: Iterable[Row]) -> list[str]:
-    """Say of each comparison how large the differences over groups of sets are."""
-    by_pair: dict[tuple[str, str], dict[str, list[Row]]] = {}
-    for one in rows:
-        if one.get("against") and (one["sets"] > 1 or one["dataset"] == "all"):
-            by_pair.setdefault((one["model"], one["against"]), {}).setdefault(one["dataset"], []).append(one)
-    out = []
-    for (arm, other), groups in by_pair.items():
-        parts = []
-        for dataset, members in groups.items():
-            where = {"all": f"over {members[0]['sets']} sets", "verified": f"on the {members[0]['sets']} verified"}
-            scores = ", ".join(
-                f"{one['metric'].partition('_')[0].upper()} {one['ours']:+.1f} % "
-                f"({one['low']:+.1f} to {one['high']:+.1f})"
-                for one in members
-            )
-            parts.append(f"{where.get(dataset, dataset)} {scores}")
-        seeds = groups["all"][0]["seeds"]
-        out.append(f"{arm} against {other}, {seeds} seed{'s' if seeds > 1 else ''}: {'; '.join(parts)}.")
-    if out:
-        out.insert(
-            0,
-            "Differences to the error of the other arm from the same seed, negative where smaller; in brackets what "
-            "95 % of the draws of seeds and series give:",
-        )
-    return out
-
-
 def paired_charts(rows: Sequence[Row]) -> list[Chart]:
     """Draw the differences to the linear head over all sets, with their intervals, where there are any."""
     shown = [one for one in rows if one.get("against") == "linear"]

@@ -14,7 +14,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,15 @@ from fourier_head.training.processes import agreed
 from studies.chronos.arms import Arm, parse_arms
 from studies.chronos.charts import charts
 from studies.chronos.data import artificial_sets, read_corpus, read_sets
-from studies.chronos.paired import FILE, Errors, paired_charts, paired_notes, paired_rows
+from studies.chronos.paired import FILE, Errors, paired_charts, paired_rows
 from studies.chronos.runs import SAMPLING, Protocol, errors_path, run_arm
 from studies.chronos.t5 import SIZES
 from studies.chronos.tables import notes, rows
+from studies.common import options
 from studies.common.forecast_scores import comparable
+from studies.common.options import option
 from studies.common.report.summary import Summary
-from studies.common.results import command_line, write_results
+from studies.common.results import write_results
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,42 +51,50 @@ LEAST = 20.0
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets."""
+class Settings(options.Study):
+    """What to train and on what to score it."""
 
-    output: Path = Path("results/forecasting")
-    arms: str | None = None
-    corpus: Path | None = None
-    evaluation: Path | None = None
-    published: Path | None = None
-    checkpoints: Path = Path("scratch/forecasting")
-    seconds: float = 480.0
-    steps: int | None = None
-    limit: float | None = None
-    size: str = "mini"
-    context: int = 512
-    batch: int = 512
-    learning_rate: float = 1e-3
-    recipe: str = "standard"
-    average: float = 0.0
-    embedding: str = "smooth"
-    positions: str = "near"
-    init: float = 0.15
-    sampling: str = "trimmed"
-    seeds: int = 1
-    max_series: int | None = None
-    device: str = "auto"
-    summarise: bool = False
-    quick: bool = False
-    horizon: int | None = None
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study; where files are is the reader's affair."""
-        chosen = dict(vars(self)) | {"device": None, "limit": None, "summarise": None}
-        for name in ("corpus", "evaluation", "published"):
-            chosen[name] = name.upper() if chosen[name] is not None else None
-        return command_line("forecasting", chosen, vars(Settings()))
+    study = "forecasting"
+    output: Path = options.output(study)
+    arms: str | None = option(
+        None,
+        "Groups (paper, ablations, ours, sizes, data) and arms such as linear, fourier-550, fourier-64-free, "
+        "fourier-550@size=tiny, linear@data=0.1; separated by commas.",
+        shown=f"{ARMS}; with --quick, {QUICK_ARMS}",
+    )
+    corpus: Path | None = option(
+        None, "Packed series, or a folder of parquet and arrow files.", shown="artificial series only"
+    )
+    evaluation: Path | None = option(None, "Folder of evaluation sets.")
+    horizon: int | None = option(None, "Values held out of sets that are none of the benchmark.", shown="none", min=1)
+    published: Path | None = option(None, "Table of published scores to stand beside ours.", shown="none")
+    checkpoints: Path = option(
+        Path("scratch/forecasting"), "Folder of models and finished runs, to go on from.", told=False
+    )
+    seconds: float = option(480.0, "Of training, for each arm.", min=1)
+    steps: int | None = option(None, "Of training, for each arm, in place of seconds.", shown="none", min=1)
+    limit: float | None = options.time_limit()
+    size: str = option("mini", "Of the models: 1m, 3m, 5m, tiny, mini, small or base.")
+    context: int = option(512, "Tokens that a model reads: values and EOS.", min=2, max=8192)
+    batch: int = option(512, "Windows of a step.", min=2)
+    learning_rate: float = option(1e-3, "At its peak.")
+    recipe: str = option("standard", "Mixture of the corpus: standard, chronos or plain.")
+    average: float = option(
+        0.0, "Score an average of the weights that forgets half in this share of the steps; 0 for the last ones."
+    )
+    embedding: str = option("smooth", "How embeddings of tokens start: smooth along the bins, or noise as in T5.")
+    positions: str = option("near", "Where attention looks at the start: near by, or anywhere (noise) as in T5.")
+    init: float = option(0.15, "Factor of the deviations of all weights at the start, 1 in T5 and 0.05 in Chronos.")
+    sampling: str = option(
+        "trimmed",
+        "How sample paths are drawn: spread over what may happen, trimmed (the same without the outermost percent on "
+        "either side), plain, or chronos (the 50 likeliest ids).",
+    )
+    seeds: int = option(1, "Repetitions of every arm.", min=1)
+    max_series: int | None = option(None, "Series of each evaluation set.", shown="all", min=1)
+    device: str = options.device()
+    summarise: bool = options.summarise()
+    quick: bool = options.quick()
 
     @property
     def place(self) -> str:
@@ -110,20 +120,13 @@ class Settings:
                 raise UserError(f"--{name} must be positive, got {number:g}.")
         if not 0 <= self.average < 1:
             raise UserError(f"--average must be a share of the steps below 1, got {self.average:g}.")
+        own = {one.name: getattr(self, one.name) for one in fields(Protocol) if hasattr(self, one.name)}
+        del own["horizon"]  # that of one's own evaluation sets, not what models learn to predict
         protocol = Protocol(
-            size=self.size,
-            context=self.context,
+            **own,
             lengths=tuple(sorted({min(128, self.context), self.context})),
-            seconds=self.seconds,
-            steps=self.steps,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-            recipe=self.recipe,
-            average=self.average,
             smooth=self.embedding == "smooth",
             near=self.positions == "near",
-            init=self.init,
-            sampling=self.sampling,
         )
         if not self.quick:
             return protocol
@@ -246,12 +249,12 @@ def _write(
     few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
     averaged = "; they are of averaged weights" if settings.average else ""
     drawn = f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}{averaged}"
-    said = notes(results, naive, missing, drawn)
+    said = notes(results, missing, drawn)
     by_series = Errors.read(errors, settings.output / FILE)
     if settings.seeds > 1 and by_series is not None:
         by_series.save(settings.output / FILE)
         paired = paired_rows(by_series, naive, {arm.label: arm.about for arm in arms})
-        table, said = table + paired, said + paired_notes(paired)
+        table = table + paired
         figures += paired_charts(paired)
     # Of all arms that stand here, made now or before.
     spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)

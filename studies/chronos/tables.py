@@ -43,9 +43,8 @@ def rows(
     return [*table, *measured, *seasonal_naive_rows(naive, published), *published_rows(published)]
 
 
-def notes(results: Sequence[Result], naive: Sequence[ScoreRow], missing: int, sampling: str) -> list[str]:
-    """Return in sentences what came out; ``sampling`` says how paths were drawn."""
-    means = means_over_seeds(results, naive)
+def notes(results: Sequence[Result], missing: int, sampling: str) -> list[str]:
+    """Return in sentences what rows cannot say: what arms spent, how paths were drawn, what is missing."""
     first = results[0]
     timed = budget_of(results) == "seconds"
     spent = f"{first['training_seconds']:.0f} seconds" if timed else f"{first['steps']} steps"
@@ -55,23 +54,6 @@ def notes(results: Sequence[Result], naive: Sequence[ScoreRow], missing: int, sa
         f"saw the same windows in the same order{less}. The paper's models trained for 48 hours on 8 GPUs.",
         f"Scores are those of {sampling}.",
     ]
-    linear = means.get("linear")
-    fouriers = {name: one for name, one in means.items() if name.startswith("fourier") and "@" not in name}
-    if linear and fouriers:
-        best = min(fouriers, key=lambda name: fouriers[name]["relative_mase"])
-        ours = fouriers[best]
-        times = linear["smoothness"] / ours["smoothness"]
-        chosen = f", the best of {len(fouriers)} Fourier heads," if len(fouriers) > 1 else ""
-        out.append(
-            f"{best}{chosen} against linear over {ours['sets']:.0f} sets: relative MASE {ours['relative_mase']:.3f} "
-            f"and {linear['relative_mase']:.3f}, WQL {ours['relative_wql']:.3f} and {linear['relative_wql']:.3f}, "
-            f"next-token distributions {times:.1f} times smoother."
-        )
-        out.append(_by_set(results, best))
-        speed, other = ours.get("samples_per_second"), linear.get("samples_per_second")
-        if timed and speed and other:  # a budget of steps may be spent side by side with other arms
-            out.append(f"Training ran at {speed:.0f} samples per second with {best} and {other:.0f} with linear.")
-    out += _by_pair(means)
     if missing:
         out.append(f"{missing} runs are not finished and left out.")
     return out
@@ -94,40 +76,3 @@ def means_over_seeds(results: Sequence[Result], naive: Sequence[ScoreRow]) -> di
         name: {key: fmean(one[key] for one in members if key in one) for key in members[0]}
         for name, members in groups.items()
     }
-
-
-def _by_pair(means: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Say of each Fourier head how often it is better than linear, where arms differ in the head alone."""
-    pairs: dict[str, list[tuple[Mapping[str, float], Mapping[str, float]]]] = {}
-    for name, ours in means.items():
-        head = name.partition("@")[0]
-        if head.startswith("fourier") and (linear := means.get("linear" + name.removeprefix(head))):
-            pairs.setdefault(head, []).append((ours, linear))
-    out = []
-    for head, members in pairs.items():
-        if len(members) > 1:
-            lower = {key: sum(ours[key] < linear[key] for ours, linear in members) for key in RELATIVE}
-            change = {key: fmean(ours[key] - linear[key] for ours, linear in members) for key in RELATIVE}
-            out.append(
-                f"Of {len(members)} pairs of {head} and linear, alike in size and data, {head} has the lower MASE in "
-                f"{lower['relative_mase']} ({change['relative_mase']:+.3f} on average) and the lower WQL in "
-                f"{lower['relative_wql']} ({change['relative_wql']:+.3f})."
-            )
-    return out
-
-
-def _by_set(results: Sequence[Result], best: str) -> str:
-    """Say on which sets an arm is better than linear, and by how much."""
-    mean: dict[str, dict[str, list[float]]] = {}
-    for one in results:
-        if one["model"] in (best, "linear"):
-            for row in one["scores"]:
-                mean.setdefault(row["dataset"], {}).setdefault(one["model"], []).append(row["mase"])
-    change = {}
-    for dataset, both in mean.items():
-        ours, theirs = (sum(both[name]) / len(both[name]) for name in (best, "linear"))
-        change[dataset] = 100 * (ours / theirs - 1)
-    ordered = sorted(change.items(), key=lambda pair: pair[1])
-    better = sum(value < 0 for value in change.values())
-    text = ", ".join(f"{name} {value:+.1f} %" for name, value in ordered)
-    return f"{best} has the lower MASE on {better} of {len(change)} sets: {text}."

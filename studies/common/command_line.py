@@ -1,38 +1,67 @@
-"""What the commands of all studies share: options, errors in one sentence, and the table at the end."""
+"""The command of a study, made from its `Settings`: options, errors in one sentence, and the table at the end."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
 from fourier_head.command_errors import clear_errors
-from studies.common.folders import study_folder
+from fourier_head.errors import require
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from studies.common.report.summary import Summary
 
-Quick = Annotated[bool, typer.Option("--quick", help="Measure less, for a first look, into results-quick/.")]
-EngineName = Annotated[
-    str, typer.Option("--engine", help="Where runs go: local, or ray (cluster named by RAY_ADDRESS).")
-]
-TimeLimit = Annotated[
-    float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", show_default="none")
-]
 
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda where there is one.")]
-Summarise = Annotated[bool, typer.Option("--summarise", help="Train nothing; write what finished runs say.")]
+def study_command(name: str, module: str, help: str, needs: tuple[str, ...] = ()) -> Any:
+    """Return the command of a study: its options are the fields of the module's `Settings`, its work is `run`.
+
+    Args:
+        name, help: as the command has them.
+        module: of the study.
+        needs: packages of the extra `transformers` that must be there.
+    """
+    study = import_module(module)
+    fields = dataclasses.fields(study.Settings)
+
+    def call(**given: Any) -> None:
+        for one in fields:
+            if one.metadata["quick"] is not None and given[one.name] is None:
+                given[one.name] = one.metadata["quick"] if given["quick"] else one.default
+        with study_errors(given["output"], given.get("checkpoints")) as (out, progress):
+            require("transformers", *needs)
+            summary = study.run(study.Settings(**given), progress)
+            if summary is not None:
+                tell(out, summary, given["output"])
+
+    hints = get_type_hints(study.Settings)
+    call.__signature__ = inspect.Signature([_parameter(one, hints[one.name]) for one in fields])  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command(name, help=help)(call)
+    return typer.main.get_command(app)
 
 
-def folder_option(study: str) -> Any:
-    """Return the option that names the folder of a study; its default depends on ``--quick``."""
-    full, quick = (study_folder(study, quick=quick).as_posix() for quick in (False, True))
-    return typer.Option("--output", "-o", help="Folder to write.", show_default=f"{full}; with --quick, {quick}")
+def _parameter(one: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
+    """Return a field as a parameter of a function that typer reads."""
+    about, default, shown = one.metadata, one.default, one.metadata["shown"]
+    if get_origin(kind) is Literal:
+        kind = str  # the study itself says what it may be
+    flags = about["flags"] or ([f"--{one.name}"] if default is False else [])
+    if about["quick"] is not None:
+        shown, default, kind = f"{default}; with --quick, {about['quick']}", None, kind | None
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
+    options: dict[str, Any] = dict(about["limits"]) | ({} if shown is None else {"show_default": shown})
+    annotation = Annotated[kind, typer.Option(*flags, help=about["help"], **options)]
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 @contextmanager

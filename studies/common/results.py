@@ -7,7 +7,6 @@ import io
 import json
 import math
 import platform
-import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -22,10 +21,9 @@ from fourier_head.pages.charts import Chart
 from fourier_head.pages.drawing import save_png
 from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json
 from fourier_head.version import __version__
-from studies.common.folders import study_folder
 from studies.common.report.summary import CHARTS, COLUMNS, SUMMARY, Row, Summary, read_summary
 
-__all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "command_line", "read_summary", "row", "write_results"]
+__all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "read_summary", "row", "write_results"]
 
 
 def row(metric: str, ours: float | None, **more: Any) -> Row:
@@ -63,33 +61,6 @@ def aggregate(runs: Iterable[Mapping[str, Any]], metrics: Sequence[str], by: Seq
     return rows
 
 
-def command_line(command: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Return the command that anyone can type: options at their defaults are left out, and where files are.
-
-    The folder to write, `output`, is named where it is not the study's own: results that vary a study must not replace
-    it. One outside of the working directory goes by its last part, as nobody else has what lies above.
-
-    >>> command_line("smoothness", {"quick": True, "seed": 3, "trials": 10}, {"seed": 0, "trials": 10})
-    'python -m studies smoothness --quick --seed 3'
-    """
-    words = ["python -m studies", command]
-    for name, value in options.items():
-        if value is None or value is False or isinstance(value, Path) or value == defaults.get(name):
-            continue
-        flag = "--" + name.replace("_", "-")
-        words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
-    output, own = options.get("output"), study_folder(command, bool(options.get("quick")))
-    if output is not None and output.resolve() != own.resolve():
-        words.append(f"-o {shlex.quote(_name_from_here(output))}")
-    return " ".join(words)
-
-
-def _name_from_here(folder: Path) -> str:
-    """Return a folder as seen from the working directory, or its last part where it lies elsewhere."""
-    place, here = folder.resolve(), Path.cwd().resolve()
-    return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
-
-
 def versions() -> dict[str, str]:
     """Return the versions of what the numbers depend on."""
     return {
@@ -120,6 +91,22 @@ def commit() -> str | None:
         return None
 
 
+def sources_note(commit: str | None) -> list[str]:
+    """Say in plain words where no commit has the sources behind a result.
+
+    >>> sources_note("913cfc4")
+    []
+    """
+    if commit is None:
+        return ["Written where the sources were no checkout: no commit names them."]
+    if commit.endswith("-dirty"):
+        return [
+            "Written by sources that were not committed yet: they differ from the commit named here, which is marked "
+            "-dirty."
+        ]
+    return []
+
+
 def _figures(output: Path) -> set[str]:
     """Return the names of the figures that an earlier study drew into its folder."""
     try:
@@ -147,7 +134,7 @@ def write_results(
     Args:
         output: the folder; its name is the study's name.
         rows: what `row` returns.
-        command: what `command_line` returns.
+        command: that repeats the study, `options.Study.command`.
         seconds: how long the study took; where that is of runs, made now or before, say whose in `seconds_of`.
         runs: single runs, one object each, written to `runs.json` where there are any.
         charts: figures; each becomes a PNG and, interactive, part of the report.
@@ -186,6 +173,8 @@ def write_results(
     if quick is not None:
         header["quick"] = True
         extra["notes"] = [f"A quick look: {quick}.", *extra.get("notes", ())]
+    elif said := sources_note(header["commit"]):
+        extra["notes"] = [*said, *extra.get("notes", ())]
     body = ",\n".join("  " + to_json(one).strip() for one in rows)
     top = to_json(header | extra, indent=1).removesuffix("\n}\n")
     write_atomically(output / SUMMARY, f'{top},\n "rows": [\n{body}\n ]\n}}\n')

@@ -14,8 +14,10 @@ from fourier_head.forecasting.evaluation import geometric_mean
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.scores import DECILES, Forecast, series_errors
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import command_line, row, write_results
+from studies.common.results import row, write_results
 from studies.covariates.boosting import boosted_quantiles
 from studies.covariates.tables import SOURCES, Source
 
@@ -28,23 +30,16 @@ QUICK = 1
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What to forecast.
+class Settings(options.Study):
+    """What to forecast."""
 
-    Args:
-        output: folder of the results.
-        data: folder of the training sets.
-        model: forecaster of the package or folder.
-        windows: of each series, one horizon after the other.
-        quick: one window only.
-    """
-
-    output: Path
-    data: Path
-    model: str = "small"
-    windows: int = 6
-    device: str = "auto"
-    quick: bool = False
+    study = "covariates"
+    data: Path = option(help="Folder of training sets, parquet files in the Chronos format.")
+    output: Path = options.output(study)
+    model: str = option("small", "Forecaster of the package, or a folder.", file=True)
+    windows: int = option(6, "Windows of each series, one horizon after the other.", min=1)
+    device: str = options.device(told=True)
+    quick: bool = options.quick()
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
@@ -60,18 +55,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         if console is not None:
             console.print(f"{source.name}: {len(runs)} forecasts scored")
     rows = _rows(runs)
-    options = {
-        "output": settings.output,
-        "data": "TRAIN",
-        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
-        "windows": settings.windows,
-        "device": settings.device,
-        "quick": settings.quick,
-    }
     return write_results(
         settings.output,
         rows,
-        command=command_line("covariates", options, {"model": "small", "windows": 6, "device": "auto"}),
+        command=settings.command,
         seconds=time.monotonic() - begin,
         runs=runs,
         gpu=device == "cuda",

@@ -12,8 +12,10 @@ import numpy as np
 
 from fourier_head._devices import chosen_device
 from fourier_head.forecasting.forecaster import Forecaster
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import command_line, row, write_results
+from studies.common.results import row, write_results
 from studies.first_user.cases import Case, cases
 
 if TYPE_CHECKING:
@@ -23,21 +25,15 @@ PROTOCOLS = ("as it is", "without rules")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What to forecast.
+class Settings(options.Study):
+    """What to forecast: so many series of each case, one with ``quick``."""
 
-    Args:
-        output: folder of the results.
-        model: forecaster of the package or folder.
-        series: of each case.
-        quick: one series of each case only.
-    """
-
-    output: Path
-    model: str = "small"
-    series: int = 5
-    device: str = "auto"
-    quick: bool = False
+    study = "first-user"
+    output: Path = options.output(study)
+    model: str = option("small", "Forecaster of the package, or a folder.", file=True)
+    series: int = option(5, "Series of each case.", min=1)
+    device: str = options.device(told=True)
+    quick: bool = options.quick()
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
@@ -52,17 +48,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         if console is not None:
             said = ", ".join(f"{one['protocol']} {one['ours']:.3g}" for one in found)
             console.print(f"{case.name}, {case.metric}: {said}")
-    options = {
-        "output": settings.output,
-        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
-        "series": settings.series,
-        "device": settings.device,
-        "quick": settings.quick,
-    }
     return write_results(
         settings.output,
         rows,
-        command=command_line("first-user", options, {"model": "small", "series": 5, "device": "auto"}),
+        command=settings.command,
         seconds=time.monotonic() - begin,
         gpu=device == "cuda",
         notes=[

@@ -21,8 +21,10 @@ from fourier_head.forecasting.path_scores import energy_score, variogram_score
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.scores import INTERVALS, interval_error, scales
 from fourier_head.forecasting.windows import past_windows
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import command_line, row, write_results
+from studies.common.results import row, write_results
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,27 +36,20 @@ PROTOCOLS = ("joint", "independent")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What to draw paths of.
+class Settings(options.Study):
+    """What to draw paths of: evaluation sets, or training series that were held out."""
 
-    Args:
-        output: folder of the results.
-        evaluation: folder of evaluation sets, or None.
-        corpus: training series, packed or a folder, of which the held-out ones are taken instead.
-        model: forecaster of the package or folder.
-        most: series of each set.
-        paths: drawn of each series.
-        quick: ten series of each set only.
-    """
-
-    output: Path
-    evaluation: Path | None = None
-    corpus: Path | None = None
-    model: str = "small"
-    most: int = 200
-    paths: int = 1000
-    device: str = "auto"
-    quick: bool = False
+    study = "joint-paths"
+    output: Path = options.output(study)
+    evaluation: Path | None = option(None, "Folder of evaluation sets, parquet files in the Chronos format.")
+    corpus: Path | None = option(
+        None, "Training series instead: those held out are scored, and show what dependence is usual."
+    )
+    model: str = option("small", "Forecaster of the package, or a folder.", file=True)
+    most: int = option(200, "Series of each set, spread over it.", min=1)
+    paths: int = option(1000, "Drawn of each series.", min=20)
+    device: str = options.device(told=True)
+    quick: bool = options.quick()
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
@@ -84,20 +79,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
             row("weight", float(weight), dataset=group, protocol=kind)
             for kind, weight in zip(KINDS, usual_weights(found), strict=True)
         ]
-    options = {
-        "output": settings.output,
-        "evaluation": "EVALUATION" if settings.evaluation else None,
-        "corpus": "CORPUS" if settings.corpus else None,
-        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
-        "most": settings.most,
-        "paths": settings.paths,
-        "device": settings.device,
-        "quick": settings.quick,
-    }
     return write_results(
         settings.output,
         rows,
-        command=command_line("joint-paths", options, {"model": "small", "most": 200, "paths": 1000, "device": "auto"}),
+        command=settings.command,
         seconds=time.monotonic() - begin,
         runs=runs,
         gpu=device == "cuda",

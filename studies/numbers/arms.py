@@ -13,7 +13,7 @@ from torch import Tensor
 from fourier_head.integrations import fine_tuning
 from fourier_head.integrations.language_models import lora_settings, tiny_model
 from fourier_head.integrations.numbers import NumberLM
-from studies.numbers.data import HIGH, LOW, NUM_BINS, PROMPT, hundredths, parse_answer, training_pairs
+from studies.numbers.data import HIGH, LOW, NUM_BINS, hundredths, parse_answer, training_pairs
 
 NEW_TOKENS = 10
 """Of a text answer: a sign, a point, the digits and what ends them."""
@@ -63,7 +63,7 @@ def tiny_language(device: str) -> LanguageModel:
     model, tokenizer = tiny_model()
     language = LanguageModel(model.to(device), tokenizer)
     generator = torch.Generator().manual_seed(0)
-    prompts, _ = training_pairs(PROMPT, 512, 2, seed=-1)
+    prompts, _ = training_pairs(512, 2, seed=-1)
     answers = torch.randint(-100, 101, (len(prompts),), generator=generator).tolist()
     train_text(TextLoss(model), language, prompts, answers, 0, Recipe(epochs=6, lr=3e-3, batch_size=32))
     return language

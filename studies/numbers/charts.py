@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fourier_head.pages.charts import Chart, Panel, Series
+from studies.common.frequency_charts import frequency_panel
 from studies.common.report.summary import Row
 from studies.numbers.data import HIGH, LOW, SCORE_BINS, TRAINED, Gaussian
 from studies.numbers.tables import FOURIER_KEYS, PAPER_CONTEXT, best, contexts, find, same_arm
@@ -18,8 +19,6 @@ LABELS = {
 }
 COLOURS = {"base": "curve-4", "linear": "linear", "fourier": "fourier-packets", "truth": "muted"}
 DASHES = {"base": "dashdot", "linear": "dash", "truth": "dot"}
-SCALES = ("fourier-packets", "fourier", "curve-3", "gmm_full")
-KIND_WORDS = (", init / {:g}", ", {:g} packets", ", gamma {:g}", ", {:g} epochs alone")
 WIDTH = (HIGH - LOW) / SCORE_BINS
 
 
@@ -81,33 +80,15 @@ def _histogram(head: str, gaussian: Gaussian, one: Mapping[str, Any]) -> Panel:
     )
 
 
-def _kind(one: Row) -> tuple[float, int, float, int]:
-    """Return what tells Fourier heads of the same frequencies apart."""
-    return one["init_scale"], one["packets"], one["gamma"], one["head_first"]
-
-
 def against_frequencies(table: Sequence[Row], context: int) -> Chart:
     """Draw TVD and unique answers against the number of frequencies, for Gaussians trained on and not."""
     panels = []
     for metric, words in (("tvd", "TVD"), ("unique", "unique answers")):
         for dataset, which in (("trained", "trained on"), ("unseen", "never trained on")):
-            fourier = find(table, metric, dataset, "fourier", context)
-            kinds = sorted({_kind(r) for r in fourier}, key=lambda kind: (-kind[0], *kind[1:]))
-            count = [r["frequencies"] for r in fourier]
-            ends = [min(count), max(count)]
-            series = []
-            for kind, colour in zip(kinds, SCALES, strict=False):
-                mine = [r for r in fourier if _kind(r) == kind]
-                name = LABELS["fourier"]
-                for i, words_of in enumerate(KIND_WORDS):
-                    name += words_of.format(kind[i]) if len({other[i] for other in kinds}) > 1 else ""
-                x, y, error = ([r[key] for r in mine] for key in ("frequencies", "ours", "std"))
-                series.append(Series(name, x, y, colour, error=error, dots=True))
-            for head in ("base", "linear", "truth"):
-                found = find(table, metric, dataset, head, None if head == "truth" else context)
-                if found:
-                    series.append(Series(LABELS[head], ends, [found[0]["ours"]] * 2, COLOURS[head], dash=DASHES[head]))
-            panels.append(Panel(series, f"{words}, {which}", "frequencies"))
+            own = [
+                r for head in LABELS for r in find(table, metric, dataset, head, None if head == "truth" else context)
+            ]
+            panels.append(frequency_panel(own, f"{words}, {which}", words))
     return Chart(
         "frequencies",
         "Distance from the truth, and how many answers differ",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from fourier_head.errors import UserError
 from fourier_head.metrics import tvd
 
 LOW, HIGH = -1.0, 1.0
@@ -25,7 +23,6 @@ PROMPT = (
     "The following is a list of normally distributed random numbers in the interval [-1, 1] "
     "with mean {mean} and std {std}: {samples}"
 )
-SLOTS = ("mean", "std", "samples")
 
 
 @dataclass(frozen=True)
@@ -80,19 +77,24 @@ UNSEEN = (
 """Never trained on: means and deviations between, beside and beyond those that are."""
 
 
-def check_prompt(template: str) -> str:
-    """Return a template that has a slot for every number and no other; raise one sentence if not."""
-    try:
-        found = {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
-    except ValueError as error:
-        raise UserError(f"--prompt must be a text with the slots {{mean}}, {{std}} and {{samples}}: {error}.") from None
-    missing = [name for name in SLOTS if name not in found]
-    if missing:
-        raise UserError(f"--prompt has no slot for {' and '.join(missing)}: write {{{missing[0]}}} where it goes.")
-    unknown = sorted(found - set(SLOTS))
-    if unknown:
-        raise UserError(f"--prompt has a slot {{{unknown[0]}}} that nothing fills: there are {', '.join(SLOTS)}.")
-    return template
+GAUSSIANS = ("paper", "many")
+"""What training answers come from: the four of the paper, or as many Gaussians as there are answers."""
+
+
+def many_gaussians(count: int, generator: torch.Generator) -> list[Gaussian]:
+    """Return Gaussians of two decimals each, none of which is one that answers are scored on.
+
+    >>> many_gaussians(1, torch.Generator().manual_seed(0))
+    [Gaussian(mean=0.75, std=0.23)]
+    """
+    scored = {*TRAINED, *UNSEEN}
+    out: list[Gaussian] = []
+    while len(out) < count:
+        mean, std = torch.rand(2, dtype=torch.float64, generator=generator).tolist()
+        one = Gaussian(round(1.6 * mean - 0.8, 2), round(0.05 + 0.25 * std, 2))
+        if one not in scored:
+            out.append(one)
+    return out
 
 
 def hundredths(number: int) -> str:
@@ -104,32 +106,33 @@ def hundredths(number: int) -> str:
     return f"{number / 100:.2f}"
 
 
-def write_prompt(template: str, gaussian: Gaussian, samples: Sequence[int]) -> str:
-    """Fill a template; every sample is followed by a comma and a blank, so the answer comes next.
+def write_prompt(gaussian: Gaussian, samples: Sequence[int]) -> str:
+    """Fill the paper's prompt; every sample is followed by a comma and a blank, so the answer comes next.
 
-    >>> write_prompt("mean {mean}, std {std}: {samples}", Gaussian(0.55, 0.1), [57, 36])
-    'mean 0.55, std 0.10: 0.57, 0.36, '
+    >>> write_prompt(Gaussian(0.55, 0.1), [57, 36])[-36:]
+    'mean 0.55 and std 0.10: 0.57, 0.36, '
     """
     listed = "".join(f"{hundredths(x)}, " for x in samples)
-    return template.format(mean=f"{gaussian.mean:.2f}", std=f"{gaussian.std:.2f}", samples=listed)
+    return PROMPT.format(mean=f"{gaussian.mean:.2f}", std=f"{gaussian.std:.2f}", samples=listed)
 
 
-def training_pairs(template: str, count: int, in_context: int, seed: int) -> tuple[list[str], list[int]]:
-    """Return prompts and their answers in hundredths, the four Gaussians in turn."""
+def training_pairs(count: int, in_context: int, seed: int, many: bool = False) -> tuple[list[str], list[int]]:
+    """Return prompts and their answers in hundredths: the four Gaussians in turn, or ``many``, one for each answer."""
     generator = torch.Generator().manual_seed(seed)
+    gaussians = many_gaussians(count, generator) if many else TRAINED
     prompts, answers = [], []
     for i in range(count):
-        gaussian = TRAINED[i % len(TRAINED)]
+        gaussian = gaussians[i % len(gaussians)]
         *shown, answer = gaussian.draw(in_context + 1, generator)
-        prompts.append(write_prompt(template, gaussian, shown))
+        prompts.append(write_prompt(gaussian, shown))
         answers.append(answer)
     return prompts, answers
 
 
-def test_prompts(template: str, gaussians: Sequence[Gaussian], in_context: int, seed: int) -> list[str]:
+def test_prompts(gaussians: Sequence[Gaussian], in_context: int, seed: int) -> list[str]:
     """Return one prompt per Gaussian, with samples that no training pair shares."""
     generator = torch.Generator().manual_seed(seed + 1_000_003)
-    return [write_prompt(template, g, g.draw(in_context, generator)) for g in gaussians]
+    return [write_prompt(g, g.draw(in_context, generator)) for g in gaussians]
 
 
 test_prompts.__test__ = False  # type: ignore[attr-defined]  # its name is no order to pytest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,15 +21,17 @@ from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import load_model
 from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option, parse_counts
 from studies.common.report.summary import Summary
-from studies.common.results import command_line, write_results
+from studies.common.results import write_results
+from studies.numbers import choice
 from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from studies.numbers.charts import charts
 from studies.numbers.data import (
-    PROMPT,
+    GAUSSIANS,
     TRAINED,
     UNSEEN,
-    check_prompt,
     score,
     test_prompts,
     training_pairs,
@@ -47,59 +49,38 @@ Run = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets."""
+class Settings(options.Study):
+    """What to ask which model; lists are tried one by one."""
 
-    output: Path = Path("results/numbers")
-    model: str | None = None
-    gguf: str | None = None
-    frequencies: str = "1-12"
-    seeds: int = 10
-    in_context: str = "2"
-    epochs: int = 16
-    learning_rate: float = 3e-4
-    head_learning_rate: float | None = None
-    lora_rank: int = 8
-    lora_layers: str | None = None
-    packets: str = "0"
-    init_scale: str = "1000"
-    gamma: str = "0"
-    head_first: str = "0"
-    top_p: float = 1.0
-    prompt: str = PROMPT
-    dtype: str = "float32"
-    device: str = "auto"
-    quick: bool = False
-    time_limit: float | None = None
-    workers: int = 1
-    engine: Engine = "local"
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study; files go by their names."""
-        chosen = dict(vars(self)) | {"device": None, "time_limit": None, "workers": None, "engine": None}
-        for name in ("model", "gguf"):
-            if chosen[name] is not None and Path(chosen[name]).exists():
-                chosen[name] = Path(chosen[name]).name
-        return command_line("numbers", chosen, vars(Settings()))
-
-
-def parse_counts(text: str, option: str, least: int) -> list[int]:
-    """Return the numbers of a list with ranges.
-
-    >>> parse_counts("0,2,4-6", "--in-context", 0)
-    [0, 2, 4, 5, 6]
-    """
-    out: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        try:
-            out += range(int(first), int(last if dash else first) + 1)
-        except ValueError:
-            raise UserError(f"{option} must be numbers and ranges such as 2,4,8 or 1-12, got {text!r}.") from None
-    if not out or min(out) < least:
-        raise UserError(f"{option} must be numbers from {least} on, got {text!r}.")
-    return sorted(set(out))
+    study = "numbers"
+    output: Path = options.output(study)
+    model: str | None = option(None, "Language model, by name or folder.", shown=MODEL, file=True)
+    gguf: str | None = option(None, "Language model from a GGUF file instead.", file=True)
+    frequencies: str = option("1-12", "Frequencies of the Fourier heads, such as 2,4,8.")
+    seeds: int = option(10, "Repetitions, each with its own data.", min=1)
+    in_context: str = option("2", "Samples in the prompt; 0-9 is all of the paper.")
+    epochs: int = option(16, "Passes over the 256 training pairs.", min=1)
+    learning_rate: float = option(3e-4, "At the start; it decays linearly.")
+    choose: str | None = option(
+        None,
+        "Learning rates, such as 3e-4,1e-3, of which every kind of arm takes its best on seeds of their own.",
+        shown="none",
+    )
+    gaussians: str = option("paper", "Of the training answers: paper, its four; many, one for each answer.")
+    head_learning_rate: float | None = option(None, "Of a Fourier head, beside the adapters.", shown="as the rest")
+    lora_rank: int = option(8, "Rank of the adapters.", min=1)
+    lora_layers: str | None = option(None, "Layers with adapters, such as q_proj,v_proj.", shown="PEFT's choice")
+    packets: str = option("0", "Wave packets of the Fourier heads; 0,2 tries both.")
+    init_scale: str = option("1000", "What a Fourier head's first weights are divided by; 1000,1 tries both.")
+    gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
+    head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
+    top_p: float = option(1.0, "Share of probability all arms sample from.")
+    dtype: str = option("float32", "Of the model: float32 or bfloat16.")
+    device: str = options.device()
+    quick: bool = options.quick()
+    time_limit: float | None = options.time_limit()
+    workers: int = options.workers(1, "Processes, each with a model of its own.")
+    engine: Engine = options.engine()
 
 
 def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
@@ -154,7 +135,8 @@ def load(source: str | None, dtype: str, device: str) -> LanguageModel:
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
-    check_prompt(settings.prompt)
+    if settings.gaussians not in GAUSSIANS:
+        raise UserError(f"--gaussians must be one of {', '.join(GAUSSIANS)}, got {settings.gaussians}.")
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
     recipe = Recipe(
@@ -167,13 +149,13 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     )
     seeds, pairs = settings.seeds, PAIRS
     if settings.quick:
-        seeds, pairs, frequencies = min(seeds, 2), 64, [n for n in (2, 8) if n in frequencies] or frequencies[:2]
+        seeds, pairs, frequencies = min(seeds, 2), 64, tuple(n for n in (2, 8) if n in frequencies) or frequencies[:2]
         recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
     source, device = source_of(settings)
     language = load(source, settings.dtype, device)
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
-    common = {"model": name, "size": size, "dtype": settings.dtype, "prompt": settings.prompt, "pairs": pairs}
+    common = {"model": name, "size": size, "dtype": settings.dtype, "pairs": pairs, "gaussians": settings.gaussians}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
     firsts = parse_counts(settings.head_first, "--head-first", 0)
@@ -186,21 +168,41 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         for first in firsts
         for n in frequencies
     ]
+    store, deadline = RunStore(settings.output), deadline_after(settings.time_limit)
+    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
+
+    def results_of(plan: Sequence[Mapping[str, Any]]) -> list[Run | None]:
+        gpus = 1.0 if device.startswith("cuda") else 0.0
+        tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
+        return run_tasks(
+            tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
+        )
+
+    choices: list[dict[str, Any]] = []
+    if settings.choose is not None:
+        tried = [arm for arm in arms if arm["head"] == "linear" or arm["frequencies"] in choice.FREQUENCIES]
+        tries = results_of(
+            [
+                {**arm, "in_context": contexts[0], "seed": seed} | common | asdict(replace(recipe, lr=rate))
+                for seed in choice.SEEDS
+                for rate in parse_numbers(settings.choose, "--choose", zero=False)
+                for arm in tried
+            ]
+        )
+        if any(one is None for one in tries):
+            raise UserError("--time-limit is over before all choices are made; the same command goes on with them.")
+        choices = choice.table([one for one in tries if one is not None])
+    rates = {own: row["learning_rate"] for own, row in choice.best(choices).items()}
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     plan = [
-        {**arm, "in_context": context, "seed": seed} | common | asdict(recipe)
+        {**arm, "in_context": context, "seed": seed}
+        | common
+        | asdict(replace(recipe, lr=rates.get(choice.kind(arm), recipe.lr)))
         for seed in range(seeds)
         for context in contexts
         for arm in arms
     ]
-    store = RunStore(settings.output)
-    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
-    gpus = 1.0 if device.startswith("cuda") else 0.0
-    tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
-    deadline = deadline_after(settings.time_limit)
-    results = run_tasks(
-        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
-    )
+    results = results_of(plan)
     runs = [result for result in results if result is not None]
     missing = len(plan) - len(runs)
     if not runs:
@@ -217,7 +219,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=charts(runs, table),
         gpu=language.device.type == "cuda",
         keep_runs=missing > 0,
-        notes=notes(table, name, size, recipe, missing),
+        notes=notes(name, size, recipe, missing, many=settings.gaussians == "many"),
+        **({"choices": choices} if choices else {}),
         quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
         if settings.quick
         else None,
@@ -234,7 +237,7 @@ def _label(chosen: Mapping[str, Any]) -> str:
         packets = f" + {chosen['packets']} packets" if chosen["packets"] else ""
         alone = f", {chosen['head_first']} epochs alone" if chosen["head_first"] else ""
         arm += f" {chosen['frequencies']}{packets} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g}{alone})"
-    return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
+    return f"{arm}, {chosen['in_context']} in context, rate {chosen['lr']:g}, seed {chosen['seed']}"
 
 
 def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
@@ -252,10 +255,10 @@ def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
 def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe) -> Run:
     """Train and ask one arm; every arm of a seed gets the same pairs and the same questions."""
     start = time.monotonic()
-    seed, context, template = chosen["seed"], chosen["in_context"], chosen["prompt"]
-    prompts, answers = training_pairs(template, chosen["pairs"], context, seed)
+    seed, context = chosen["seed"], chosen["in_context"]
+    prompts, answers = training_pairs(chosen["pairs"], context, seed, many=chosen["gaussians"] == "many")
     gaussians = [*TRAINED, *UNSEEN]
-    tests = test_prompts(template, gaussians, context, seed)
+    tests = test_prompts(gaussians, context, seed)
     losses: list[float] = []
     try:
         if chosen["head"] == "base":
@@ -277,7 +280,8 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
     ]
     names = ("head", *FOURIER_KEYS, "in_context", "seed")
     seconds = round(time.monotonic() - start, 2)
-    return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": losses, "scores": scores}
+    more = {"learning_rate": chosen["lr"], "seconds": seconds, "losses": losses, "scores": scores}
+    return {key: chosen[key] for key in names} | more
 
 
 def _libraries() -> dict[str, str]:

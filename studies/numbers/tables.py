@@ -102,62 +102,21 @@ def gains(means: Sequence[Row]) -> list[Row]:
     return out
 
 
-def _lowest(table: Sequence[Row], key: str, value: float) -> float:
-    """Return the lowest TVD of Fourier heads with one setting, at the first number of samples in the prompt."""
-    found = find(table, "tvd", "trained", "fourier", contexts(table)[0])
-    return min(r["ours"] for r in found if r[key] == value)
-
-
-def notes(table: Sequence[Row], name: str, size: int, recipe: Recipe, missing: int) -> list[str]:
-    """Return in sentences what came out."""
+def notes(name: str, size: int, recipe: Recipe, missing: int, many: bool = False) -> list[str]:
+    """Return in sentences what rows cannot say: the model, how it was asked, what is measured and what is missing."""
     out = [
         f"Model: {name}, {size / 1e6:.1f} million parameters; the paper's is Llama-3.1-8B-Instruct. All arms sample "
         f"{recipe.answers} answers at temperature 1 with top-p {recipe.top_p:g} and no top-k; the released code cuts "
         "the text arms at top-p 0.95 and the Fourier arm not at all. Each seed draws its own training pairs and "
-        "prompts, the same for all arms."
-    ]
-    for context in contexts(table):
-        top = best(table, context)
-        parts = []
-        for dataset, words in (("trained", "trained on"), ("unseen", "never trained on")):
-            heads = [("base", "base model"), ("linear", "LoRA on text")]
-            if top is not None:
-                packets = f" and {top['packets']} packets" if top["packets"] else ""
-                heads.append(("fourier", f"LoRA with Fourier-{top['frequencies']}{packets}"))
-            said = []
-            for head, label in heads:
-                values = [
-                    r["ours"]
-                    for metric in ("tvd", "unique", "invalid")
-                    for r in find(table, metric, dataset, head, context)
-                    if head != "fourier" or (top is not None and same_arm(r, top))
-                ]
-                if values:
-                    wrong = f", {values[2]:.1%} invalid" if values[2] else ""
-                    said.append(f"{label} {values[0]:.3f} ({values[1]:.0f} unique{wrong})")
-            exact = find(table, "tvd", dataset, "truth", None)
-            parts.append(f"on Gaussians {words} {'; '.join(said)}; a sampler of the truth {exact[0]['ours']:.3f}")
-        out.append(f"Total variation distance with {context} samples in the prompt: {'. And '.join(parts)}.")
-    out.append(
+        "prompts, the same for all arms.",
         "Half the L1 distance over 20 bins of the valid answers, as the released code has it (the paper's text says "
         "L-infinity). tvd_all counts an invalid answer, no number or one outside of [-1, 1], as probability in the "
-        "wrong place."
-    )
-    scales = sorted({r["init_scale"] for r in table if r.get("init_scale") is not None}, reverse=True)
-    if len(scales) > 1:
-        told = ", ".join(f"{_lowest(table, 'init_scale', scale):.3f} at {scale:g}" for scale in scales)
+        "wrong place.",
+    ]
+    if many:
         out.append(
-            f"Best TVD by what the head's first weights are divided by: {told} (the paper has 1000). The density does "
-            "not change when all weights are scaled together, so their first size decides how far steps of a given "
-            "length turn it."
-        )
-    firsts = sorted({r["head_first"] for r in table if r.get("head_first") is not None})
-    if any(firsts):
-        told = ", ".join(f"{_lowest(table, 'head_first', count):.3f} after {count}" for count in firsts)
-        out.append(
-            f"Best TVD by the epochs in which the head learned alone, from hidden states of the model as it is, before "
-            f"the {recipe.epochs} epochs with LoRA: {told}. The other arms have a head that was trained before; the "
-            "paper's Fourier head had no such epochs."
+            "Every training answer comes from a Gaussian of its own, drawn at random; none of those scored here is "
+            "among them. What is called trained on are the four of the paper."
         )
     if missing:
         out.append(f"The time limit left out {missing} runs; the same command goes on with them.")

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.frequencies import predicted_smoothness
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.words import short
 from studies.common.report.summary import Row, number
 from studies.common.report.tables import dataset_label
 from studies.scaling_law.decay import narrow_exponent
+from studies.scaling_law.law import predicted_smoothness
 
 
 def charts(measured: Sequence[dict[str, Any]], negative: dict[str, Any], alias: dict[str, Any]) -> list[Chart]:

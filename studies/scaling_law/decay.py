@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fourier_head.fourier.smoothness import blocks, one_minus_transfer
-from fourier_head.frequencies import ScalingLaw, fit_scaling_law
 from fourier_head.metrics import smoothness
+from studies.scaling_law.law import ScalingLaw, fit_scaling_law
 
 Floats = NDArray[np.float64]
 DECAYS = (2, 3, 4)

@@ -18,14 +18,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fourier_head.frequencies import ScalingLaw, fit_scaling_law
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import SUMMARY, Row, Summary, number, read_summary
-from studies.common.results import command_line, row, write_results
+from studies.common.results import row, write_results
 from studies.scaling_law import charts as scaling_law_charts
 from studies.scaling_law import decay
 from studies.scaling_law.expressivity import TARGETS, expressivity_rows, measure_expressivity
+from studies.scaling_law.law import ScalingLaw, fit_scaling_law
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,19 +40,18 @@ REACHES = (2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets."""
+class Settings(options.Study):
+    """What to measure."""
 
-    output: Path = Path("results/scaling-law")
-    synthetic: Path = Path("results/synthetic")
-    quick: bool = False
-    engine: Engine = "local"
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study."""
-        default = Settings()
-        return command_line("scaling-law", vars(self), vars(default))
+    study = "scaling-law"
+    output: Path = options.output(study)
+    synthetic: Path = option(
+        Path("results/synthetic"),
+        "Results of the study synthetic, whose heads are fitted where they exist.",
+        told=False,
+    )
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
 
 
 def measure_law(t: int, bins: Sequence[int]) -> dict[str, Any]:

@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 
 from fourier_head.fourier.quadrature import legendre
-from fourier_head.metrics import smoothness, spectral_entropy
+from fourier_head.metrics import smoothness
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import command_line, row, write_results
+from studies.common.results import row, write_results
+from studies.smoothness.entropy import spectral_entropy
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,20 +69,15 @@ PAPER_L1_BREAK = 80  # "undesirable warping when our square-wave multinomial use
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets."""
+class Settings(options.Study):
+    """What to measure."""
 
-    output: Path = Path("results/smoothness")
-    trials: int = 1000
-    seed: int = 0
-    quick: bool = False
-    engine: Engine = "local"
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study."""
-        default = Settings()
-        return command_line("smoothness", vars(self), vars(default))
+    study = "smoothness"
+    output: Path = options.output(study)
+    trials: int = option(1000, "Signals of each colour of noise.", min=2)
+    seed: int = option(0, "Of the noise.")
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
 
 
 def square_waves(count: int, samples: int = SAMPLES, periods: float = 1.0) -> Tensor:

@@ -23,8 +23,10 @@ from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.pages.charts import Chart, Panel, Series
 from studies.chronos.data import read_corpus
 from studies.chronos.tokenizer import NUM_SPECIAL, ChronosTokenizer
+from studies.common import options
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, command_line, write_results
+from studies.common.results import aggregate, write_results
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,20 +41,15 @@ PLACES = {"all": "all next tokens", "near": "next tokens about the last one"}
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line sets."""
+class Settings(options.Study):
+    """What to count."""
 
-    output: Path = Path("results/spectrum")
-    corpus: Path | None = None
-    windows: int = 20_000
-    seeds: int = 3
-    quick: bool = False
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this study."""
-        chosen = vars(self) | {"corpus": "CORPUS" if self.corpus is not None else None}
-        return command_line("spectrum", chosen, vars(Settings()))
+    study = "spectrum"
+    output: Path = options.output(study)
+    corpus: Path | None = option(None, "Training series, a file or folder.", shown="artificial ones")
+    windows: int = option(20_000, "Training windows of a seed.", min=1)
+    seeds: int = option(3, "Each draws its own windows.", min=1)
+    quick: bool = options.quick()
 
 
 def count_tokens(stream: BatchStream, windows: int) -> dict[tuple[str, str], np.ndarray]:

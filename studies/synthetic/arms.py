@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fourier_head._devices import chosen_device
-from fourier_head.pages.charts import Series
-from fourier_head.tasks.engine import Task
+from fourier_head.errors import UserError
+from fourier_head.pages.charts import Panel, Series
+from fourier_head.tasks.engine import Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row
 from studies.synthetic import data
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FREQUENCIES = tuple(range(2, 21, 2))
 TABLES = 12
@@ -20,6 +24,13 @@ GAMMAS = (0.0, 1e-6)
 LARGEST_STACK = {"cpu": 120, "cuda": 600}
 """Networks trained at once. From there on a core's cache is full; a GPU takes as long for one as for hundreds."""
 TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
+SHOWN = (
+    ("linear", None, "Linear", "linear"),
+    ("gmm", None, "GMM (paper)", "gmm"),
+    ("fourier", 12, "Fourier-12", "fourier"),
+    ("recommended", None, "Recommended", "fourier-packets"),
+)
+"""Heads whose densities are drawn: frequencies, name and colour of each."""
 
 Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
 """Mean and deviation by head and metric, then by data set; of a Fourier head, with 12 frequencies, no regulariser."""
@@ -118,6 +129,29 @@ def planned(settings: Planned, groups: Callable[[Planned], list[Task]], store: R
     return settings, groups(settings)
 
 
+def finished(
+    settings: Any, tasks: Sequence[Task], store: RunStore, console: Console | None
+) -> tuple[list[tuple[Task, list[dict[str, Any]]]], list[str]]:
+    """Run the tasks; return those that are finished with their records, and in words whether the time left some out.
+
+    A group under way is finished; what the time limit ends is that others begin.
+    """
+    done = run_tasks(
+        tasks,
+        store,
+        engine=settings.engine,
+        console=console,
+        title="groups",
+        workers=settings.workers,
+        deadline=deadline_after(settings.time_limit),
+    )
+    kept = [(task, records) for task, records in zip(tasks, done, strict=True) if records is not None]
+    if not kept:
+        raise UserError(f"--time-limit {settings.time_limit:g} is over before the first group is finished.")
+    left = len(tasks) - len(kept)
+    return kept, [f"The time limit left out {left} groups of runs; the same command goes on with them."] * (left > 0)
+
+
 def with_paper(one: Row, paper: Paper) -> Row:
     """Put the paper's number beside ours where the paper has one."""
     known = paper.get((one["head"], one["metric"]), {}).get(one["dataset"])
@@ -125,21 +159,18 @@ def with_paper(one: Row, paper: Paper) -> Row:
     return one if known is None or not same else one | {"paper": known[0], "paper_std": known[1]}
 
 
-def find(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+def find(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Any]:
     """Return the rows with these values."""
     return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
 
 
-def curves(rows: Sequence[Row], levels: Sequence[tuple[str, str, str]]) -> list[Series]:
-    """Draw one metric of one data set: Fourier heads against N, other heads (head, label, colour) as levels."""
-    drawn = []
-    for gamma, label, colour in ((0.0, "Fourier", "fourier"), (1e-6, "Fourier, regularised", "fourier-packets")):
-        curve = find(rows, head="fourier", gamma=gamma, packets=None)
-        curve.sort(key=lambda r: r["frequencies"])
-        if curve:
-            x, y, e = ([r[k] for r in curve] for k in ("frequencies", "ours", "std"))
-            drawn.append(Series(label, x, y, colour, error=[v or 0.0 for v in e], dots=True))
-    for head, label, colour in levels:
-        for r in find(rows, head=head):
-            drawn.append(Series(label, [FREQUENCIES[0], FREQUENCIES[-1]], [r["ours"]] * 2, colour, dash="dash"))
-    return drawn
+def learned_panel(
+    runs: Sequence[Mapping[str, Any]], name: str, centers: Sequence[float], truth: Sequence[float], unit: str
+) -> Panel:
+    """Draw what heads learned for the first test input of one seed of a data set, over the truth."""
+    series = [Series("truth", centers, truth, "truth", "area")]
+    for head, frequencies, label, colour in SHOWN:
+        found = find(runs, dataset=name, seed=runs[0]["seed"], head=head, frequencies=frequencies)
+        found = [r for r in found if head != "fourier" or (not r["packets"] and not r["gamma"])]
+        series += [Series(label, centers, r["example"], colour) for r in found[:1]]
+    return Panel(series, TITLES[name], "z", unit)

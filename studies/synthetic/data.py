@@ -18,6 +18,8 @@ import numpy as np
 DatasetName = Literal["gaussian", "gmm2", "beta"]
 DATASETS: tuple[DatasetName, ...] = ("gaussian", "gmm2", "beta")
 SEEDS = (1, 2, 3, 42)  # the paper's
+CHOICE_SEEDS = (100, 101)
+"""Of choices; no study reports on them."""
 SIGMA = 0.1
 NUM_BINS = 50
 
@@ -68,6 +70,18 @@ def draw(name: DatasetName, seed: int, count: int = 5000) -> Triples:
     test, train = order[: count // 5], order[count // 5 :]
     inputs = np.stack([x, y], axis=1)
     return Triples(name, seed, inputs[train], z[train], inputs[test], z[test])
+
+
+def held_out(triples: Triples) -> Triples:
+    """Return the training rows alone, the last fifth of them as the part to test on: what choices are made by.
+
+    >>> part = held_out(draw("gaussian", seed=1))
+    >>> len(part.train_outcomes), len(part.test_outcomes)
+    (3200, 800)
+    """
+    cut = len(triples.train_outcomes) * 4 // 5
+    inputs, outcomes = triples.train_inputs, triples.train_outcomes
+    return Triples(triples.name, triples.seed, inputs[:cut], outcomes[:cut], inputs[cut:], outcomes[cut:])
 
 
 def log_density(name: DatasetName, inputs: np.ndarray, z: np.ndarray) -> np.ndarray:

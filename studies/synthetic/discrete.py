@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -59,14 +59,17 @@ def train_group(
     epochs: int | None = None,
     device: str = "cpu",
     report: Report | None = None,
+    scored_on: Literal["test rows", "held-out rows"] = "test rows",
 ) -> list[dict[str, Any]]:
     """Train all runs of a kind as one stack and return a record per run.
 
     The runs are the product of data sets, seeds and settings; ``kind`` "recommended" takes its settings from the
-    training data of each run instead.
+    training data of each run instead. For choices, ``scored_on`` takes part of the training rows in place of the test.
     """
     chosen = PROTOCOLS[protocol]
     triples = [data.draw(name, seed) for name in datasets for seed in seeds]
+    if scored_on == "held-out rows":
+        triples = [data.held_out(triple) for triple in triples]
     if kind == "recommended":
         return _recommended(protocol, triples, epochs, device, report)
     runs = arms.combinations(kind, frequencies, gammas, len(triples))

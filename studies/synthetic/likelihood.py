@@ -22,11 +22,14 @@ import torch
 
 from fourier_head._cpu import small_matrices
 from fourier_head.metrics import kl_divergence
-from fourier_head.pages.charts import Chart, Panel, Series
-from fourier_head.tasks.engine import Engine, Task, run_tasks
+from fourier_head.pages.charts import Chart
+from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore, hardware
+from studies.common import options
+from studies.common.frequency_charts import frequency_panel
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, circumstances, command_line, versions, write_results
+from studies.common.results import aggregate, circumstances, versions, write_results
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
@@ -103,20 +106,17 @@ def scores(network: Network, triple: data.Triples) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(options.Study):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
-    output: Path = Path("results/likelihood")
-    seeds: int = len(data.SEEDS)
-    quick: bool = False
-    engine: Engine = "local"
-    device: str = "cpu"
-    workers: int | None = None
-
-    @property
-    def command(self) -> str:
-        options = {name: getattr(self, name) for name in ("output", "seeds", "quick", "device")}
-        return command_line("likelihood", options, vars(Settings()))
+    study = "likelihood"
+    output: Path = options.output(study)
+    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
+    device: str = options.device("cpu", told=True)
+    workers: int | None = options.workers(None, "Processes.", shown="one per core")
+    time_limit: float | None = options.time_limit()
 
 
 def groups(settings: Settings) -> list[Task]:
@@ -133,8 +133,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     begin = time.monotonic()
     store = RunStore(settings.output)
     settings, tasks = arms_of.planned(settings, groups, store)
-    done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
-    runs = [r for part in done for r in part]
+    finished, missing = arms_of.finished(settings, tasks, store, console)
+    runs = [r for _, part in finished for r in part]
     rows = [with_paper(one, PAPER) for one in aggregate(runs, METRICS, KEYS)]
     told = (__doc__ or "").replace("`", "").split("\n\n")[1:]  # what is measured, and how long was trained
     return write_results(
@@ -145,7 +145,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
         charts=[chart(rows), learned(runs)],
         **circumstances(runs),
-        notes=[" ".join(" ".join(told[:1] if settings.quick else told).split())],
+        keep_runs=bool(missing),
+        notes=[*missing, " ".join(" ".join(told[:1] if settings.quick else told).split())],
         quick=f"{QUICK_EPOCHS} epochs, one seed and few frequencies" if settings.quick else None,
     )
 
@@ -155,25 +156,19 @@ def chart(rows: Sequence[Row]) -> Chart:
     panels = []
     for metric, words in (("kl", "KL divergence"), ("perplexity", "Perplexity")):
         for name in data.DATASETS:
-            series = arms_of.curves(find(rows, dataset=name, metric=metric), [("gmm", "GMM (paper)", "gmm")])
-            panels.append(Panel(series, TITLES[name], "frequencies", words))
+            own = find(rows, dataset=name, metric=metric, packets=None)
+            panels.append(frequency_panel([r for r in own if r["head"] in ("fourier", "gmm")], TITLES[name], words))
     caption = "Mean and deviation over seeds; lower is better."
     return Chart("likelihood", "Maximum likelihood on continuous values", panels, caption)
 
 
 def learned(runs: Sequence[dict[str, Any]]) -> Chart:
-    """Draw the densities that heads learned for the first test input of one seed, over the truth."""
+    """Draw the densities that heads learned for one test input of each data set."""
     centers = -1 + (2 * np.arange(CELLS) + 1) / CELLS
-    shown = (("gmm", None, "GMM (paper)", "gmm"), ("fourier", 12, "Fourier-12", "fourier"))
     panels = []
     for name in data.DATASETS:
-        seed = runs[0]["seed"]
-        inputs = data.draw(name, seed).test_inputs[:1]
+        inputs = data.draw(name, runs[0]["seed"]).test_inputs[:1]
         truth = np.exp(data.log_density(name, inputs, centers))[0]
-        series = [Series("truth", centers, truth, "truth", "area")]
-        for head, n, label, colour in shown:
-            found = find(runs, dataset=name, seed=seed, head=head, frequencies=n, packets=None, gamma=n and 0.0)
-            series += [Series(label, centers, r["example"], colour) for r in found[:1]]
-        panels.append(Panel(series, TITLES[name], "z", "density"))
+        panels.append(arms_of.learned_panel(runs, name, centers.tolist(), truth.tolist(), "density"))
     caption = "One test input of each data set; grey is the truth."
     return Chart("densities", "Densities learned by maximum likelihood", panels, caption)

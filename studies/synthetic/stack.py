@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.heads import FourierHead, Head
-from fourier_head.training.graphs import Recorded
+from studies.common.recorded import Recorded
 from studies.synthetic.networks import Network
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
-from fourier_head.tasks.engine import Engine, Task, run_tasks
+from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.frequency_charts import frequency_panel
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
-from studies.common.results import aggregate, circumstances, command_line, row, write_results
+from studies.common.results import aggregate, circumstances, row, write_results
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
@@ -29,8 +31,12 @@ if TYPE_CHECKING:
 
 METRICS = ("kl", "smoothness", "mse", "nll")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
-LEVELS = (("linear", "Linear", "linear"), ("gmm", "GMM (paper)", "gmm"), ("hl_gauss", "HL-Gauss", "hl-gauss"))
+DRAWN = ("fourier", "linear", "gmm", "hl_gauss")
 QUICK_FREQUENCIES, QUICK_EPOCHS = (4, 12, 20), 6
+CANDIDATES = [Arm("adaptive", (n,), packets) for packets in (0, 4) for n in (4, 12, 24)]
+"""Adaptive heads, of which `--arms choice` finds the one with the best likelihood of held-out rows of other seeds."""
+ADAPTIVE = Arm("adaptive", (24,), packets=4)
+"""The one to report: what `recommend_head` takes at most, until the choice has been run and finds another."""
 
 # Tables of section 4.1 and appendix C.2.
 PAPER: Paper = {
@@ -48,22 +54,19 @@ PAPER: Paper = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(options.Study):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
-    output: Path = Path("results/synthetic")
-    protocol: Literal["released", "recommended", "both"] = "both"
-    arms: Literal["paper", "all"] = "all"
-    seeds: int = len(data.SEEDS)
-    quick: bool = False
-    engine: Engine = "local"
-    device: str = "cpu"
-    workers: int | None = None
-
-    @property
-    def command(self) -> str:
-        options = {name: getattr(self, name) for name in ("output", "protocol", "arms", "seeds", "quick", "device")}
-        return command_line("synthetic", options, vars(Settings()))
+    study = "synthetic"
+    output: Path = options.output(study)
+    protocol: str = option("both", "released, recommended or both.")
+    arms: str = option("all", "paper: the 276 runs of the paper; all: ours beside them; choice: how ours was chosen.")
+    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
+    device: str = options.device("cpu", told=True)
+    workers: int | None = options.workers(None, "Processes.", shown="one per core")
+    time_limit: float | None = options.time_limit()
 
 
 def groups(settings: Settings) -> list[Task]:
@@ -75,12 +78,16 @@ def groups(settings: Settings) -> list[Task]:
     epochs = QUICK_EPOCHS if settings.quick else None
     sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)
     tasks = []
+    if settings.arms == "choice":
+        more = {"protocol": "recommended", "scored_on": "held-out rows"}
+        choice = [arm.tasks(train_group, data.CHOICE_SEEDS, epochs, settings.device, **more) for arm in CANDIDATES]
+        return [task for part in choice for task in part]
     for protocol in protocols:
         ours = []
         if settings.arms == "all":
             ours = [Arm("fourier", (12,), packets=2), Arm("gmm_full"), Arm("hl_gauss")]
             if protocol == "recommended":
-                ours = [Arm("recommended"), Arm("fourier", (12,), packets=4), *ours]
+                ours = [Arm("recommended"), ADAPTIVE, Arm("fourier", (12,), packets=4), *ours]
         for arm in [*sweep, *ours, Arm("gmm"), Arm("linear"), Arm("regression")]:
             tasks += arm.tasks(train_group, seeds, epochs, settings.device, protocol=protocol)
     return tasks
@@ -91,12 +98,12 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     begin = time.monotonic()
     store = RunStore(settings.output)
     settings, tasks = arms_of.planned(settings, groups, store)
-    done = run_tasks(tasks, store, engine=settings.engine, console=console, title="groups", workers=settings.workers)
-    runs = [r | {"protocol": task.settings["protocol"]} for task, part in zip(tasks, done, strict=True) for r in part]
+    finished, missing = arms_of.finished(settings, tasks, store, console)
+    runs = [r | {"protocol": task.settings["protocol"]} for task, part in finished for r in part]
     rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]
-    if not settings.quick and settings.device == "cpu":
+    if not settings.quick and settings.device == "cpu" and not missing and settings.arms != "choice":
         rows += speed_rows(runs)
-        rows += cost_rows([part for task, part in zip(tasks, done, strict=True) if _of_the_paper(task)])
+        rows += cost_rows([part for task, part in finished if _of_the_paper(task)])
     return write_results(
         settings.output,
         rows,
@@ -106,8 +113,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=[c for p in PROTOCOLS if settings.protocol in (p, "both") for c in charts(rows, runs, p)],
         **circumstances(runs),  # they need not be those of here and now
         # `seconds` is this call's; groups finished before an interruption count here.
-        core_seconds=round(sum(core_seconds(part) for part in done)),
-        notes=[] if settings.quick else notes(rows),
+        core_seconds=round(sum(core_seconds(part) for _, part in finished)),
+        keep_runs=bool(missing),
+        notes=missing + ([] if settings.quick else notes(rows)),
         quick="trained for too short a time to compare with the paper" if settings.quick else None,
     )
 
@@ -166,48 +174,19 @@ def notes(rows: Sequence[Row]) -> list[str]:
                     f"{TITLES[r['dataset']]}, "
                     f"ours {r['ours']:.3f}, paper {r['paper']:.3f} ± {r['paper_std']:.3f}."
                 )
-    parts = []
-    for head in ("recommended", "linear", "gmm_full", "hl_gauss"):
-        found_rows = [find(rows, protocol="recommended", head=head, metric="kl", dataset=d) for d in data.DATASETS]
-        if all(found_rows):
-            parts.append(f"{look(head).label} " + " / ".join(f"{one[0]['ours']:.3f}" for one in found_rows))
     for r in find(rows, metric="seconds_per_run"):
         found.append(
             f"A run of the {r['protocol']} protocol took {r['ours']:.1f} s of a core in a stack of "
-            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself, "
-            f"{r['unstacked'] / r['ours']:.1f} times as long."
+            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself."
         )
     for r in find(rows, metric="core_seconds"):
         found.append(f"The {r['runs']} runs of the paper's arms took {r['ours']:.0f} s of a core.")
-    if parts:
-        found.append(f"Recommended protocol, KL on Gaussian / GMM-2 / Beta: {'; '.join(parts)}.")
-    return found + _where_others_lead(find(rows, protocol="recommended", metric="kl"))
+    return found
 
 
 def _agrees(one: Row, deviations: int) -> bool:
     """Tell whether a number is within so many of the paper's deviations of its own; errors have none to speak of."""
     return abs(one["ours"] - one["paper"]) <= (0.005 if one["metric"] == "mse" else deviations * one["paper_std"])
-
-
-def _where_others_lead(rows: Sequence[Row]) -> list[str]:
-    """Say where other heads, trained with the same care, are ahead of Fourier heads."""
-
-    def best(dataset: str, **wanted: Any) -> float:
-        return min((r["ours"] for r in find(rows, dataset=dataset, **wanted)), default=math.nan)  # NaN is never less
-
-    found, mixture_ahead = [], []
-    for name in data.DATASETS:
-        linear, plain = best(name, head="linear"), best(name, head="fourier", packets=None)
-        if linear < plain:
-            found.append(
-                f"On {TITLES[name]} the linear head is ahead of every Fourier head without packets: "
-                f"{linear:.3f} against {plain:.3f} at best."
-            )
-        if best(name, head="gmm_full") < best(name, head="recommended"):
-            mixture_ahead.append(TITLES[name])
-    if mixture_ahead:
-        found.append(f"The full mixture has a lower KL than the recommended head on {', '.join(mixture_ahead)}.")
-    return found
 
 
 def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -> list[Chart]:
@@ -216,8 +195,8 @@ def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -
     for metric, words in (("kl", "KL divergence"), ("smoothness", "Smoothness")):
         panels = []
         for name in data.DATASETS:
-            series = arms_of.curves(find(rows, protocol=protocol, dataset=name, metric=metric), LEVELS)
-            panels.append(Panel(series, TITLES[name], "frequencies", words))
+            own = find(rows, protocol=protocol, dataset=name, metric=metric, packets=None)
+            panels.append(frequency_panel([r for r in own if r["head"] in DRAWN], TITLES[name], words))
         caption = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
         made.append(Chart(f"{protocol}-{metric}", f"{words} against frequencies, {protocol} protocol", panels, caption))
     made.append(_densities(runs, protocol))
@@ -246,26 +225,10 @@ def _points(runs: Sequence[dict[str, Any]], protocol: str) -> Chart:
 
 
 def _densities(runs: Sequence[dict[str, Any]], protocol: str) -> Chart:
-    """Draw what heads learned for the first test input of one seed, over the truth."""
     centers = [-1 + (2 * j + 1) / data.NUM_BINS for j in range(data.NUM_BINS)]
-    shown = (
-        ("linear", None, None, "Linear", "linear"),
-        ("gmm", None, None, "GMM (paper)", "gmm"),
-        ("fourier", 12, None, "Fourier-12", "fourier"),
-        ("recommended", None, None, "Recommended", "fourier-packets"),
-    )
-    panels = []
+    own, panels = find(runs, protocol=protocol), []
     for name in data.DATASETS:
-        seed = runs[0]["seed"]
-        triple = data.draw(name, seed)
-        truth = data.true_pmf(name, triple.test_inputs[:1])[0].tolist()
-        series = [Series("truth", centers, truth, "truth", "area")]
-        for head, n, packets, label, colour in shown:
-            for r in runs:
-                same = (r["protocol"], r["dataset"], r["seed"], r["head"]) == (protocol, name, seed, head)
-                if same and (n is None or (r["frequencies"], r["packets"]) == (n, packets)):
-                    series.append(Series(label, centers, r["example"], colour))
-                    break
-        panels.append(Panel(series, TITLES[name], "z", "probability"))
+        truth = data.true_pmf(name, data.draw(name, runs[0]["seed"]).test_inputs[:1])[0].tolist()
+        panels.append(arms_of.learned_panel(own, name, centers, truth, "probability"))
     title = f"Learned conditional distributions, {protocol} protocol"
     return Chart(f"{protocol}-densities", title, panels, "One test input of each data set; grey is the truth.")

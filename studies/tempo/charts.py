@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
+from studies.common.frequency_charts import frequency_panel
 from studies.common.report.summary import Row
 from studies.tempo.clicks import SLOWEST
 from studies.tempo.data import BIN_WIDTH, NUM_BINS
@@ -57,19 +58,12 @@ def _scores(rows: Sequence[Row]) -> Chart:
     panels = []
     for protocol in _protocols(rows):
         for metric, words in (("macro_f1", "macro F1"), ("bpm_error", "BPM error"), ("smoothness", "smoothness")):
-            mine = [r for r in rows if r["metric"] == metric and r["protocol"] == protocol]
             # Heads without frequencies start alike in both released protocols and are trained in the first.
-            flat = [r for r in rows if r["metric"] == metric and r["protocol"] == protocol.split(",")[0]]
-            curve = sorted((r for r in mine if r["head"] == "fourier"), key=lambda r: r["frequencies"])
-            series = []
-            if curve:
-                x, y, e = ([r[key] for r in curve] for key in ("frequencies", "ours", "std"))
-                series.append(Series("Fourier", x, y, "fourier", error=[v or 0.0 for v in e], dots=True))
-                for r in flat:
-                    if r["head"] != "fourier":
-                        level = [r["ours"]] * 2
-                        series.append(Series(label(r["head"], None), [x[0], x[-1]], level, r["head"], dash="dash"))
-            panels.append(Panel(series, f"{words} ({protocol})", "frequencies", words))
+            base = protocol.split(",")[0]
+            own = [
+                r for r in rows if r["metric"] == metric and r["protocol"] == (protocol if r["frequencies"] else base)
+            ]
+            panels.append(frequency_panel(own, f"{words} ({protocol})", words))
     caption = (
         "On clips of even tempos, after training on odd ones; mean and deviation over seeds. Macro F1: higher is "
         "better. BPM error (of the middle of the likeliest bin) and smoothness: lower is better."

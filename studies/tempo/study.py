@@ -14,8 +14,10 @@ from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.tasks.engine import Engine, Task, TimeUp, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
+from studies.common.options import option, parse_counts
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, circumstances, command_line, row, write_results
+from studies.common.results import aggregate, circumstances, row, write_results
 from studies.tempo.charts import charts, label
 from studies.tempo.data import NUM_BINS
 from studies.tempo.model import SIZES
@@ -24,7 +26,6 @@ from studies.tempo.training import PROTOCOLS, recipe_of, train_run
 if TYPE_CHECKING:
     from rich.console import Console
 
-FREQUENCIES = (1, 2, 4, 8, 16)
 METRICS = ("accuracy", "macro_f1", "bpm_error", "bpm_error_median", "nll", "smoothness", "validation_f1", "train_loss")
 KEYS = ("dataset", "head", "frequencies", "protocol")
 
@@ -41,76 +42,33 @@ BARELY = 2 / NUM_BINS
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What to run; ``quick`` takes a tiny network, fewer clips, one seed and fewer frequencies.
+class Settings(options.Study):
+    """What to run; ``quick`` takes a tiny network, fewer clips, one seed and fewer frequencies."""
 
-    ``pretrain`` is None for as many steps as untrained networks get, and none where there are weights.
-    """
-
-    output: Path = Path("results/tempo")
-    model: str = "small"
-    data: Path | None = None
-    split: str = "tempos"
-    seeds: int = 3
-    frequencies: tuple[int, ...] = FREQUENCIES
-    clips: int = 25
-    epochs: int | None = None
-    batch: int | None = None
-    rate: float | None = None
-    pretrain: int | None = None
-    protocol: str = "all"
-    device: str = "auto"
-    workers: int | None = 1
-    time_limit: float | None = None
-    quick: bool = False
-    engine: Engine = "local"
+    study = "tempo"
+    output: Path = options.output(study)
+    model: str = option("small", "small or tiny, untrained; or an AST with weights, by name or folder.", file=True)
+    data: Path | None = option(None, "Folder of SynTheory's tempos.", shown="clips are generated")
+    split: str = option("tempos", "tempos: learn odd ones, test on even ones; random, as in the paper.")
+    seeds: int = option(3, "Repetitions, each with its own clips.", min=1)
+    frequencies: str = option("1,2,4,8,16", "Frequencies of the Fourier heads.")
+    clips: int = option(25, "Clips generated for each tempo.", min=1)
+    epochs: int | None = option(None, "Passes over the training clips.", shown="2, longer: 60", min=1)
+    batch: int | None = option(None, "Clips in a batch.", shown="8, longer: 32", min=1)
+    rate: float | None = option(None, "Learning rate.", shown="5e-5, longer: 1e-3")
+    pretrain: int | None = option(None, "Steps on clips without labels, for untrained networks.", shown="4000", min=0)
+    protocol: str = option("all", "released, middle, longer, several with commas, or all.")
+    device: str = options.device()
+    workers: int | None = options.workers(1, "Processes that share the device.")
+    time_limit: float | None = options.time_limit()
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
 
     @property
     def dataset(self) -> str:
         """What the clips are called in rows."""
         made = "generated, random split" if self.split == "random" else "generated"
         return made if self.data is None else "syntheory"
-
-    @property
-    def command(self) -> str:
-        """The command that runs this again."""
-        options: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                "output",
-                "model",
-                "split",
-                "seeds",
-                "clips",
-                "epochs",
-                "batch",
-                "rate",
-                "pretrain",
-                "protocol",
-                "quick",
-                "engine",
-            )
-        }
-        options["frequencies"] = ",".join(map(str, self.frequencies))
-        if self.data is not None:
-            options["data"] = "FOLDER"  # where it lies is nobody else's concern
-        defaults = {name: getattr(Settings, name) for name in options if name not in ("frequencies", "data")}
-        return command_line("tempo", options, defaults | {"frequencies": ",".join(map(str, FREQUENCIES))})
-
-
-def parse_frequencies(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list with commas.
-
-    >>> parse_frequencies("1, 2,8")
-    (1, 2, 8)
-    """
-    try:
-        found = tuple(dict.fromkeys(int(word) for word in text.split(",") if word.strip()))
-    except ValueError:
-        raise UserError(f"--frequencies must be whole numbers with commas between, got {text}.") from None
-    if not found or not all(0 < n < NUM_BINS for n in found):
-        raise UserError(f"--frequencies must lie between 1 and {NUM_BINS - 1}, got {text}.")
-    return found
 
 
 def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
@@ -132,7 +90,8 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
             raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
     device = chosen_device(settings.device)
     deadline = deadline_after(settings.time_limit)
-    model, clips, seeds, frequencies = settings.model, settings.clips, settings.seeds, settings.frequencies
+    model, clips, seeds = settings.model, settings.clips, settings.seeds
+    frequencies = parse_counts(settings.frequencies, "--frequencies", most=NUM_BINS - 1)
     changes: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
     if settings.quick:
         model, clips, seeds, frequencies = "tiny", min(clips, 10), 1, frequencies[:2]
@@ -206,7 +165,7 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     if settings.split == "random":
         runs += chosen_runs(runs)
     rows = aggregate(runs, METRICS, KEYS) + ratio_rows(runs)
-    said = notes(rows, runs, first)
+    said = notes(runs, first)
     if stopped:
         said.insert(0, f"Stopped at the time limit: {len(runs)} of {len(tasks)} runs are in these numbers.")
     return write_results(
@@ -270,33 +229,11 @@ def ratio_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
     return rows
 
 
-def _value(rows: Sequence[Row], protocol: str, head: str, number: int | None, metric: str) -> float:
-    for r in rows:
-        if (r["protocol"], r["head"], r["frequencies"], r["metric"]) == (protocol, head, number, metric):
-            return r["ours"]
-    return float("nan")
-
-
-def notes(rows: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Mapping[str, Any]) -> list[str]:
-    """Return in sentences what came out, and how it differs from the paper's experiment."""
+def notes(runs: Sequence[dict[str, Any]], settings: Mapping[str, Any]) -> list[str]:
+    """Return in sentences what rows cannot say: the clips, the training, and how both differ from the paper's."""
     said = []
     if all(r["accuracy"] < BARELY for r in runs):
         said.append("No head has learned to tell tempos apart: every accuracy is near that of guessing, 1 in 33.")
-    for protocol in dict.fromkeys(r["protocol"] for r in runs):
-        base = protocol.split(",")[0]
-        numbers = [n for n in dict.fromkeys(r["frequencies"] for r in runs if r["protocol"] == protocol) if n]
-        if not numbers:
-            continue
-        # Frequencies are compared on clips of odd tempos that were kept from training, never on test clips.
-        best = max(numbers, key=lambda n: _value(rows, protocol, "fourier", n, "validation_f1"))
-        scores = [_value(rows, protocol, "fourier", best, m) for m in ("macro_f1", "bpm_error")]
-        others = [_value(rows, base, "linear", None, m) for m in ("macro_f1", "bpm_error")]
-        gauss = _value(rows, base, "hl_gauss", None, "macro_f1")
-        said.append(
-            f"{protocol.capitalize()}: of the Fourier heads {best} frequencies have the best validation F1. Test macro "
-            f"F1 {scores[0]:.3f} against {others[0]:.3f} of the linear head and {gauss:.3f} of HL-Gauss, which knows "
-            f"the order of bins too; BPM error {scores[1]:.2f} against {others[1]:.2f} of the linear head."
-        )
     counts = [runs[0][f"{part}_clips"] for part in ("train", "test")]
     same = "the same training for every head of a protocol, the last weights measured"
     if settings["source"] == "generated, random split":

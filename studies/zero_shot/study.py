@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,12 @@ from fourier_head.forecasting.published import read_published_scores
 from fourier_head.heads import FourierHead
 from fourier_head.tasks.engine import Engine, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
+from studies.common import options
 from studies.common.forecast_charts import calibration_chart, overview_chart, relative_chart
 from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
+from studies.common.options import option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import command_line, row, write_results
+from studies.common.results import row, write_results
 from studies.zero_shot import ablation, gift, speed, tails
 
 if TYPE_CHECKING:
@@ -34,49 +35,39 @@ COMPARED = ("tirex", "chronos_bolt_base", "chronos-t5-large", "chronos-bolt-base
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What to evaluate.
+class Settings(options.Study):
+    """What to evaluate, and which variants of the recipe to train where there is a corpus."""
 
-    Args:
-        output: folder of the results.
-        evaluation: folder of evaluation sets; published scores may lie beside it.
-        gift: folder of GIFT-Eval, a download of it or configurations rebuilt; left out where it is None.
-        horizon: values held out of sets that are none of the benchmark.
-        published: CSV of published scores, left out where it is None.
-        model: forecaster of the package or folder.
-        t5: folder of a T5 forecaster to set beside it, scores and speed.
-        corpus: packed series or folder, for the ablation; without one there is none.
-        variants: of the ablation, all unless named.
-        steps, batch, seeds: of each run of the ablation.
-        workers: runs of the ablation at a time.
-        time_limit: seconds after which none of them is begun.
-        quick: first 50 series of each set only.
-    """
+    study = "zero-shot"
+    evaluation: Path = option(help="Folder of evaluation sets, parquet files in the Chronos format.")
+    output: Path = options.output(study)
+    horizon: int | None = option(None, "Values held out of sets that are none of the benchmark.", shown="none", min=1)
+    published: Path | None = option(None, "CSV of published scores to set beside ours.")
+    gift: Path | None = option(None, "Folder of GIFT-Eval: a download of it, or configurations rebuilt.")
+    model: str = option("small", "Forecaster of the package, or a folder.", file=True)
+    t5: Path | None = option(None, "Folder of a T5 forecaster, to compare scores and speed.")
+    corpus: Path | None = option(None, "Training series, packed or a folder: trains variants of the recipe.")
+    variants: str | None = option(None, "Variants to train, separated by commas.", shown="all")
+    steps: int = option(3000, "Of each variant.", min=1)
+    batch: int = option(1024, "Windows per step of a variant.", min=1)
+    seeds: int = option(1, "Of each variant.", min=1)
+    workers: int = options.workers(1, "Variants trained at a time.")
+    device: str = options.device(told=True)
+    time_limit: float | None = options.time_limit()
+    quick: bool = options.quick()
+    engine: Engine = options.engine()
 
-    output: Path
-    evaluation: Path
-    published: Path | None = None
-    model: str = "small"
-    t5: Path | None = None
-    corpus: Path | None = None
-    variants: Sequence[str] | None = None
-    steps: int = 3000
-    batch: int = 1024
-    seeds: int = 1
-    workers: int = 1
-    time_limit: float | None = None
-    device: str = "auto"
-    engine: Engine = "local"
-    quick: bool = False
-    horizon: int | None = None
-    gift: Path | None = None
+    @property
+    def chosen_variants(self) -> list[str]:
+        """Names of the variants to train."""
+        return self.variants.split(",") if self.variants else list(ablation.VARIANTS)
 
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Evaluate the forecaster and write the folder."""
     begin = time.monotonic()
     device = chosen_device(settings.device)
-    if unknown := [name for name in settings.variants or () if name not in ablation.VARIANTS]:
+    if unknown := [name for name in settings.chosen_variants if name not in ablation.VARIANTS]:
         raise UserError(f"--variants names no {unknown[0]}; there are {', '.join(ablation.VARIANTS)}.")
     sets = read_evaluation_sets(settings.evaluation, horizon=settings.horizon)
     if settings.quick:
@@ -114,30 +105,13 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         relative_chart([*scores, *theirs], naive, "wql", heads=heads),
         calibration_chart(scores, heads=heads),
     ]
-    options = {
-        "output": settings.output,
-        "evaluation": "EVALUATION",
-        "horizon": settings.horizon,
-        "published": "PUBLISHED" if settings.published else None,
-        "gift": "GIFT" if settings.gift else None,
-        "model": "MODEL" if Path(settings.model).is_dir() else settings.model,
-        "t5": "T5" if settings.t5 else None,
-        "corpus": "CORPUS" if settings.corpus else None,
-        "variants": ",".join(settings.variants) if settings.variants else None,
-        "steps": settings.steps,
-        "batch": settings.batch,
-        "seeds": settings.seeds,
-        "device": settings.device,
-        "quick": settings.quick,
-    }
-    defaults = {"model": "small", "steps": 3000, "batch": 1024, "seeds": 1, "device": "auto"}
     took: dict[str, Any] = {"seconds": time.monotonic() - begin}
     if ablated:  # most of the time is theirs, and many may be from earlier calls
         took = {"seconds": sum(one["train_seconds"] for one in ablated), "seconds_of": "the training of all variants"}
     summary = write_results(
         settings.output,
         rows,
-        command=command_line("zero-shot", options, defaults),
+        command=settings.command,
         **took,
         runs=[*scores, *rolled, *ablated],
         charts=charts,
@@ -214,7 +188,7 @@ def _ablation(settings: Settings, device: str, console: Console | None) -> tuple
     """Return the runs of the ablation, and how many the time limit left out."""
     if settings.corpus is None:
         return [], 0
-    names = list(settings.variants or ablation.VARIANTS)
+    names = settings.chosen_variants
     todo = ablation.tasks(
         names, settings.seeds, settings.steps, settings.batch, settings.corpus, settings.evaluation, settings.horizon,
         device=device,

@@ -1,20 +1,27 @@
 """The network for all frequencies: what it reads, how far it reaches, its seasons, its data and its training."""
 
 import json
+import math
+import time
 
 import numpy as np
 import pytest
 import torch
 
-from fourier_head.forecasting.corpora.buckets import BUCKETS, BucketStream
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora.buckets import BUCKETS, BucketStream, without
 from fourier_head.forecasting.corpora.fine import FineSynth
 from fourier_head.forecasting.corpora.plain import PlainSynth
+from fourier_head.forecasting.corpora.readers import join
 from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.evaluation_sets import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.patch.calibrate import fit_spread
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
-from fourier_head.forecasting.patch.pretrain import main
+from fourier_head.forecasting.patch.pretrain import VARIANTS, Variant, main
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.patch.seasons import found_period, same_phase, seasons_of
+from fourier_head.training.loop import seconds_spent
 from fourier_head.training.muon import Muon
 
 SHAPE = {"spans": (64, 192, 960), "horizon": 128, "patch": 8, "width": 24, "layers": 2, "heads": 2}
@@ -96,6 +103,76 @@ def test_it_forecasts_beyond_its_reach_and_survives_saving(tmp_path):
     assert np.allclose(again.quantiles([0.1, 0.5, 0.9]), quantiles)
 
 
+def test_spread_widens_densities_by_how_far_ahead_they_are():
+    past, period = torch.randn(3, 200), torch.tensor([1, 7, 24])
+    usual, wide = network(bend=False), network(bend=False, spread=(0.0, 0.0, 0.0, math.log(2)))
+    wide.load_state_dict(usual.state_dict())
+    size = [model.density(past, period, 128).quantile([0.1, 0.9]).diff(dim=0)[0] for model in (usual, wide)]
+    ratio = size[1] / size[0]
+    assert torch.allclose(ratio[:, :16], torch.ones(3, 16), atol=1e-3)  # up to 16 steps
+    assert torch.allclose(ratio[:, 63:], torch.full((3, 65), 2.0), atol=0.02)  # from 64 on
+    assert (ratio[:, 16:63].diff(dim=-1) > 0).all()
+
+
+def test_the_spread_that_held_out_series_ask_for_is_found():
+    rng = np.random.default_rng(0)
+    series = rng.normal(size=(16, 328))
+    series[:, 216:] *= 4  # the last 128 steps are the outcomes: from the 17th on they lie four times as far apart
+    model = network(bend=False)
+    spread = fit_spread(model, [EvaluationSet("noise/1", list(series.astype(np.float32)), 128, 1, None)])
+    assert model.config.spread == ()
+    assert len(spread) == 5
+    assert spread[3] > spread[1] + 0.5
+
+
+def hard_windows():
+    """Pasts and futures that a stream of real series may hold one day, by what is odd about them."""
+    past, future = torch.sin(torch.arange(200.0) / 5) + 5, torch.randn(16, generator=torch.Generator().manual_seed(0))
+    empty, one = torch.full((200,), torch.nan), torch.full((200,), torch.nan)
+    one[-1] = 3.0
+    odd, broken = past.clone(), past.clone()
+    odd[-1], broken[50], broken[-1] = 1e6, torch.inf, -torch.inf
+    return {
+        "usual": (past, future),
+        "far away": (past, 1e6 * future),
+        "constant": (torch.full((200,), 5.0), torch.full((16,), 5.0)),
+        "constant, then far away": (torch.full((200,), 5.0), torch.full((16,), 1e6)),
+        "zeros": (torch.zeros(200), torch.zeros(16)),
+        "zeros, then far away": (torch.zeros(200), torch.full((16,), -1e6)),
+        "nothing": (empty, future),
+        "nothing at all": (empty, torch.full((16,), torch.nan)),
+        "one value": (one, future),
+        "one value, then far away": (one, 1e30 * future),
+        "odd end": (odd, future),
+        "largest numbers": (past * 1e37, future * 1e37),
+        "smallest numbers": (past * 1e-38, future * 1e-38),
+        "infinite values": (broken, torch.where(future > 1, torch.inf, future)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("impl", "half", "bend"), [("auto", False, True), ("reference", True, True), ("reference", False, False)]
+)
+def test_gradients_of_odd_windows_are_finite(impl, half, bend):
+    # The width and head of the recipe; large weights stand for those of a trained network, narrow densities included.
+    torch.manual_seed(0)
+    model = MultiscaleForecaster(MultiscaleConfig(spans=(64, 256), horizon=16, width=384, layers=1, heads=6, bend=bend))
+    with torch.no_grad():
+        model.head.proj.weight.mul_(100)
+        model.head.proj.bias.unflatten(0, (16, -1))[:8, -2] = -20.0
+    model.head.impl = impl
+    windows = hard_windows()
+    rows = []
+    for past, future in windows.values():
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            asked = model.asked(past[None], future[None], torch.tensor([12]), torch.tensor([0]))
+            rows.append(model.scores(*asked).sum())
+    for name, loss in zip(windows, rows, strict=True):
+        gradients = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True, allow_unused=True)
+        assert torch.isfinite(loss), name
+        assert all(torch.isfinite(g).all() for g in gradients if g is not None), name
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -159,6 +236,62 @@ def test_muon_lowers_a_loss_and_moves_matrices_by_equal_amounts_in_all_direction
     assert losses[-1] < 0.2 * losses[0]
 
 
+SMALL_BUCKETS = tuple(
+    one.__class__(**{**vars(one), "context": one.context // 16, "horizon": one.horizon // 4, "shortest": 2})
+    for one in without(BUCKETS, "fine")
+)
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """The command with a small network and small buckets, on three sets of noise, and where it writes."""
+    small = {"spans": (64, 640), "horizon": 256, "width": 24, "heads": 2}
+    monkeypatch.setitem(VARIANTS, "recipe", Variant(small, {"log_every": 5}, SMALL_BUCKETS))
+    rng = np.random.default_rng(0)
+    stores = [
+        SeriesStore.from_series([10 + rng.normal(size=900) for _ in range(3)], name, period)
+        for name, period in {"aus_retail": 12, "tsdl_monthly": 12, "m3_other": 1}.items()
+    ]
+    corpus = join(stores).save(tmp_path / "corpus.safetensors")
+    usual = ["--corpus", str(corpus), "--size", "tiny", "--layers", "1", "--batch", "16", "--device", "cpu"]
+
+    def run(name, *options):
+        assert main([*usual, "--output", str(tmp_path / name), *options]) == 0
+        return tmp_path / name
+
+    return run
+
+
+def test_two_commands_of_half_the_length_are_one_of_the_whole(command, capsys):
+    whole = command("whole", "--steps", "20")
+    half = command("half", "--steps", "20", "--limit", "0.001")
+    assert "goes on from here" in capsys.readouterr().out
+    before = load_model(half / "last").state_dict()
+    half = command("half", "--steps", "20", "--limit", "1000", "--resume")
+    assert "done" in capsys.readouterr().out
+    assert any(not torch.equal(before[name], value) for name, value in load_model(half / "last").state_dict().items())
+    for kind in ("last", "model"):  # the weights, and their moving average
+        one, other = (load_model(place / kind).state_dict() for place in (whole, half))
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (half / "model" / "model.safetensors").stat().st_size < 3 * sum(
+        p.numel() for p in load_model(half / "model").parameters()
+    )
+
+
+def test_a_run_can_end_at_a_moment_and_must_find_what_it_resumes(command):
+    with pytest.raises(UserError, match="no checkpoint"):
+        command("run", "--steps", "2", "--resume")
+    place = command("run", "--until", str(time.time() + 1e6), "--limit", "0.001")
+    spent = seconds_spent(place)
+    assert spent > 0
+    end = time.time()
+    place = command("run", "--until", str(end + 3))  # what was spent counts, so this run ends well before 1e6 seconds
+    assert spent < seconds_spent(place) < spent + 60
+    started = command("other", "--steps", "1", "--learning-rate", "1e-9", "--weights", str(place / "last"))
+    one, other = (load_model(folder / "last").state_dict() for folder in (place, started))
+    assert all(torch.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
 def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
     rng = np.random.default_rng(0)
     sets = {"aus_retail": 12, "tsdl_monthly": 12, "m3_other": 1}
@@ -166,8 +299,6 @@ def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
         SeriesStore.from_series([10 + rng.normal(size=1600) for _ in range(3)], name, period)
         for name, period in sets.items()
     ]
-    from fourier_head.forecasting.corpora.readers import join
-
     corpus = join(stores).save(tmp_path / "corpus.safetensors")
     given = [
         "--corpus",
@@ -180,9 +311,12 @@ def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
         "1",
         "--choose",
         "--score",
+        "--calibrate",
     ]
     assert main([*given, "--steps", "2", "--batch", "16", "--device", "cpu", "--most", "1"]) == 0
     found = json.loads((tmp_path / "run" / "score.json").read_text())
     assert list(found["sets"]) == ["aus_retail/12"]
     assert found["all"]["mase"] > 0
+    assert 0 <= found["monthly"]["coverage_80"] <= 1
+    assert json.loads((tmp_path / "run" / "spread" / "score.json").read_text())["variant"] == "spread fitted"
     assert load_model(tmp_path / "run" / "model").config.layers == 1

@@ -129,7 +129,7 @@ def test_the_study_of_a_first_user(tmp_path, forecaster, monkeypatch):
     few = [case for case in cases(1) if case.outcomes.shape[1] <= 28]
     monkeypatch.setattr("studies.first_user.study.cases", lambda count: few)
     forecaster.save_pretrained(tmp_path / "tiny")
-    run(Settings(tmp_path / "out", str(tmp_path / "tiny"), device="cpu", quick=True))
+    run(Settings(output=tmp_path / "out", model=str(tmp_path / "tiny"), device="cpu", quick=True))
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())["rows"]
     found = {(row["dataset"], row["protocol"]): row["ours"] for row in rows}
     assert {name for name, _ in found} == {case.name for case in few}

@@ -16,7 +16,6 @@ from studies.chronos.paired import (
     blocks,
     groups_of_sets,
     paired_charts,
-    paired_notes,
     paired_rows,
 )
 from studies.chronos.study import Settings, run
@@ -82,8 +81,6 @@ def test_rows_compare_with_linear_and_with_the_head_that_is_varied():
     assert found["fourier-8-free", "fourier-8", "b", "wql_difference"] == pytest.approx(100 / 3)
     assert ("linear", "fourier-8", "all", "mase_difference") not in found
     assert all(one["paper"] is None for one in rows)
-    notes = paired_notes(rows)
-    assert notes[1].startswith("fourier-8 against linear, 3 seeds: over 2 sets MASE -10.0 % (-10.0 to -10.0)")
     (chart,) = paired_charts(rows)
     assert [series.name for series in chart.panels[0].series] == ["all"]  # of groups of one set there is no mean
 

@@ -5,13 +5,15 @@ import json
 import math
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from studies.common import results
-from studies.common.results import COLUMNS, aggregate, command_line, read_summary, row, write_results
+from studies.common import options, results
+from studies.common.options import command_line, option
+from studies.common.results import COLUMNS, aggregate, read_summary, row, write_results
 
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Panel, Series
@@ -24,7 +26,8 @@ def chart(name="curve"):
     return Chart(name, "A curve", [Panel([Series("a", [1, 2, 3], [1.0, math.nan, 2.0], error=[0.1, None, 0.2])])])
 
 
-def test_a_study_folder_has_everything_and_reads_back(tmp_path):
+def test_a_study_folder_has_everything_and_reads_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "commit", lambda: "0a1b2c3")
     folder = tmp_path / "deep" / "smoothness"
     rows = [row("kl", 0.1, dataset="beta", head="linear", std=0.01, seeds=4, paper=0.2, gamma=1e-6), row("mse", np.nan)]
     runs = [{"seed": 0, "kl": torch.tensor(0.5)}, {"seed": 1, "kl": math.inf}]
@@ -112,6 +115,26 @@ def test_command_leaves_out_defaults_and_places(tmp_path):
     assert got == "python -m studies x --epochs 5 --name 'a b'"
 
 
+@dataclass(frozen=True)
+class Toy(options.Study):
+    study = "toy"
+    output: Path = options.output(study)
+    data: Path | None = option(None, "Where it lies is nobody's concern.")
+    model: str = option("small", "A name or a folder.", file=True)
+    epochs: int = option(5, "Passes.", min=1)
+    ablations: bool = option(True, "Train them, too.")
+    device: str = options.device()
+    quick: bool = options.quick()
+
+
+def test_settings_know_the_command_that_repeats_a_study(tmp_path):
+    assert Toy().command == "python -m studies toy"
+    assert Toy(device="cuda").command == "python -m studies toy"  # where it ran is the reader's affair
+    given = Toy(tmp_path / "mine", tmp_path, str(tmp_path), 7, ablations=False, quick=True)
+    words = f"--data DATA --model {tmp_path.name} --epochs 7 --no-ablations --quick -o mine"
+    assert given.command == f"python -m studies toy {words}"
+
+
 def test_command_names_the_folder_that_is_not_the_studys_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
@@ -151,3 +174,17 @@ def test_bad_summaries_are_refused_in_a_sentence(tmp_path, text, words):
         (tmp_path / "summary.json").write_text(text)
     with pytest.raises(UserError, match=words):
         read_summary(tmp_path)
+
+
+@pytest.mark.parametrize(("commit", "said"), [("0a1b2c3", 0), ("0a1b2c3-dirty", 1), (None, 1)])
+def test_results_of_sources_that_no_commit_has_say_so(commit, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "commit", lambda: commit)
+    summary = write_results(tmp_path, [row("kl", 0.1)], command="x", seconds=1.0, notes=["More."])
+    assert summary.extra["notes"] == [*results.sources_note(commit), "More."]
+    assert len(summary.extra["notes"]) == 1 + said
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("summary.json")), ids=lambda path: path.parent.name)
+def test_committed_results_say_what_sources_they_are_of(path):
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert set(results.sources_note(content["commit"])) <= set(content.get("notes", ()))

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import torch
 from studies.common import results
+from studies.smoothness.entropy import spectral_entropy
 from studies.smoothness.study import NOISES, Settings, coloured_noise, first_fall, run, square_waves
+
+from fourier_head.metrics import smoothness
 
 
 def test_square_waves_are_categoricals_with_the_harmonics_asked_for():
@@ -85,8 +88,6 @@ def test_the_continuous_smoothness_grows_with_every_frequency_and_is_of_the_size
     """Equation 1 with widths counted in bins and their sum in place of the integral is the metric, up to its norm."""
     from studies.smoothness.study import continuous_smoothness
 
-    from fourier_head.metrics import smoothness
-
     assert continuous_smoothness(torch.zeros(3, dtype=torch.float64), 0.01) == 0
     wave = torch.tensor([0.2, 0.0, 0.1], dtype=torch.float64)
     assert continuous_smoothness(wave, 1.0) < float(wave.square().sum().sqrt())
@@ -106,3 +107,28 @@ def test_steps_between_colours_have_their_signs_in_every_seed():
     rows = step_rows([measure_steps(60, 1024, seed) for seed in range(2)])
     up = {(one["metric"], one["dataset"]): one["up"] for one in rows}
     assert all(up["l2_step", f"{colour} noise"] == 2 for colour in ("pink", "white", "blue"))
+
+
+@pytest.mark.parametrize(
+    ("power", "l2", "entropy"),
+    [(-2, 0.0003, 0.4516), (-1, 0.0017, 0.3878), (0, 0.0034, 0.4266), (1, 0.0038, 0.4191)],
+)
+def test_noise_table_of_the_paper(power, l2, entropy):
+    y = coloured_noise(power, 300, 4096, seed=1)
+    assert spectral_entropy(y, base=math.e).mean().item() == pytest.approx(entropy, abs=0.015)
+    assert smoothness(y, max_sigma="released").mean().item() == pytest.approx(l2, abs=1e-4)
+
+
+def test_spectral_entropy_of_known_spectra():
+    impulse = np.eye(1, 64)[0]
+    assert spectral_entropy(impulse).item() == pytest.approx(math.log2(33))
+    assert spectral_entropy(impulse, dc=False).item() == pytest.approx(5.0)
+    assert spectral_entropy(impulse, base=3).item() == pytest.approx(math.log(33, 3))
+    wave = np.cos(2 * np.pi * 5 * np.arange(64) / 64)
+    assert spectral_entropy(wave).item() == pytest.approx(0.0, abs=1e-12)
+    assert spectral_entropy(1 + 2 * wave).item() == pytest.approx(1.0)  # powers 64^2 and (64 * 2 / 2)^2
+    assert spectral_entropy(np.zeros((2, 8))).tolist() == [0.0, 0.0]
+    with pytest.raises(ValueError, match="at least two samples"):
+        spectral_entropy([1.0])
+    with pytest.raises(ValueError, match="base must be greater than 1"):
+        spectral_entropy(impulse, base=1.0)

@@ -57,6 +57,7 @@ PACKETS = [(4, 0.0, 2), (4, 1e-3, 2)]
 OTHERS = [(0, 0.0, 0)] * 2
 BINS = [("fourier", "ours", SWEEP), ("fourier", "released", SWEEP), ("fourier", "ours", PACKETS)]
 BINS += [(kind, "ours", OTHERS) for kind in ("linear", "hl_gauss", "gmm", "gmm_full", "regression")]
+BINS += [("adaptive", "ours", [(4, 0.0, 2)] * 2)]
 VALUES = [("fourier", "likelihood", SWEEP), ("fourier", "likelihood", PACKETS)]
 VALUES += [(kind, "likelihood", OTHERS) for kind in ("gmm", "gmm_full")]
 
@@ -143,9 +144,12 @@ def test_the_cost_of_the_papers_runs_is_told():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("kind", ["linear", "gmm", "gmm_full", "hl_gauss", "regression", "fourier", "recommended"])
+@pytest.mark.parametrize(
+    "kind", ["linear", "gmm", "gmm_full", "hl_gauss", "regression", "fourier", "adaptive", "recommended"]
+)
 def test_every_kind_trains(protocol, kind, few_rows):
-    records = train_group(protocol, kind, [4], [0.0, 1e-6], 0, ["gaussian"], [1], epochs=1)
+    gammas = [0.0, 1e-6] if kind == "fourier" else [0.0]
+    records = train_group(protocol, kind, [4], gammas, 0, ["gaussian"], [1], epochs=1)
     assert len(records) == (2 if kind == "fourier" else 1)
     for record in records:
         assert record["dataset"] == "gaussian"
@@ -172,22 +176,6 @@ def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
     assert "quick" in summary.command
 
 
-def test_notes_say_where_other_heads_lead():
-    from studies.synthetic import study
-
-    def kl(head, ours, **more):
-        return {"metric": "kl", "dataset": "beta", "protocol": "recommended", "head": head, "ours": ours} | more
-
-    rows = [kl("fourier", 0.12, packets=None), kl("fourier", 0.3, packets=None), kl("fourier", 0.01, packets=4)]
-    rows += [kl("linear", 0.1), kl("gmm_full", 0.09), kl("recommended", 0.08)]
-    (said,) = (note for note in study.notes(rows) if note.startswith("On "))
-    assert (
-        said == "On Beta the linear head is ahead of every Fourier head without packets: 0.100 against 0.120 at best."
-    )
-    rows[-1]["ours"] = 0.095
-    assert study.notes(rows)[-1] == "The full mixture has a lower KL than the recommended head on Beta."
-
-
 def test_agreement_with_the_paper_is_counted_by_its_deviations():
     from studies.synthetic import study
 
@@ -210,6 +198,40 @@ def test_more_seeds_make_more_stacks():
         assert sorted({seed for t in mine for seed in t.settings["seeds"]}) == [*range(1, 20), 42]
     on_gpu = study.groups(study.Settings(protocol="released", arms="paper", seeds=20, device="cuda"))
     assert len([t for t in on_gpu if t.settings["kind"] == "fourier"]) == 2
+
+
+def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_reports():
+    from studies.synthetic import study
+
+    tasks = study.groups(study.Settings(arms="choice"))
+    assert all(not set(t.settings["seeds"]) & set(data.first_seeds(50)) for t in tasks)
+    assert {t.settings["scored_on"] for t in tasks} == {"held-out rows"}
+    assert study.ADAPTIVE in study.CANDIDATES
+    own = [t for t in study.groups(study.Settings()) if t.settings["kind"] == "adaptive"]
+    assert [t.settings["protocol"] for t in own] == ["recommended"]
+    triple = data.draw("beta", seed=3)
+    part = data.held_out(triple)
+    assert not set(part.test_outcomes) & (set(triple.test_outcomes) | set(part.train_outcomes))
+
+
+def test_a_time_limit_keeps_what_is_finished(tmp_path, monkeypatch, few_rows):
+    from studies.synthetic import study
+
+    from fourier_head.errors import UserError
+
+    monkeypatch.setattr(study, "QUICK_FREQUENCIES", (2, 4))
+    monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
+    settings = study.Settings(tmp_path / "s", "recommended", "paper", quick=True, workers=1, time_limit=-1.0)
+    with pytest.raises(UserError, match="before the first group"):
+        study.run(settings)
+    begun = []
+    monkeypatch.setattr("fourier_head.tasks.engine.is_over", lambda deadline: begun.append(deadline) or len(begun) > 2)
+    summary = study.run(replace(settings, time_limit=1.0))
+    assert "left out 3 groups" in summary.extra["notes"][1]
+    monkeypatch.setattr("fourier_head.tasks.engine.is_over", lambda deadline: False)
+    whole = study.run(settings)
+    assert {row["head"] for row in summary.rows} < {row["head"] for row in whole.rows}
+    assert len(whole.extra["notes"]) == 1
 
 
 def test_paper_values_stand_beside_the_released_protocol_only():

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from studies.zero_shot import ablation, speed, tails
+from studies.zero_shot import ablation, leaks, rescaled, speed, tails
 from studies.zero_shot.study import Settings, run
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.evaluation import evaluate_seasonal_naive, relative_scores
-from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
+from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.pretrained import save_model
 from fourier_head.tasks import engine
@@ -63,12 +63,12 @@ def train_small(tmp_path, monkeypatch):
 def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus):
     (tmp_path / "scores.csv").write_text("dataset,model,MASE,WQL\nmonash_m1_yearly,seasonal-naive,2.0,0.5\n")
     settings = Settings(
-        tmp_path / "zero-shot",
         sets,
-        tmp_path / "scores.csv",
+        tmp_path / "zero-shot",
+        published=tmp_path / "scores.csv",
         model=str(tmp_path / "mine"),
         corpus=corpus,
-        variants=["density", "quantiles"],
+        variants="density,quantiles",
         steps=2,
         batch=4,
         device="cpu",
@@ -99,11 +99,11 @@ def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus):
     for path in sets.iterdir():
         path.rename(path.with_name(f"own-{path.name}"))
     settings = Settings(
-        tmp_path / "out",
         sets,
+        tmp_path / "out",
         model=str(tmp_path / "mine"),
         corpus=corpus,
-        variants=["density"],
+        variants="density",
         steps=2,
         batch=4,
         device="cpu",
@@ -121,7 +121,7 @@ def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus):
 
 def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, train_small, monkeypatch):
     settings = Settings(
-        tmp_path / "zero-shot", sets, model=str(tmp_path / "mine"), corpus=corpus, steps=2, batch=4, device="cpu"
+        sets, tmp_path / "zero-shot", model=str(tmp_path / "mine"), corpus=corpus, steps=2, batch=4, device="cpu"
     )
     trained, clock = [], engine.time.time
 
@@ -132,7 +132,7 @@ def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, train
         return result
 
     monkeypatch.setattr(ablation, "run_variant", variant)
-    settings = replace(settings, variants=["density", "quantiles"], time_limit=60.0)
+    settings = replace(settings, variants="density,quantiles", time_limit=60.0)
     first = run(settings)
     monkeypatch.setattr(engine.time, "time", clock)
     second = run(replace(settings, time_limit=None))
@@ -164,11 +164,29 @@ def test_variants_learn_something(corpus):
 
 def test_unknown_names_get_a_sentence(tmp_path, sets):
     with pytest.raises(UserError, match="--variants names no wings"):
-        run(Settings(tmp_path, sets, variants=["wings"]))
+        run(Settings(sets, tmp_path, variants="wings"))
     with pytest.raises(UserError, match="neither a folder"):
-        run(Settings(tmp_path, sets, model="nowhere"))
+        run(Settings(sets, tmp_path, model="nowhere"))
 
 
 def test_relative_scores_of_seasonal_naive_are_one(sets):
     naive = evaluate_seasonal_naive(read_evaluation_sets(sets))
     assert relative_scores(naive, naive)[0]["relative_mase"] == pytest.approx(1)
+
+
+def test_copies_of_test_values_are_found_in_other_units_and_sums():
+    rng = np.random.default_rng(0)
+    truth = [100 + 10 * rng.normal(size=80).cumsum() for _ in range(4)]
+    daily = np.repeat(truth[2] / 7, 7)  # whose weeks add up to the third
+    hidden = [
+        rng.normal(size=200),
+        np.concatenate([rng.normal(size=30), np.round(3.7 * truth[0] - 1000, 1), rng.normal(size=9)]),
+        np.round(truth[1][:-1] / 50, 1),  # without the last value, and hardly a digit left
+        daily,
+    ]
+    store = SeriesStore.from_series(hidden, "hidden", period=[12, 12, 12, 7])
+    tested = [EvaluationSet("tested", [x.astype(np.float32) for x in truth], 18, 12, "ME")]
+    (row,) = rescaled.search(store, tested, leaks.versions)
+    assert row == {"dataset": "tested", "windows": 4, "forwards": 2, "backwards": 0, "from": {"hidden": 2}}
+    (row,) = rescaled.search(store.select(torch.tensor([0])), tested, leaks.versions)
+    assert row["forwards"] == 0

@@ -219,7 +219,7 @@ def prepare(table: Table, num_bins: int, seed: int, margin: float = 0.05) -> Pre
     known = order[tested:]
     if np.ptp(table.target[known]) == 0:
         raise UserError(f"the target {table.target_name!r} must vary, got one value in every row to train on.")
-    encoder = Encoder().fit(table.features.iloc[known])
+    encoder = Encoder(table.features.iloc[known])
     try:
         bins = Bins.fit(table.target[known], num_bins, margin=margin)
     except ValueError:
@@ -227,7 +227,7 @@ def prepare(table: Table, num_bins: int, seed: int, margin: float = 0.05) -> Pre
         raise UserError(
             f"the target {table.target_name!r} must fit {num_bins} bins of 64-bit numbers, got values from {span}."
         ) from None
-    features = encoder.transform(table.features)
+    features = encoder(table.features)
     notes = [*table.notes, *encoder.notes]
     num_inputs = features.shape[1]
     if not num_inputs:

@@ -1,122 +1,95 @@
-"""From columns of any kind to standardised features."""
+"""Which columns of a table serve as inputs, and why others do not."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from fourier_head.tabular.columns import MOST_LEVELS, Columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_CATEGORIES = 32
 _DATE = re.compile(r"^\s*(\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?\s*$")
 
 
-@dataclass
 class Encoder:
-    """Turn columns into standardised numbers; everything it knows comes from the rows it was fitted on.
+    """Turn columns into inputs as ``FourierRegressor`` does; everything it knows comes from the rows it is made with.
 
-    Numbers: missing ones become the median, with a column that says so. Categories: one column for each of the most
-    frequent, one for all others. Dates, constants and columns that name each row are left out, with a note.
+    Dates, constants and columns that name each row are left out, with a note.
     """
 
-    plans: list[tuple[str, str, Any]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    scale: np.ndarray = field(default_factory=lambda: np.ones(0))
-
-    def fit(self, frame: pd.DataFrame) -> Encoder:
+    def __init__(self, frame: pd.DataFrame):
+        self.notes: list[str] = []
+        self._levels: dict[str, list[str] | None] = {}
         for name in frame.columns:
-            plan = self._plan(frame[name])
-            if plan is not None:
-                self.plans.append((name, *plan))
-        raw = self._columns(frame)
-        self.mean, scale = raw.mean(0), raw.std(0)
-        self.scale = np.where(scale > 0, scale, 1.0)
-        return self
+            reason, levels = _levels_of(frame[name])
+            if reason:
+                self.notes.append(f"Column {name!r} is left out: {reason}.")
+                continue
+            self._levels[name] = levels
+            if levels is not None and len(levels) > MOST_LEVELS:
+                self.notes.append(
+                    f"Column {name!r} has {len(levels)} categories: the {MOST_LEVELS} most frequent count."
+                )
+        categorical = np.array([levels is not None for levels in self._levels.values()], dtype=bool)
+        self._columns = Columns(self._numbers(frame), np.ones(len(frame)), categorical)
 
-    def transform(self, frame: pd.DataFrame) -> np.ndarray:
-        # One absurd feature must not decide the whole prediction of a row.
-        return np.clip((self._columns(frame) - self.mean) / self.scale, -10, 10).astype(np.float32)
+    def __call__(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return the inputs of rows, (rows, inputs), none where no column serves."""
+        if not self._levels:
+            return np.zeros((len(frame), 0), dtype=np.float32)
+        return self._columns(self._numbers(frame), pieces=False)
 
-    def _leave_out(self, column: pd.Series, why: str) -> tuple[str, Any] | None:
-        self.notes.append(f"Column {column.name!r} is left out: {why}.")
-        return None
-
-    def _plan(self, column: pd.Series) -> tuple[str, Any] | None:
-        import pandas as pd
-
-        if column.notna().sum() == 0:
-            return self._leave_out(column, "it has no values")
-        if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
-            return self._leave_out(column, "it holds dates")
-        if pd.api.types.is_timedelta64_dtype(column) or pd.api.types.is_complex_dtype(column):
-            return self._leave_out(column, f"{column.dtype} is neither a number nor a category")
-        numbers = _as_numbers(column)
-        if numbers is not None:
-            known = numbers[np.isfinite(numbers)]
-            if known.size == 0:
-                return self._leave_out(column, "it has no finite values")
-            if known.min() == known.max() and known.size == numbers.size:
-                return self._leave_out(column, "it is constant")
-            return "number", (float(np.median(known)), bool(known.size < numbers.size))
-        try:
-            counts = column.value_counts()
-        except TypeError:
-            return self._leave_out(column, "its entries are neither numbers nor text")
-        text = counts.index.map(str)
-        if all(_DATE.match(value) for value in text[:200]):
-            return self._leave_out(column, "it holds dates")
-        if len(counts) > max(MOST_CATEGORIES, len(column) / 2):
-            return self._leave_out(column, f"nearly every row has its own text ({len(counts)} of {len(column)})")
-        levels = [str(value) for value in text[:MOST_CATEGORIES]]
-        if len(counts) > MOST_CATEGORIES:
-            self.notes.append(
-                f"Column {column.name!r} has {len(counts)} categories: the {MOST_CATEGORIES} most frequent are kept, "
-                "the others share one column."
-            )
-        if len(counts) == 1 and column.notna().all():
-            return self._leave_out(column, "it is constant")
-        return "category", levels
-
-    def _columns(self, frame: pd.DataFrame) -> np.ndarray:
-        parts: list[np.ndarray] = []
-        for name, kind, plan in self.plans:
-            column = frame[name]
-            if kind == "number":
-                middle, flag = plan
-                numbers = _coerced(column)
-                known = np.isfinite(numbers)
-                parts.append(np.where(known, numbers, middle))
-                if flag:
-                    parts.append((~known).astype(np.float64))
-            else:
-                text = column.map(str).to_numpy()
-                missing = column.isna().to_numpy()
-                hits = [(text == level) & ~missing for level in plan]
-                parts += [hit.astype(np.float64) for hit in hits]
-                parts.append((~np.any(hits, axis=0)).astype(np.float64))
-        return np.stack(parts, 1) if parts else np.zeros((len(frame), 0))
+    def _numbers(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return numbers and codes of categories, NaN where one is missing or unknown."""
+        each = [
+            _finite(frame[name]) if levels is None else _codes(frame[name], levels)
+            for name, levels in self._levels.items()
+        ]
+        return np.stack(each, 1) if each else np.zeros((len(frame), 0))
 
 
-def _coerced(column: pd.Series) -> np.ndarray:
-    """Return a column as float64, NaN where it holds no number."""
+def _levels_of(column: pd.Series) -> tuple[str, list[str] | None]:
+    """Return why a column does not serve, else nothing, and its levels, most frequent first, None for numbers."""
     import pandas as pd
 
-    return pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    there = column.dropna()
+    if not len(there):
+        return "it has no values", None
+    if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+        return "it holds dates", None
+    if pd.api.types.is_timedelta64_dtype(column) or pd.api.types.is_complex_dtype(column):
+        return f"{column.dtype} is neither a number nor a category", None
+    try:
+        counts = there.map(str).value_counts() if there.map(pd.api.types.is_hashable).all() else None
+    except TypeError:
+        counts = None
+    if counts is None:
+        return "its entries are neither numbers nor text", None
+    constant = "it is constant" if len(counts) == 1 and len(there) == len(column) else ""
+    # Text that is all numbers, and decimal numbers from parquet, which pandas keeps as objects, are numbers.
+    if not isinstance(column.dtype, pd.CategoricalDtype) and pd.to_numeric(there, errors="coerce").notna().all():
+        return constant if np.isfinite(_finite(there)).any() else "it has no finite values", None
+    if all(_DATE.match(value) for value in counts.index[:200]):
+        return "it holds dates", None
+    if len(counts) > max(MOST_LEVELS, len(column) / 2):
+        return f"nearly every row has its own text ({len(counts)} of {len(column)})", None
+    return constant, list(counts.index)
 
 
-def _as_numbers(column: pd.Series) -> np.ndarray | None:
-    """Return a column as float64, NaN where missing, or None where it holds text."""
+def _finite(column: pd.Series) -> np.ndarray:
+    """Return a column as float64, NaN where it holds no finite number."""
     import pandas as pd
 
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return None
-    if pd.api.types.is_numeric_dtype(column):
-        return _coerced(column)
-    # Text that is all numbers, and decimal numbers from parquet, which pandas keeps as objects.
-    numbers = _coerced(column)
-    return None if (np.isnan(numbers) & column.notna().to_numpy()).any() else numbers
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _codes(column: pd.Series, levels: list[str]) -> np.ndarray:
+    import pandas as pd
+
+    codes = pd.Categorical(column.map(str).where(column.notna()), levels).codes
+    return np.where(codes < 0, np.nan, codes)

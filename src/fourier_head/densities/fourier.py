@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -11,17 +10,18 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from fourier_head import kernels
 from fourier_head._arrays import widened
-from fourier_head.densities.scalar import ScalarDensity, Shape
+from fourier_head.densities import kernel_calls
+from fourier_head.densities.scalar import Shape
+from fourier_head.densities.unit import UnitDensity
 from fourier_head.domains import Boundary, Domain, Interval, fine_grid
 from fourier_head.fourier import series, tails
 from fourier_head.fourier import spectrum as closed_form
-from fourier_head.fourier.inversion import highest, with_implicit_gradient
+from fourier_head.fourier.inversion import with_implicit_gradient
 from fourier_head.fourier.unit_quantiles import curve_of, unit_quantiles
 
 
-class FourierDensity(ScalarDensity):
+class FourierDensity(UnitDensity):
     r"""Represent a density by the square of a trigonometric polynomial.
 
     .. math:: p(z) = (1 - \epsilon) \frac{|\sum_l a_l e^{-i \pi l z}|^2}{2 \|a\|^2} + \frac{\epsilon}{2}
@@ -85,7 +85,7 @@ class FourierDensity(ScalarDensity):
         own = coefficients.dim() - 2 - squares
         batch_shape = torch.broadcast_shapes(coefficients.shape[:own], self.domain.shape)
         # As given: the kernels read 16-bit coefficients as they are, and make none of them float32.
-        self._given = coefficients.expand(*batch_shape, *coefficients.shape[own:])
+        self.given = coefficients.expand(*batch_shape, *coefficients.shape[own:])
         self._kept: tuple[int, Tensor] | None = None  # the spectrum, and of which version of the coefficients
         # torch cannot check the parameters of an empty batch.
         super().__init__(batch_shape, validate_args=validate_args if coefficients.numel() else False)
@@ -108,29 +108,24 @@ class FourierDensity(ScalarDensity):
 
     def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> FourierDensity:
         """Return the same density for a larger batch, without copying."""
-        own = self._given.shape[len(self.batch_shape) :]
-        return self._with(self._given.expand(*batch_shape, *own), self.domain)
+        own = self.given.shape[len(self.batch_shape) :]
+        return self._with(self.given.expand(*batch_shape, *own), self.domain)
 
     def __getitem__(self, index: Any) -> FourierDensity:
         """Return the densities of a part of the batch."""
         domain = self.domain.apply(lambda number: number.expand(self.batch_shape)[index])
-        some = self._with(self._given[index], domain)
-        if self._kept is not None and self._kept[0] == self._version(self._given):
-            some._kept = self._version(some._given), self._kept[1][index]
+        some = self._with(self.given[index], domain)
+        if self._kept is not None and self._kept[0] == self._version(self.given):
+            some._kept = self._version(some.given), self._kept[1][index]
         return some
 
     def to(self, *args: Any, **options: Any) -> FourierDensity:
         """Return the density in another dtype or on another device, as ``Tensor.to`` takes them."""
-        return self._with(self._given.to(*args, **options), self.domain.apply(lambda x: x.to(*args, **options)))
+        return self._with(self.given.to(*args, **options), self.domain.apply(lambda x: x.to(*args, **options)))
 
     def low_pass(self, scale: float) -> FourierDensity:
         """Return the density blurred by a Gaussian of this standard deviation in z, an exact low-pass filter."""
-        return self._with(self._given, self.domain, math.hypot(self.blur, scale))
-
-    @constraints.dependent_property(is_discrete=False, event_dim=0)
-    def support(self) -> constraints.Constraint:
-        """The values that have a density."""
-        return self.domain.support
+        return self._with(self.given, self.domain, math.hypot(self.blur, scale))
 
     @property
     def walls(self) -> bool:
@@ -140,23 +135,23 @@ class FourierDensity(ScalarDensity):
     @property
     def coefficients(self) -> Tensor:
         """The coefficients as given, (..., 2, N+1) or (..., 1, L); those of a 16-bit type in float32."""
-        return widened(self._given)
+        return widened(self.given)
 
     @property
     def num_frequencies(self) -> int:
         """The highest harmonic N of the density."""
-        length = self._given.shape[-1]
+        length = self.given.shape[-1]
         return (length - 1) // 2 if self.walls else length - 1
 
     @property
     def resolution(self) -> int:
         """How finely to look at the density: twice its harmonics."""
-        return 2 * self._given.shape[-1]
+        return 2 * self.given.shape[-1]
 
     @property
     def spectrum(self) -> Tensor:
         """The coefficients q_k of the density, k = 1.., floor and blur included; computed once but for gradients."""
-        given = self._given
+        given = self.given
         if given.requires_grad and torch.is_grad_enabled():
             # What was made without gradients must not serve where they are wanted, and a graph serves one pass back.
             return self._compute_spectrum()
@@ -168,6 +163,11 @@ class FourierDensity(ScalarDensity):
     @staticmethod
     def _version(given: Tensor) -> int:
         return 0 if torch.compiler.is_compiling() or given.is_inference() else given._version
+
+    @property
+    def has_spectrum(self) -> bool:
+        """Whether the spectrum has been computed already."""
+        return self._kept is not None
 
     def _compute_spectrum(self) -> Tensor:
         q = closed_form.of_coefficients(self.coefficients, self.floor, self.squares)
@@ -199,8 +199,8 @@ class FourierDensity(ScalarDensity):
 
     @property
     def _like(self) -> Tensor:  # type: ignore[override]
-        wide = self._given.dtype in (torch.float32, torch.float64)
-        return self._given if wide else self._given.new_empty(0, dtype=torch.float32)
+        wide = self.given.dtype in (torch.float32, torch.float64)
+        return self.given if wide else self.given.new_empty(0, dtype=torch.float32)
 
     def _cast_value(self, value: Tensor | float) -> Tensor:
         """Values keep the digits they have until the domain is subtracted from them."""
@@ -222,10 +222,9 @@ class FourierDensity(ScalarDensity):
         return tails.mix_log_density(log_prob, z, self.domain.tails) if self.domain.tails else log_prob
 
     def _core_log_density(self, z: Tensor) -> Tensor:
-        a = self._for_kernels(z) if z.shape == self.batch_shape else None
-        if a is not None:
-            rows = a.reshape(-1, *a.shape[-2:])
-            return kernels.log_density(rows, z.reshape(-1), floor=self.floor, walls=self.walls).view(z.shape)
+        found = kernel_calls.log_density(self, z)
+        if found is not None:
+            return found
         return self.at_points(
             lambda a, v: series.log_density(a, v, self.floor, self.squares, self.walls), self.coefficients, z
         )
@@ -258,18 +257,11 @@ class FourierDensity(ScalarDensity):
 
     def _core_cdf(self, z: Tensor) -> Tensor:
         """Return the distribution function without tails, exactly 0 and 1 from the ends on."""
-        if self._kept is None and kernels.wanted(self.impl, self._given, z):
-            z = z.expand(torch.broadcast_shapes(z.shape, self.batch_shape))
-            a = self._for_kernels(z)
-            source = self.spectrum if a is None else a
-            cdf = self.at_points(functools.partial(self._kernel_cdf, a is None), source, z.clamp(-1, 1))
-        else:
-            cdf = self.at_points(lambda q, v: closed_form.cdf(q, v, self.walls), self.spectrum, z.clamp(-1, 1))
+        inside = z.clamp(-1, 1)
+        cdf = kernel_calls.cdf(self, inside)
+        if cdf is None:
+            cdf = self.at_points(lambda q, v: closed_form.cdf(q, v, self.walls), self.spectrum, inside)
         return torch.where(z <= -1, 0, torch.where(z >= 1, 1, cdf))
-
-    def _kernel_cdf(self, spectra: bool, source: Tensor, z: Tensor) -> Tensor:
-        rows, points = source.reshape(-1, *source.shape[-2:]), z.reshape(-1, z.shape[-1])
-        return kernels.distribution(rows, points, floor=self.floor, walls=self.walls, spectra=spectra).view(z.shape)
 
     # --- density, distribution, quantiles
 
@@ -303,36 +295,16 @@ class FourierDensity(ScalarDensity):
         z = self._column(self.domain.corners(count)).expand(-1, *self.batch_shape)
         return self.domain.keep_samples(self.domain.from_unit(z))
 
-    def _for_kernels(self, *others: Tensor) -> Tensor | None:
-        """Return coefficients (*batch, rows, L) where the kernels can go on from them, else None."""
-        single = not self.squares or self._given.shape[-3] == 1
-        fresh = self._kept is None and not self.blur
-        if single and fresh and kernels.wanted(self.impl, self._given, *others):
-            return self._given.squeeze(-3) if self.squares else self._given
-        return None
-
     def _icdf(self, level: Tensor) -> Tensor:
         level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
-        a = self._for_kernels(level)
-        if a is not None:
-            z = self.at_points(self._kernel_quantiles, a, level)
-        else:
+        z = kernel_calls.unit_quantiles(self, level)
+        if z is None:
             z = self.at_points(self._unit_quantiles, self.spectrum, level)
         return self.domain.quantile_of_unit(z)
-
-    def _kernel_quantiles(self, a: Tensor, level: Tensor) -> Tensor:
-        rows = a.reshape(-1, *a.shape[-2:])
-        options = {"floor": self.floor, "walls": self.walls, "tails": self.domain.tails}
-        z = kernels.coefficient_quantile(rows, level.reshape(-1, level.shape[-1]), **options)  # type: ignore[arg-type]
-        return z.view(level.shape)
 
     def _unit_quantiles(self, q: Tensor, level: Tensor) -> Tensor:
         """Return z with F(z) = level (..., V) for spectra (..., rows, K), with implicit gradients."""
         weight = self.domain.tails
-        if kernels.wanted(self.impl, q, level):
-            rows = q.reshape(-1, *q.shape[-2:])
-            z = kernels.quantile(rows, level.reshape(-1, level.shape[-1]), walls=self.walls, tails=weight)
-            return z.view(level.shape)
         z = unit_quantiles(q.detach(), level.detach(), self.walls, weight)
         if torch.is_grad_enabled() and (q.requires_grad or level.requires_grad):
             cdf, density = curve_of(q, self.walls, weight)(z)
@@ -342,23 +314,8 @@ class FourierDensity(ScalarDensity):
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return quantiles at any levels, shape (*levels.shape, *batch_shape); they never cross."""
         level = self._levels(levels)
-        if level.numel() > kernels.FEW_LEVELS or self._validate_args:
-            return super().quantile(level)
-        a = self._for_kernels(level)
-        spectra = a is None and kernels.wanted(self.impl, self._given, level)
-        if a is None and not spectra:
-            return super().quantile(level)
-        a = self.spectrum if a is None else a
-        rows, line, placed = a.reshape(-1, *a.shape[-2:]), self.domain.straight, self.domain.line_of_rows
-        options: dict[str, Any] = {"floor": self.floor, "walls": self.walls, "tails": self.domain.tails}
-        if placed is not None and placed[0].dtype == torch.float64:
-            placed = None  # such values have more digits than the kernels
-        if placed is not None:
-            loc, width = (number.expand(self.batch_shape).reshape(-1) for number in placed)
-            options |= {"loc": loc, "width": width}
-        values = kernels.ordered_quantiles(rows, level.reshape(-1), *(line or ()), spectra=spectra, **options)
-        values = values.view(level.shape + self.batch_shape)
-        return values if line or placed else self.domain.quantile_of_unit(values)
+        found = None if self._validate_args else kernel_calls.quantiles(self, level)
+        return super().quantile(level) if found is None else found
 
     def rsample(
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
@@ -371,12 +328,8 @@ class FourierDensity(ScalarDensity):
     ) -> Tensor:
         """Draw samples without gradients; one per density is drawn digit by digit where the kernels run."""
         with torch.no_grad():
-            a = self._for_kernels() if math.prod(sample_shape) == 1 and not self.domain.tails else None
-            if a is None or a.shape[-1] > kernels.FEW_COEFFICIENTS:
-                return super().sample(sample_shape, generator)
-            rows = a.reshape(-1, *a.shape[-2:])
-            z = kernels.coefficient_sample(rows, floor=self.floor, generator=generator, walls=self.walls)
-            return self.domain.from_unit(z.view(self._extended_shape(torch.Size(sample_shape))))
+            found = kernel_calls.sample(self, sample_shape, generator)
+            return super().sample(sample_shape, generator) if found is None else found
 
     # --- summaries
 
@@ -398,33 +351,9 @@ class FourierDensity(ScalarDensity):
         """
         return self.domain.crps(self, self._value(value))
 
-    def quadrature(self, finer: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Return nodes z, weights and values, (points, *batch) or 1 for all, fit for this domain and these harmonics.
-
-        A logarithm of the density, which has no end of harmonics, needs the finer ones.
-        """
-        resolution = 4 * self.resolution + 64 if finer else self.resolution
-        nodes, weights = map(self._column, self.domain.nodes(resolution))
-        return nodes, weights, self.domain.values_at_nodes(nodes, resolution)
-
-    def expect(self, function: Callable[[Tensor], Tensor], nodes: Tensor | None = None) -> Tensor:
-        """Return E f(X) by quadrature; with nodes in z and their weights, rows of a tensor, over these alone."""
-        if nodes is None:
-            z, weight, value = self.quadrature()
-        else:
-            z, weight = map(self._column, nodes)
-            value = self.domain.from_unit(z)
-        return _integral(weight * self.log_prob_at(z).exp(), function(value))
-
-    def expect_of_log(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """Return E f(X, log p(X)) by quadrature, p the density of values."""
-        z, weight, value = self.quadrature(finer=True)
-        log_prob = self.log_prob_at(z)
-        result = function(value, log_prob + self.domain.log_slope(value).to(log_prob))
-        return _integral(weight * log_prob.exp(), result)
-
-    def _column(self, points: Tensor) -> Tensor:
-        return self._cast(points).reshape(-1, *(1,) * len(self.batch_shape))
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats."""
+        return self.domain.entropy(self)
 
     def grid(self) -> tuple[Tensor, Tensor]:
         """Return centres z (points, *batch) of [-1, 1], fine enough for this density, and the log-density there."""
@@ -438,37 +367,6 @@ class FourierDensity(ScalarDensity):
         z = z.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
         log_prob = log_mass.movedim(-1, 0) + math.log(points / 2)
         return z, tails.mix_log_density(log_prob, z, self.domain.tails) if self.domain.tails else log_prob
-
-    def entropy(self) -> Tensor:
-        """Return the differential entropy in nats."""
-        return self.domain.entropy(self)
-
-    @property
-    def mode(self) -> Tensor:
-        """The value of the highest density: the best grid point, refined by golden-section search."""
-        with torch.no_grad():
-            pieces = self.domain.pieces
-            z, log_prob = self.grid()
-            best = (log_prob + self._log_slope_at(z)).argmax(0, keepdim=True)
-            middle = z.gather(0, best)[0]
-            cell = 2 / len(z)
-            low, high = middle - cell, middle + cell
-            if not self.domain.wraps:
-                # The height jumps from piece to piece, so the search stays within one.
-                left = 2 * (best[0] * pieces // len(z)).to(z.dtype) / pieces - 1
-                low, high = low.maximum(left), high.minimum(left + 2 / pieces)
-            return self.domain.from_unit(highest(self._height, low, high))
-
-    def _log_slope_at(self, z: Tensor) -> Tensor:
-        return self.domain.log_slope(self.domain.from_unit(z)).to(z.dtype)
-
-    def _height(self, z: Tensor) -> Tensor:
-        return self.log_prob_at(z) + self._log_slope_at(z)
-
-
-def _integral(mass: Tensor, result: Tensor) -> Tensor:
-    # Far out mass may round to zero, which counts as nothing even where the function is infinite.
-    return torch.where(mass > 0, mass * result, 0).sum(0)
 
 
 def _closed(z: Tensor, level: Tensor) -> Tensor:

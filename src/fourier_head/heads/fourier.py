@@ -1,24 +1,20 @@
-"""Heads: layers that turn features into a distribution over ordered bins. The Fourier head and what all heads share."""
+"""The Fourier head."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from numbers import Integral
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
 from torch.nn import functional
 
 from fourier_head import losses, reductions
-from fourier_head._arrays import is_out_of_sight, widened
-from fourier_head.bins import Bins
 from fourier_head.densities.fourier import FourierDensity
-from fourier_head.domains import BinnedInterval, Boundary, Domain, Interval
+from fourier_head.domains import Boundary
 from fourier_head.domains.adaptive import Adaptive  # noqa: F401  (in the example)
 from fourier_head.domains.maps import ValueMap
+from fourier_head.errors import whole_number
+from fourier_head.heads.head import DomainLike, Head
 from fourier_head.layout import Layout, Regularizer
 from fourier_head.losses import Request
 
@@ -27,135 +23,6 @@ from fourier_head.losses import Request
 PADDED_FROM = 1 << 29
 MAP_KEY = "domain_map"
 """Name of an adaptive domain's map in a state dict."""
-
-
-DomainLike = Domain | Bins | tuple[float, float]
-
-
-def as_domain(domain: DomainLike | None) -> Domain:
-    """Return the domain of values: [-1, 1] unless one is given; bins, or a pair of numbers, span an interval."""
-    match domain:
-        case None:
-            return Interval()
-        case Domain():
-            return domain
-        case Bins():
-            return BinnedInterval(domain)
-        case (low, high):
-            return Interval(low, high)
-    raise TypeError(f"domain must be an Interval, Circle, Line, Adaptive, Bins or a pair (low, high), got {domain!r}")
-
-
-def whole_number(name: str, value: int, least: int) -> int:
-    """Return a size, or raise a clear error for what cannot be one."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    return int(value)
-
-
-class Head(nn.Module):
-    """What every head offers: log-probabilities of bins, a loss on bin ids, and a predictive density of values.
-
-    Args:
-        in_features: size of the features.
-        num_bins: number of ordered bins.
-        domain: the values that the bins cover, [-1, 1] unless given; ``Bins`` of any kind, or a pair, will do.
-    """
-
-    proj: nn.Linear
-
-    def __init__(self, in_features: int, num_bins: int | None, domain: DomainLike | None = None):
-        super().__init__()
-        self.in_features = whole_number("in_features", in_features, 1)
-        self.domain = as_domain(domain)
-        bins = self.domain.bins
-        if bins is not None:
-            if num_bins is not None and num_bins != bins.num_bins:
-                raise ValueError(f"num_bins is {num_bins} but domain has {bins.num_bins} bins")
-            num_bins = bins.num_bins
-        if num_bins is not None:
-            whole_number("num_bins", num_bins, 1)
-            self.domain.check_bins()
-        self.num_bins = num_bins
-        self._warned_outside = False
-
-    @property
-    def out_features(self) -> int:
-        """Size of the output: the bins and, where a head has them, atoms."""
-        if self.num_bins is None:
-            raise ValueError("this head has no bins: pass num_bins to predict or train on them")
-        return self.num_bins
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return normalised log-probabilities of the bins, (..., num_bins)."""
-        raise TypeError(f"{type(self).__name__} does not define forward")
-
-    def density(self, x: Tensor) -> Distribution:
-        """Return the predictive distribution of values, one per row of ``x``."""
-        raise TypeError(f"{type(self).__name__} does not define density")
-
-    def loss(
-        self,
-        x: Tensor,
-        target: Tensor,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: reductions.Reduction = "mean",
-    ) -> Tensor:
-        """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``."""
-        target = reductions.check_target(target, self.out_features, ignore_index)
-        return reductions.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
-
-    def nll(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
-        """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
-        return self._over_values(lambda safe: -self.density(x).log_prob(safe), x, value, reduction)
-
-    def crps(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
-        """Return the continuous ranked probability score of values; missing values (NaN) do not count."""
-        return self._over_values(lambda safe: self.density(x).crps(safe), x, value, reduction)  # type: ignore[attr-defined]
-
-    def _batch_shape(self, x: Tensor) -> torch.Size:
-        """Return the shape of the densities of features, one for each row."""
-        return x.shape[:-1]
-
-    def _over_values(
-        self,
-        score: Callable[[Tensor], Tensor],
-        x: Tensor,
-        value: Tensor | float,
-        reduction: reductions.Reduction,
-        map: ValueMap | None = None,
-    ) -> Tensor:
-        """Reduce a score of continuous values, one per density or one for all.
-
-        Missing ones do not count; those outside the domain are moved to its nearest end, and the first time that
-        happens a warning says how many.
-        """
-        value = torch.as_tensor(value, device=x.device)
-        shape = torch.broadcast_shapes(self._batch_shape(x), self.domain.shape)
-        if value.dim() and value.shape != shape:
-            raise ValueError(
-                f"value must have the shape {tuple(shape)} of x without features, got {tuple(value.shape)}"
-            )
-        value = widened(value).expand(shape)
-        missing = torch.isnan(value)
-        near = self.domain.nearest(value, map)
-        there = torch.where(missing, self.domain.middle(value, map), near)
-        if not self._warned_outside and not torch.compiler.is_compiling() and not is_out_of_sight(value):
-            outside = int(((near != value) & ~missing).sum())
-            if outside:
-                self._warned_outside = True
-                warnings.warn(
-                    f"{outside} of {value.numel()} values lie outside {self.domain!r} and count as its nearest end "
-                    "(said once); give the head a domain that holds them",
-                    stacklevel=3,
-                )
-        losses = score(there)
-        return reductions.reduce_weighted(losses, (~missing).to(losses.dtype), reduction)
 
 
 class FourierHead(Head):

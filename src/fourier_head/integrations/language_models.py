@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,29 @@ def without_adapter(model: nn.Module, adapter: PeftModel) -> dict[str, Tensor]:
     added = (str(adapter.base_model.prefix), "modules_to_save.")
     kept = {key: x for key, x in model.state_dict().items() if not any(part in key for part in added)}
     return {key.replace(".base_layer.", ".").replace(".original_module.", "."): x for key, x in kept.items()}
+
+
+def hidden_size(config: Any) -> int:
+    """Return the width of the last hidden state by the configuration of a model."""
+    text = config.get_text_config()
+    # The first is OPT's: one of its sizes projects the last hidden state down.
+    names = ("word_embed_proj_dim", "hidden_size", "n_embd")
+    return next(size for size in (getattr(text, name, None) for name in names) if size)
+
+
+def last_hidden_state(model: Any, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    """Return the hidden state of each row's last token, (batch, features).
+
+    Padding may be on either side: positions count attended tokens, and the last of them is the one taken.
+    """
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    options = {"position_ids": (mask.long().cumsum(-1) - 1).clamp_min(0), "use_cache": False}
+    accepted = inspect.signature(model.forward).parameters
+    options = {name: value for name, value in options.items() if name in accepted}
+    states = model(input_ids=input_ids, attention_mask=mask, **options).last_hidden_state
+    places = torch.arange(mask.shape[-1], device=mask.device)
+    last = (places * (mask != 0)).argmax(-1).to(states.device)
+    return states[torch.arange(len(states), device=states.device), last]
 
 
 def pad_right(ids: Sequence[Sequence[int]], filler: int) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Interval
 from fourier_head.heads import FourierHead
 from fourier_head.integrations import fine_tuning
-from fourier_head.integrations.language_models import load_model, nucleus, pad_right, with_adapter, without_adapter
+from fourier_head.integrations import language_models as lm
 
 if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
@@ -73,23 +72,16 @@ class NumberLM(nn.Module):
         self.name_or_path = base
         low, high, num_bins, num_frequencies = map(plain, (low, high, num_bins, num_frequencies))
         self.bins = Bins.uniform(num_bins, low, high)
-        weight = next(self.backbone.parameters())
-        # One token per prompt: compiling fused kernels would take longer than they could save.
         head_options = {key: plain(value) for key, value in head_options.items()}
-        # The paper's boundary, which the studies of language models were made with.
+        # One token per prompt: compiling fused kernels would take longer than they save. The boundary is the paper's.
         options = {"impl": "reference", "boundary": "periodic"} | head_options
-        text = self.config.get_text_config()
-        # The first is OPT's: one of its sizes projects the last hidden state down.
-        names = ("word_embed_proj_dim", "hidden_size", "n_embd")
-        width = next(size for size in (getattr(text, name, None) for name in names) if size)
+        width, device = lm.hidden_size(self.config), next(self.backbone.parameters()).device
         self.head: FourierHead = FourierHead(
-            width, num_bins, num_frequencies, domain=Interval(low, high), device=weight.device, **options
+            width, num_bins, num_frequencies, domain=Interval(low, high), device=device, **options
         )
         given = {"low": low, "high": high, "num_bins": num_bins, "num_frequencies": num_frequencies}
         kept = {"objective": objective, "boundary": self.head.layout.boundary}
         self.settings: dict[str, Any] = given | kept | head_options
-        accepted = inspect.signature(self.backbone.forward).parameters
-        self._takes = {name for name in ("position_ids", "use_cache") if name in accepted}
         self._adapter: list[PeftModel] = []  # in a list: as an attribute it would be a module inside itself
 
     # --- loading and saving
@@ -122,7 +114,7 @@ class NumberLM(nn.Module):
         folder = Path(name_or_path)
         if (folder / SETTINGS).is_file():
             return cls._load(folder, dtype, device, base, model_options)
-        model, tokenizer = load_model(str(name_or_path), dtype, model_options, causal=True)
+        model, tokenizer = lm.load_model(str(name_or_path), dtype, model_options, causal=True)
         if device is not None:
             model = model.to(device)
         return cls(model, tokenizer, low, high, num_bins, num_frequencies, base=str(name_or_path), **options)
@@ -144,7 +136,7 @@ class NumberLM(nn.Module):
         whole = content.get("whole", (folder / BACKBONE).is_dir())
         outside = None if whole else base or content["base"]
         origin = str(outside or folder / BACKBONE)
-        model, _ = load_model(origin, dtype, model_options, causal=outside is not None, tokenizer=False)
+        model, _ = lm.load_model(origin, dtype, model_options, causal=outside is not None, tokenizer=False)
         if device is not None:
             model = model.to(device)
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
@@ -168,7 +160,7 @@ class NumberLM(nn.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         if not self._adapter or self.name_or_path is None:
-            plain = without_adapter(self.backbone, self._adapter[0]) if self._adapter else None
+            plain = lm.without_adapter(self.backbone, self._adapter[0]) if self._adapter else None
             self.backbone.save_pretrained(str(folder / BACKBONE), state_dict=plain)
         if self._adapter:
             # Embeddings never change here, and looking for a change would ask the hub.
@@ -206,7 +198,7 @@ class NumberLM(nn.Module):
         return ids
 
     def _pad(self, ids: Sequence[Sequence[int]], values: Sequence[float] | Tensor | None) -> dict[str, Tensor]:
-        batch = pad_right(ids, self.tokenizer.pad_token_id or 0)  # masked, so any id will do
+        batch = lm.pad_right(ids, self.tokenizer.pad_token_id or 0)  # masked, so any id will do
         if values is not None:
             batch["values"] = self._checked(values, len(ids))
         return batch
@@ -230,21 +222,8 @@ class NumberLM(nn.Module):
         return self.backbone.get_input_embeddings().weight.device
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return the last hidden state of each prompt, (batch, features), in the dtype and on the device of the head.
-
-        Padding may be on either side: positions count attended tokens, and the last of them is the one taken.
-        """
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        more: dict[str, Any] = {}
-        if "position_ids" in self._takes:
-            more["position_ids"] = (mask.long().cumsum(-1) - 1).clamp_min(0)
-        if "use_cache" in self._takes:
-            more["use_cache"] = False
-        states = self.backbone(input_ids=input_ids, attention_mask=mask, **more).last_hidden_state
-        places = torch.arange(mask.shape[-1], device=mask.device)
-        last = (places * (mask != 0)).argmax(-1).to(states.device)
-        rows = torch.arange(len(states), device=states.device)
-        return states[rows, last].to(self.head.proj.weight)
+        """Return the last hidden state of each prompt, (batch, features), in the dtype of the head and beside it."""
+        return lm.last_hidden_state(self.backbone, input_ids, attention_mask).to(self.head.proj.weight)
 
     def forward(
         self,
@@ -331,7 +310,7 @@ class NumberLM(nn.Module):
             return x.new_empty(0, n)
         if not on_bins:
             return self.head.density(x).sample((n,), generator).movedim(0, -1)
-        ids = torch.multinomial(nucleus(self.head(x).exp(), top_p), n, replacement=True, generator=generator)
+        ids = torch.multinomial(lm.nucleus(self.head(x).exp(), top_p), n, replacement=True, generator=generator)
         return self.bins.decode(ids, dtype=x.dtype)
 
     # --- training
@@ -344,7 +323,7 @@ class NumberLM(nn.Module):
         """
         if self._adapter:
             raise ValueError("there is an adapter already: merge_lora() or remove_lora() first")
-        self._adapter = [with_adapter(self, config, "head")]
+        self._adapter = [lm.with_adapter(self, config, "head")]
         return self._adapter[0]
 
     def merge_lora(self) -> None:

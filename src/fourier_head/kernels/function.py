@@ -60,26 +60,14 @@ class RowLoss(torch.autograd.Function):
         class_weight: Tensor | None,
         score: Score,
     ) -> Tensor:
-        needs = ctx.needs_input_grad
-        keep = needs[0] or needs[1] or needs[2]
-        loss, gradient, factor, sums, wide = rowwise.forward(
-            x, weight, bias, target, anchor, offsets, class_weight, score, keep, needs[2]
-        )
-        ctx.save_for_backward(x, weight, bias, target, anchor, offsets, class_weight, gradient, factor, sums, wide)
+        keep = any(ctx.needs_input_grad)
+        loss, *kept = rowwise.forward(x, weight, bias, target, anchor, offsets, class_weight, score, keep)
+        ctx.save_for_backward(x, weight, bias, *kept)
         ctx.score = score
-        ctx.spent = False
         return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, target, anchor, offsets, class_weight, gradient, factor, sums, wide = ctx.saved_tensors
-        needs = ctx.needs_input_grad[:3]
-        if ctx.spent:
-            # A second pass over a retained graph: the first one has scaled the gradients of the rows.
-            _, gradient, factor, sums, _ = rowwise.forward(
-                x, weight, bias, target, anchor, offsets, class_weight, ctx.score, True, needs[2]
-            )
-        ctx.spent = True
-        grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, sums, wide, ctx.score, needs)
+        grads = rowwise.backward(upstream, *ctx.saved_tensors, ctx.score, ctx.needs_input_grad[:3])
         return (*grads, None, None, None, None, None)

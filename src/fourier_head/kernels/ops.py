@@ -42,15 +42,15 @@ def _wanted(grads: Any, needs: Any) -> tuple[Tensor | None, ...]:
 @torch.library.custom_op(
     "fourier_head::fused_loss",
     mutates_args=(),
-    schema="(Tensor x, Tensor weight, Tensor? bias, Tensor target, Tensor? offsets, Tensor? class_weight, bool keep, "
+    schema="(Tensor x, Tensor weight, Tensor? bias, Tensor targets, Tensor? offsets, Tensor? class_weight, bool keep, "
     f"{_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
-def _loss(x: Any, weight: Any, bias: Any, target: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any) -> Any:
-    return launch.forward(x, weight, bias, target, offsets, class_weight, Score(*score), keep)[:4]
+def _loss(x: Any, weight: Any, bias: Any, targets: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any) -> Any:
+    return launch.forward(x, weight, bias, targets, offsets, class_weight, Score(*score), keep)[:4]
 
 
 @_loss.register_fake
-def _(x: Any, weight: Any, bias: Any, target: Any, offsets: Any, class_weight: Any, keep: Any, *options: Any) -> Any:
+def _(x: Any, weight: Any, bias: Any, targets: Any, offsets: Any, class_weight: Any, keep: Any, *options: Any) -> Any:
     score, tokens = Score(*options), x.shape[0]
     tile = plans.project_blocks(tokens, x.shape[1], score.length).tile
     lines = CONSTANTS.value + PER_POINT.value * score.points + plans.ceil_div(score.length, tile)
@@ -107,68 +107,59 @@ _loss.register_autograd(_backward, setup_context=_setup)
 @torch.library.custom_op(
     "fourier_head::row_loss",
     mutates_args=(),
-    schema="(Tensor x, Tensor? weight, Tensor? bias, Tensor target, Tensor? anchor, Tensor? offsets, "
-    f"Tensor? class_weight, bool keep, bool sums, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema="(Tensor x, Tensor? weight, Tensor? bias, Tensor targets, Tensor? anchor, Tensor? offsets, "
+    f"Tensor? class_weight, bool keep, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
 def _row_loss(
-    x: Any, weight: Any, bias: Any, target: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, sums: Any,
-    *score: Any,
-) -> Any:  # fmt: skip
-    loss, gradient, factor, bias_sums, _ = rowwise.forward(
-        x, weight, bias, target, anchor, offsets, class_weight, Score(*score), keep, sums
+    x: Any, weight: Any, bias: Any, targets: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any
+) -> Any:
+    loss, gradient, factor, _ = rowwise.forward(
+        x, weight, bias, targets, anchor, offsets, class_weight, Score(*score), keep
     )
     # No two results of an operator may be one tensor.
-    return loss, gradient if keep else x.new_empty(0), factor, bias_sums if sums else x.new_empty(0)
+    return loss, gradient if keep else x.new_empty(0), factor
 
 
 @_row_loss.register_fake
 def _(
-    x: Any, weight: Any, bias: Any, target: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, sums: Any,
-    *options: Any,
-) -> Any:  # fmt: skip
+    x: Any, weight: Any, bias: Any, targets: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, *options: Any
+) -> Any:
     score, tokens = Score(*options), x.shape[0]
-    stride = rowwise.padded(score.outputs)
-    rows = rowwise.blocks_of(score).rows
     return (
         x.new_empty(() if score.reduction != "none" else (tokens,), dtype=torch.float32),
-        x.new_empty((tokens, stride) if keep else 0),
-        x.new_empty(1, dtype=torch.float32),
-        x.new_empty(((tokens + rows - 1) // rows, stride), dtype=torch.float32) if sums else x.new_empty(0),
+        x.new_empty((tokens, rowwise.padded(score.outputs)) if keep else 0),
+        x.new_empty((), dtype=torch.float32),
     )
 
 
 @torch.library.custom_op(
     "fourier_head::row_loss_backward",
     mutates_args=(),
-    schema="(Tensor upstream, Tensor x, Tensor? weight, Tensor? bias, Tensor gradient, Tensor factors, Tensor sums, "
+    schema="(Tensor upstream, Tensor x, Tensor? weight, Tensor? bias, Tensor gradient, Tensor factor, "
     f"{_OPTIONS}, {_NEEDS}) -> {_GRADIENTS}",
 )
-def _row_gradients(
-    upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factors: Any, sums: Any, *options: Any
-) -> Any:
+def _row_gradients(upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factor: Any, *options: Any) -> Any:
     score, needs = Score(*options[:_COUNT]), options[_COUNT:]
     wide = x if weight is None else rowwise.wide_of(x, weight)
-    grads = rowwise.backward(upstream, x, weight, bias, gradient.clone(), factors, sums, wide, score, needs)
+    grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, wide, score, needs)
+    # Neither may a result be a part of another tensor.
     return _present(x, [None if grad is None else grad.contiguous() for grad in grads])
 
 
 @_row_gradients.register_fake
-def _(upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factors: Any, sums: Any, *options: Any) -> Any:
+def _(upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factor: Any, *options: Any) -> Any:
     return _like(x, (x, weight, bias), options[_COUNT:])
 
 
 def _setup_rows(ctx: Any, inputs: Any, output: Any) -> None:
-    x, weight, bias, *_ = inputs
-    _, gradient, factors, sums = output
-    ctx.save_for_backward(x, weight, bias, gradient, factors, sums)
-    ctx.options = inputs[9:]
+    ctx.save_for_backward(*inputs[:3], *output[1:])
+    ctx.options = inputs[8:]
 
 
 def _backward_rows(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-    x, weight, bias, gradient, factors, sums = ctx.saved_tensors
     needs = ctx.needs_input_grad[:3]
-    grads = _row_gradients(upstream, x, weight, bias, gradient, factors, sums, *ctx.options, *needs)
-    return (*_wanted(grads, needs), *([None] * (6 + _COUNT)))
+    grads = _row_gradients(upstream, *ctx.saved_tensors, *ctx.options, *needs)
+    return (*_wanted(grads, needs), *([None] * (5 + _COUNT)))
 
 
 _row_loss.register_autograd(_backward_rows, setup_context=_setup_rows)
@@ -194,5 +185,4 @@ def row_loss(
     offsets: Tensor | None, class_weight: Tensor | None, score: Score, keep: bool,
 ) -> Tensor:  # fmt: skip
     """Return the loss of rows that a library's product has projected."""
-    sums = keep and bias is not None and bias.requires_grad
-    return _row_loss(x, weight, bias, target, anchor, offsets, class_weight, keep, sums, *_options(score))[0]
+    return _row_loss(x, weight, bias, target, anchor, offsets, class_weight, keep, *_options(score))[0]

@@ -1,4 +1,4 @@
-r"""The density of one wave packet at one point, with its derivatives, inside a kernel.
+r"""The densities of wave packets at one point of each row, with their derivatives, inside a kernel.
 
 Counted from the middle, harmonics j and -j of a packet add up to a real number, so that half of them will do:
 :math:`p = C^2 / S` with :math:`C = \sum e^{-u^2/2} (\cos \pi j \delta - h u \sin \pi j \delta)`,
@@ -17,79 +17,98 @@ import triton.language as tl
 from fourier_head.kernels.phases import cos_sin
 
 PI = tl.constexpr(3.141592653589793)
+# Harmonics this far out in the envelope are e^-32 of the middle ones: nothing in float32.
+REACH = tl.constexpr(8.0)
+STEP = tl.constexpr(16)
+# A packet whose harmonics all vanish has no direction to go.
+LEAST = tl.constexpr(1e-30)
 
 
 @triton.jit
 def _turns(place, PER_UNIT: tl.constexpr):
-    """Return ``place`` in turns of half a harmonic as fixed-point numbers (high, low), columns."""
+    """Return ``place`` in turns of half a harmonic as fixed-point numbers (high, low), a dimension added."""
     fixed = (place * PER_UNIT).to(tl.int64)
-    return (fixed >> 16).to(tl.uint32)[:, None], (fixed & 65535).to(tl.uint32)[:, None]
+    return (fixed >> 16).to(tl.uint32)[:, :, None], (fixed & 65535).to(tl.uint32)[:, :, None]
 
 
 @triton.jit
-def packet(
-    mu, width, tilt, z, length, WALLS: tl.constexpr, APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr
+def packets(
+    mu, width, tilt, z, length, WALLS: tl.constexpr, APPROX: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr
 ):  # fmt: skip
-    """Return (p, dp/dmu, dp/dw, dp/dh, dp/dz) of rows, p relative to the uniform density; z in float64."""
-    c = tl.zeros([ROWS], tl.float32)
-    s = c
-    c_mu = c
-    s_mu = c
-    c_w = c
-    s_w = c
-    c_h = c
-    s_h = c
-    c_z = c
+    """Return (p, dp/dmu, dp/dw, dp/dh, dp/dz) of packets (rows, lanes), p relative to the uniform density; z (rows,).
+
+    As far as envelopes reach: wide packets have few harmonics, whatever N is.
+    """
+    zero = tl.zeros([ROWS, LANES, STEP], tl.float32)
+    c = zero
+    s = zero
+    c_mu = zero
+    s_mu = zero
+    c_w = zero
+    s_w = zero
+    c_h = zero
+    s_h = zero
+    c_z = zero
     stretch = width * 0.5 if WALLS else width
+    at = z[:, None]
     if WALLS:
         high, low = _turns(mu.to(tl.float64) + 1.0, 35184372088832.0)  # 2^45: an eighth of a turn per unit
-        z_high, z_low = _turns(z + 1.0, 35184372088832.0)
+        z_high, z_low = _turns(at + 1.0, 35184372088832.0)
     else:
-        high, low = _turns(mu.to(tl.float64) - z, 70368744177664.0)  # 2^46: a quarter
+        high, low = _turns(mu.to(tl.float64) - at, 70368744177664.0)  # 2^46: a quarter
     even = 1 - length % 2
     half = (length + 1) // 2
-    middle = 0.5 * even * stretch
-    for start in tl.range(0, half, TILE):
-        index = start + tl.arange(0, TILE)
+    middle = (0.5 * even * stretch)[:, :, None]
+    h = tilt[:, :, None]
+    narrowest = tl.min(tl.min(stretch, axis=1), axis=0)
+    last = tl.minimum(REACH / narrowest + 2.0, half * 1.0).to(tl.int32)
+    for start in tl.range(0, last, STEP):
+        index = start + tl.arange(0, STEP)
         twice = 2 * index + even
-        j = (0.5 * twice)[None, :]
-        count = tl.where(index < half, tl.where(twice == 0, 1.0, 2.0), 0.0)[None, :]
-        u = j * stretch[:, None]
-        envelope = tl.exp(0.5 * ((middle * middle)[:, None] - u * u))
-        cos, sin = cos_sin(high, low, twice[None, :], APPROX)
-        bent = tilt[:, None] * u
+        j = (0.5 * twice)[None, None, :]
+        count = tl.where(index < half, tl.where(twice == 0, 1.0, 2.0), 0.0)[None, None, :]
+        u = j * stretch[:, :, None]
+        envelope = tl.exp(0.5 * (middle * middle - u * u))
+        cos, sin = cos_sin(high, low, twice[None, None, :], APPROX)
+        bent = h * u
         if WALLS:
-            at_cos, at_sin = cos_sin(z_high, z_low, twice[None, :], APPROX)
+            at_cos, at_sin = cos_sin(z_high, z_low, twice[None, None, :], APPROX)
             wave = envelope * (cos + bent * sin)
             by_mu = envelope * (bent * cos - sin) * j * (0.5 * PI)
-            by_w = (tilt[:, None] * j * envelope * sin - u * j * wave) * 0.5
+            by_w = (h * j * envelope * sin - u * j * wave) * 0.5
             by_h = envelope * u * sin
             once = count * at_cos
             twofold = 2.0 * count * wave
-            c += tl.sum(once * wave, axis=1)
-            s += tl.sum(count * wave * wave, axis=1)
-            c_mu += tl.sum(once * by_mu, axis=1)
-            s_mu += tl.sum(twofold * by_mu, axis=1)
-            c_w += tl.sum(once * by_w, axis=1)
-            s_w += tl.sum(twofold * by_w, axis=1)
-            c_h += tl.sum(once * by_h, axis=1)
-            s_h += tl.sum(twofold * by_h, axis=1)
-            c_z -= tl.sum(count * wave * at_sin * j, axis=1) * (0.5 * PI)
+            c += once * wave
+            s += count * wave * wave
+            c_mu += once * by_mu
+            s_mu += twofold * by_mu
+            c_w += once * by_w
+            s_w += twofold * by_w
+            c_h += once * by_h
+            s_h += twofold * by_h
+            c_z -= count * wave * at_sin * j * (0.5 * PI)
         else:
             once = count * envelope
             twofold = once * envelope
             wave = once * (cos - bent * sin)
-            c += tl.sum(wave, axis=1)
-            s += tl.sum(twofold * (1.0 + bent * bent), axis=1)
-            c_mu -= tl.sum(once * j * (sin + bent * cos), axis=1) * PI
-            c_w -= tl.sum(j * (u * wave + tilt[:, None] * once * sin), axis=1)
-            s_w += tl.sum(2.0 * j * twofold * (tilt[:, None] * bent - u * (1.0 + bent * bent)), axis=1)
-            c_h -= tl.sum(once * u * sin, axis=1)
-            s_h += tl.sum(2.0 * twofold * bent * u, axis=1)
-    if not WALLS:
-        c_z = -c_mu
+            c += wave
+            s += twofold * (1.0 + bent * bent)
+            c_mu -= once * j * (sin + bent * cos) * PI
+            c_w -= j * (u * wave + h * once * sin)
+            s_w += 2.0 * j * twofold * (h * bent - u * (1.0 + bent * bent))
+            c_h -= once * u * sin
+            s_h += 2.0 * twofold * bent * u
     # C^2 / S, and its derivative 2 C C' / S - C^2 S' / S^2.
-    twice_c = 2.0 * c / s
-    p = c * c / s
-    p_s = p / s
-    return p, twice_c * c_mu - p_s * s_mu, twice_c * c_w - p_s * s_w, twice_c * c_h - p_s * s_h, twice_c * c_z
+    energy = tl.sum(s, axis=2) + LEAST
+    twice_c = 2.0 * tl.sum(c, axis=2) / energy
+    p = 0.25 * twice_c * twice_c * energy
+    per_s = p / energy
+    by_mu = twice_c * tl.sum(c_mu, axis=2)
+    by_z = -by_mu
+    if WALLS:
+        by_mu -= per_s * tl.sum(s_mu, axis=2)
+        by_z = twice_c * tl.sum(c_z, axis=2)
+    by_w = twice_c * tl.sum(c_w, axis=2) - per_s * tl.sum(s_w, axis=2)
+    by_h = twice_c * tl.sum(c_h, axis=2) - per_s * tl.sum(s_h, axis=2)
+    return p, by_mu, by_w, by_h, by_z

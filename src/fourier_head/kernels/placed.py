@@ -8,7 +8,8 @@ everything else is sums over that spectrum. With :math:`q_k`, :math:`\omega_k = 
 .. math:: \tfrac12 (y - m)^2 + \tfrac16 + \sum |q_k|^2 / \omega_k^2
     - 2\, \mathrm{Re} \sum q_k e^{i \omega_k y} / \omega_k^2
 
-which is `spectrum.crps` with its terms collected; tails are mixed in as in `spectrum.crps_with_tails`.
+which is `spectrum.crps` with its terms collected; tails are mixed in as in `spectrum.crps_with_tails`. The score is
+given less \|y\|, which the caller adds in units of the values: far out it would be lost in rounding.
 """
 
 from __future__ import annotations
@@ -91,13 +92,17 @@ def _tables(length: int, floor: float) -> _Tables:
 
 
 class _Scores(torch.autograd.Function):
-    """Negative log-likelihood and CRPS of rows, as functions of coefficients (rows, 2 L) and of v."""
+    """Negative log-likelihood, and CRPS less |v|, of rows as functions of coefficients (rows, 2 L) and of v."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, v: Tensor, far: Tensor, weight: float, floor: float) -> tuple[Tensor, Tensor]:
         table = _tables(a.shape[-1] // 2, floor)
-        scale = torch.linalg.vecdot(a, a).add_(1e-30).rsqrt_().unsqueeze(-1)
+        # Relative to the largest first: squares of numbers as small or large as float32 has are none.
+        scale = torch.linalg.vector_norm(a, math.inf, -1, keepdim=True).clamp_min_(1e-30).reciprocal_()
         unit = a * scale
+        per_norm = torch.linalg.vecdot(unit, unit).clamp_min_(1).rsqrt_().unsqueeze(-1)
+        unit.mul_(per_norm)
+        scale.mul_(per_norm)
         wave = unit @ table.wave
         q = (wave * wave) @ table.back
         inside = v.clamp(-1, 1)
@@ -113,9 +118,9 @@ class _Scores(torch.autograd.Function):
         fade = away.neg().exp_()
         off = inside - mean
         crps = (q * q) @ table.squares * (1 - weight)
-        crps.add_(integral, alpha=-2).add_(away.clamp_min(1)).addcmul_(off, off, value=0.5)
+        crps.add_(integral, alpha=-2).add_((1 - away).clamp_min_(0)).addcmul_(off, off, value=0.5)
         crps.addcmul_(mean, mean, value=-weight / 2).add_(linear, alpha=weight).mul_(1 - weight)
-        crps.add_(away, alpha=weight).add_(fade, alpha=weight).add_(_constant(weight))
+        crps.add_(fade, alpha=weight).add_(_constant(weight))
         ctx.save_for_backward(a, v, far, scale, unit, wave, q, phase, mean, within, tail, mixed, off, fade)
         ctx.options = weight, floor
         return nll, crps
@@ -140,8 +145,7 @@ class _Scores(torch.autograd.Function):
         a_grad = torch.addcmul(unit_grad, unit, along, value=-1).mul_(scale)
         turned = ((q * phase.roll(phase.shape[1] // 2, 1)) @ table.slopes * to_series).sum(1)
         side = v.sign()
-        v_grad = torch.addcmul(turned, rest, off).mul_(within)
-        v_grad.addcmul_(rest * side, 1 - within).addcmul_(of_crps * side, 1 - fade, value=weight)
+        v_grad = torch.addcmul(turned, rest, off - side).mul_(within).addcmul_(of_crps * side, fade, value=-weight)
         return a_grad, v_grad, share * tail * far.sign(), None, None
 
 
@@ -156,11 +160,12 @@ def reference(a: Tensor, v: Tensor, far: Tensor, weight: float, floor: float) ->
     squares = a.unflatten(-1, (2, -1))
     core = series.log_density(squares, v.clamp(-1, 1).unsqueeze(-1), floor).squeeze(-1)
     q = spectrum.of_coefficients(squares, floor)
-    return -tails.mix_log_density(core, far, weight), spectrum.crps_with_tails(q, v.unsqueeze(-1), weight).squeeze(-1)
+    crps = spectrum.crps_with_tails(q, v.unsqueeze(-1), weight).squeeze(-1)
+    return -tails.mix_log_density(core, far, weight), crps - v.abs()
 
 
 def scores(a: Tensor, v: Tensor, far: Tensor, weight: float, floor: float) -> tuple[Tensor, Tensor]:
-    r"""Return -log of the density of v and its CRPS, one of each per row, for coefficients (..., 2 L).
+    r"""Return -log of the density of v and its CRPS less \|v\|, one of each per row, for coefficients (..., 2 L).
 
     Args:
         a: coefficients, alpha before beta.

@@ -47,23 +47,38 @@ def column(y_rows, bias_ptr, index, inside, BIAS: tl.constexpr):
 
 
 @triton.jit
-def put_column(gradient_rows, sums_row, index, inside, value, NEED_BIAS: tl.constexpr):
-    """Store the gradient of one output of every row and, if asked, its sum over rows."""
-    tl.store(gradient_rows + index, value.to(gradient_rows.dtype.element_ty), mask=inside)
-    if NEED_BIAS:
-        tl.store(sums_row + index, tl.sum(value, axis=0))
+def load_lanes(y_rows, bias_ptr, first, count, inside, BIAS: tl.constexpr, LANES: tl.constexpr):
+    """Load a few neighbouring outputs of every row, (rows, LANES)."""
+    lane = tl.arange(0, LANES)
+    keep = inside[:, None] & (lane < count)[None, :]
+    value = tl.load(y_rows[:, None] + first + lane[None, :], mask=keep, other=0.0).to(tl.float32)
+    if BIAS:
+        value += tl.load(bias_ptr + first + lane, mask=lane < count, other=0.0).to(tl.float32)[None, :]
+    return value
 
 
 @triton.jit
-def put_zeros(gradient_rows, sums_row, first, last, inside, NEED_BIAS: tl.constexpr):
+def put_lanes(gradient_rows, first, count, inside, value, LANES: tl.constexpr):
+    """Store the gradients of a few neighbouring outputs."""
+    lane = tl.arange(0, LANES)
+    keep = inside[:, None] & (lane < count)[None, :]
+    tl.store(gradient_rows[:, None] + first + lane[None, :], value.to(gradient_rows.dtype.element_ty), mask=keep)
+
+
+@triton.jit
+def put_column(gradient_rows, index, inside, value):
+    """Store the gradient of one output of every row."""
+    tl.store(gradient_rows + index, value.to(gradient_rows.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def put_zeros(gradient_rows, first, last, inside):
     """Store zeros for outputs that a loss does not depend on, and after the last one to the end of a whole vector."""
     for start in tl.range(first, last, 8):
         index = start + tl.arange(0, 8)
         keep = inside[:, None] & (index < last)[None, :]
-        zeros = tl.where(keep, 0.0, 0.0)
-        tl.store(gradient_rows[:, None] + index[None, :], zeros.to(gradient_rows.dtype.element_ty), mask=keep)
-        if NEED_BIAS:
-            tl.store(sums_row + index, tl.zeros([8], tl.float32), mask=index < last)
+        zeros = tl.where(keep, 0.0, 0.0).to(gradient_rows.dtype.element_ty)
+        tl.store(gradient_rows[:, None] + index[None, :], zeros, mask=keep)
 
 
 @triton.jit
@@ -124,15 +139,15 @@ def value_target(
 
 @triton.jit
 def put_place(
-    gradient_rows, sums_row, y_rows, bias_ptr, first_place, inside, of_loc, of_width, pull, guess,
-    PLACES: tl.constexpr, BIAS: tl.constexpr, NEED_BIAS: tl.constexpr,
+    gradient_rows, y_rows, bias_ptr, first_place, inside, of_loc, of_width, pull, guess,
+    PLACES: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
     """Store the gradients of the outputs that place a domain, given those of its middle and half width."""
     raw = column(y_rows, bias_ptr, first_place + 1, inside, BIAS)
-    put_column(gradient_rows, sums_row, first_place, inside, of_loc, NEED_BIAS)
-    put_column(gradient_rows, sums_row, first_place + 1, inside, of_width * sigmoid(raw), NEED_BIAS)
+    put_column(gradient_rows, first_place, inside, of_loc)
+    put_column(gradient_rows, first_place + 1, inside, of_width * sigmoid(raw))
     if PLACES == 3:
-        put_column(gradient_rows, sums_row, first_place + 2, inside, of_loc * guess * pull * (1.0 - pull), NEED_BIAS)
+        put_column(gradient_rows, first_place + 2, inside, of_loc * guess * pull * (1.0 - pull))
 
 
 @triton.jit

@@ -20,10 +20,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fourier_head.kernels.likelihood import load_tile
-from fourier_head.kernels.phases import cos_sin, power_of_two_below
+from fourier_head.kernels.likelihood import load_rows, put_rows
+from fourier_head.kernels.phases import cos_sin
 from fourier_head.kernels.places import put_losses, put_place, put_zeros, value_target
-from fourier_head.kernels.rows import GUARD, SMALLEST
+from fourier_head.kernels.rows import GUARD
 
 
 @triton.jit
@@ -39,15 +39,14 @@ def product(a, b, HALF: tl.constexpr):
 @triton.jit(do_not_specialize=["tokens", "harmonics", "outputs", "y_stride", "gradient_stride", "first_place"])
 def ranked_kernel(
     y_ptr, bias_ptr, target_ptr, anchor_ptr, cos_ptr, sin_ptr, terms_ptr, gradient_ptr, loss_ptr, partial_ptr,
-    factor_ptr, sums_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_place, floor, origin,
+    factor_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_place, floor, origin,
     unit, tails, omega, gain, length, constant, bow, count, rounded,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, BIAS: tl.constexpr, REDUCE: tl.constexpr,
-    MEAN: tl.constexpr, GRAD: tl.constexpr, NEED_BIAS: tl.constexpr, APPROX: tl.constexpr, HALF: tl.constexpr,
+    MEAN: tl.constexpr, GRAD: tl.constexpr, APPROX: tl.constexpr, HALF: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
     """Reduce every row of y to its score and write the gradient of that; ``length`` is what a unit of z is worth."""
-    program = tl.program_id(0)
-    rows = program * ROWS + tl.arange(0, ROWS)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < tokens
     y_rows = y_ptr + rows.to(tl.int64) * y_stride
     high, low, z, counted, _, v, width, pull, guess = value_target(
@@ -56,12 +55,7 @@ def ranked_kernel(
     y = z.to(tl.float32)
     far = v if PLACES > 0 else y
 
-    alpha, beta = load_tile(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, TILE)
-    largest = tl.max(tl.maximum(tl.abs(alpha), tl.abs(beta)), axis=1)
-    bits = power_of_two_below(largest)
-    inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
-    alpha = alpha * inverse[:, None]
-    beta = beta * inverse[:, None]
+    alpha, beta, scale = load_rows(y_rows, bias_ptr, harmonics, inside, WALLS, BIAS, TILE)
     per_energy = 1.0 / (tl.sum(alpha * alpha + beta * beta, axis=1) + GUARD)
 
     # The spectrum, from the power at points.
@@ -96,15 +90,15 @@ def ranked_kernel(
     rest = 1.0 - tails
     away = tl.abs(far)
     fade = tl.exp(-away)
-    core = bow * 0.5 * y * y - 2.0 * g * y + rest * (quadratic + 2.0 * g * g) - 2.0 * wave + tl.abs(far - y)
-    score = rest * core + tails * (away + fade + rest * others) + constant
+    # Less the distance from the middle, far beyond which a score would be lost in the rounding of that distance.
+    core = bow * 0.5 * y * y - 2.0 * g * y + rest * (quadratic + 2.0 * g * g) - 2.0 * wave
+    excess = rest * (core - tl.abs(y)) + tails * (fade + rest * others) + constant
     worth = length * width
-    loss = tl.where(counted, score * worth, 0.0)
+    loss = tl.where(counted, (away + excess) * worth, 0.0)
     weight = tl.where(counted, 1.0, 0.0)
 
     if GRAD:
         gradient_rows = gradient_ptr + rows.to(tl.int64) * gradient_stride
-        sums_row = sums_ptr + program.to(tl.int64) * gradient_stride
         per_row = weight * gain * worth * rest
         of_g = (4.0 * rest * g - 2.0 * y)[:, None] * means
         of_re = 2.0 * rest * square * q_re - 2.0 * series * cos + tails * linear
@@ -117,34 +111,26 @@ def ranked_kernel(
         im = im * of_power
         grad_alpha = product(re, tl.trans(cosine), HALF)
         grad_alpha -= product(im, tl.trans(sine), HALF)
-        # Coefficients that are all zero have no scale; one keeps their zero gradient from being zero times infinity.
-        scale = 2.0 * per_row * tl.where(bits == SMALLEST, 1.0, inverse)
-        grad_alpha = (grad_alpha * mix - alpha * (along * per_energy)[:, None]) * scale[:, None]
-        keep = inside[:, None] & (k < harmonics)[None, :]
-        place = gradient_rows[:, None] + k[None, :]
-        tl.store(place, grad_alpha.to(gradient_ptr.dtype.element_ty), mask=keep)
-        if NEED_BIAS:
-            tl.store(sums_row + k, tl.sum(tl.where(keep, grad_alpha, 0.0), axis=0), mask=k < harmonics)
+        per_row *= 2.0 * scale
+        along = (along * per_energy)[:, None]
+        grad_alpha = (grad_alpha * mix - alpha * along) * per_row[:, None]
+        grad_beta = beta
         if not WALLS:
-            grad_beta = product(re, tl.trans(sine), HALF)
-            grad_beta += product(im, tl.trans(cosine), HALF)
-            grad_beta = (grad_beta * mix - beta * (along * per_energy)[:, None]) * scale[:, None]
-            tl.store(place + harmonics, grad_beta.to(gradient_ptr.dtype.element_ty), mask=keep)
-            if NEED_BIAS:
-                tl.store(sums_row + harmonics + k, tl.sum(tl.where(keep, grad_beta, 0.0), axis=0), mask=k < harmonics)
+            grad_beta = product(re, tl.trans(sine), HALF) + product(im, tl.trans(cosine), HALF)
+            grad_beta = (grad_beta * mix - beta * along) * per_row[:, None]
+        put_rows(gradient_rows, harmonics, inside, grad_alpha, grad_beta, WALLS, TILE)
         if PLACES > 0:
             turned = tl.sum(series * k[None, :] * (q_re * sin + q_im * cos), axis=1) * omega
             side = tl.where(v < 0.0, -1.0, 1.0)
-            by_v = rest * tl.where(away <= 1.0, y - 2.0 * g + 2.0 * turned, side) + tails * side * (1.0 - fade)
+            by_v = rest * tl.where(away <= 1.0, y - 2.0 * g + 2.0 * turned - side, 0.0) - tails * side * fade
             per_unit = weight * gain * length
-            of_width = tl.where(counted, (score - v * by_v) * per_unit, 0.0)
-            of_loc = tl.where(counted, -by_v * per_unit, 0.0)
-            put_place(gradient_rows, sums_row, y_rows, bias_ptr, first_place, inside, of_loc, of_width, pull, guess,
-                      PLACES, BIAS, NEED_BIAS)  # fmt: skip
+            of_width = tl.where(counted, (excess - v * by_v) * per_unit, 0.0)
+            of_loc = tl.where(counted, -(side + by_v) * per_unit, 0.0)
+            put_place(gradient_rows, y_rows, bias_ptr, first_place, inside, of_loc, of_width, pull, guess, PLACES, BIAS)
         # Between the coefficients and the place there are atoms, which are no part of the density.
         coefficients = harmonics if WALLS else 2 * harmonics
-        put_zeros(gradient_rows, sums_row, coefficients, first_place, inside, NEED_BIAS)
-        put_zeros(gradient_rows, sums_row, outputs, gradient_stride, inside, NEED_BIAS)
+        put_zeros(gradient_rows, coefficients, first_place, inside)
+        put_zeros(gradient_rows, outputs, gradient_stride, inside)
     put_losses(
         loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, tl.zeros_like(loss), counted, 0.0, count,
         rounded, REDUCE, MEAN,

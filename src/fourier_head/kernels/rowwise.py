@@ -14,16 +14,15 @@ from fourier_head.kernels import tables
 from fourier_head.kernels.forward import pad_kernel
 from fourier_head.kernels.launch import INTERPRETED, Gradients, launch, no_gradients, product, sums_buffer
 from fourier_head.kernels.likelihood import likelihood_kernel
+from fourier_head.kernels.packets import STEP
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
 from fourier_head.kernels.ranked import ranked_kernel
-from fourier_head.kernels.rows import PER_POINT
-from fourier_head.kernels.scaling import scale_kernel
 
 # Multiplications from which on a product takes weights padded to whole vectors: on an H200 the copy takes two
 # microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
 PADDED_FROM = 1 << 30
-Saved = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+Saved = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def padded(outputs: int) -> int:
@@ -36,43 +35,46 @@ def pads(tokens: int, width: int, outputs: int) -> bool:
     return outputs % 8 != 0 and tokens * width * outputs >= PADDED_FROM
 
 
+@functools.lru_cache(maxsize=256)
 def blocks_of(score: Score) -> plans.Blocks:
     """Return the blocks of the kernel of a score."""
-    # A few rows per warp: what is known of a row is kept by every thread that holds a part of it. As measured.
     tile = max(16, power_of_two_above(score.length))
     if score.kind == "crps":
-        return plans.Blocks(rows=32 if tile <= 128 else 16, tile=tile, warps=4 if tile <= 64 else 8)
-    return plans.Blocks(rows=8 if score.packets else 16, tile=min(32, tile))
+        # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
+        return plans.Blocks(rows=32 if tile <= 64 else 16, tile=tile, warps=4 if tile <= 32 else 8)
+    # Whole rows, one or two of which a thread shares in: what is known of each, its coefficients and their cosines then
+    # take about a hundred registers, and five programs share a processor. So do two harmonics of packets: nine sums.
+    rows = max(256 // tile, 2 if tile <= 512 else 1)
+    if score.packets:
+        rows = max(1, min(rows, 256 // (STEP.value * power_of_two_above(score.packets))))
+    return plans.Blocks(rows=rows, tile=tile, warps=min(16, max(4, tile // 256)))
 
 
 @functools.lru_cache(maxsize=256)
-def _constants(
-    score: Score, half: bool, bias: bool, weighted: bool, keep: bool, sums: bool
-) -> tuple[plans.Blocks, dict[str, Any], object]:
-    """Return blocks and constants of the kernel of a score, in the order in which the kernel takes them, and a key."""
-    blocks = blocks_of(score)
-    shared: dict[str, Any] = {"TARGET": KINDS[score.target], "WALLS": score.walls, "PLACES": score.places}
-    passes = {
-        "REDUCE": score.reduction != "none",
-        "MEAN": score.reduction == "mean",
-        "GRAD": keep,
-        "NEED_BIAS": sums,
-    }
-    sizes = {"APPROX": half and not INTERPRETED, "ROWS": blocks.rows, "TILE": blocks.tile}
-    if score.kind == "crps":
-        points = blocks.tile if score.walls else 2 * blocks.tile
-        constants = shared | {"BIAS": bias} | passes
-        constants |= {"APPROX": sizes.pop("APPROX"), "HALF": half} | sizes | {"POINTS": points}
-        return blocks, constants, object()
-    constants = shared | {
+def _constants(score: Score, half: bool, bias: bool, weighted: bool, keep: bool) -> tuple[dict[str, Any], object]:
+    """Return the constants of the kernel of a score, in its order, which a launch depends on; and a key."""
+    blocks, ranked = blocks_of(score), score.kind == "crps"
+    points = blocks.tile if score.walls else 2 * blocks.tile  # that determine a spectrum
+    known: dict[str, Any] = {
+        "TARGET": KINDS[score.target],
+        "WALLS": score.walls,
+        "PLACES": score.places,
         "PACKETS": score.packets,
-        "PACKET_LANES": power_of_two_above(max(score.packets, 1)),
+        "PACKET_LANES": power_of_two_above(score.packets),
         "ATOM_LANES": power_of_two_above(score.atoms) if score.atoms else 0,
         "BIAS": bias,
         "WEIGHTED": weighted,
+        "REDUCE": score.reduction != "none",
+        "MEAN": score.reduction == "mean",
+        "GRAD": keep,
+        "POINTS": points if ranked else score.points,
+        "APPROX": half and not INTERPRETED,
+        "HALF": half,
+        "ROWS": blocks.rows,
+        "TILE": blocks.tile,
     }
-    constants |= passes | {"POINTS": score.points, "LANES": max(1, PER_POINT.value * score.points)} | sizes
-    return blocks, constants, object()
+    kernel: Any = ranked_kernel if ranked else likelihood_kernel
+    return {name: known[name] for name in kernel.arg_names if name in known}, object()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -117,31 +119,29 @@ def wide_of(x: Tensor, weight: Tensor) -> Tensor:
 
 def forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, target: Tensor, anchor: Tensor | None,
-    offsets: Tensor | None, class_weight: Tensor | None, score: Score, keep: bool, sums: bool,
+    offsets: Tensor | None, class_weight: Tensor | None, score: Score, keep: bool,
 ) -> Saved:  # fmt: skip
-    """Return the loss and what the backward pass needs: gradients of rows, a factor, sums for the bias, weights.
+    """Return the loss and what the backward pass needs: gradients of rows, a factor of them all, weights.
 
     Without a weight, ``x`` are the outputs already. Without ``keep`` nothing of the size of the outputs is written.
     """
-    tokens, outputs = x.shape[0], score.outputs
+    tokens = x.shape[0]
     reduce = score.reduction != "none"
-    blocks, constants, kernel = _constants(
-        score, x.dtype != torch.float32, bias is not None, class_weight is not None, keep, sums
-    )
-    programs, stride = ceil_div(tokens, blocks.rows), padded(outputs)
+    constants, kernel = _constants(score, x.dtype != torch.float32, bias is not None, class_weight is not None, keep)
+    blocks = blocks_of(score)
+    programs = ceil_div(tokens, blocks.rows)
     loss = torch.empty((), device=x.device) if reduce else torch.empty(tokens, device=x.device)
-    factor = torch.empty(1, device=x.device)
-    gradient = torch.empty((tokens, stride), device=x.device, dtype=x.dtype) if keep else factor
-    bias_sums = torch.empty((programs, stride), device=x.device) if sums else factor
+    factor = torch.empty((), device=x.device)
+    gradient = torch.empty((tokens, padded(score.outputs)), device=x.device, dtype=x.dtype) if keep else factor
     if tokens == 0:
-        return loss.zero_(), gradient, factor.zero_(), bias_sums, x
+        return loss.zero_(), gradient, factor.zero_(), x
     wide = x if weight is None else wide_of(x, weight)
     y = x if weight is None else product(x, wide)
     partial = sums_buffer(x, 4 * programs) if reduce else factor
     numbers = _numbers(score, tokens, y.stride(0))
     # The gradients of rows have the type of x.
     key = (kernel, x.dtype, weight is None, *map(_kind, (y, target, bias, anchor, class_weight)))
-    results = (gradient, loss, partial, factor, bias_sums)
+    results = (gradient, loss, partial, factor)
     if score.kind == "crps":
         dtype = torch.float32 if x.dtype == torch.float32 else torch.float16
         cosine, sine = tables.power_points(blocks.tile, constants["POINTS"], score.walls, dtype, x.device)
@@ -151,41 +151,39 @@ def forward(
     else:
         sources = (y, bias, target, anchor, offsets, class_weight)
         launch(key, likelihood_kernel, (programs,), (*sources, *results), numbers, constants, num_warps=blocks.warps)
-    return loss, gradient, factor, bias_sums, wide
+    return loss, gradient, factor, wide
 
 
 def backward(
     upstream: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, gradient: Tensor, factor: Tensor,
-    sums: Tensor, wide: Tensor, score: Score, needs: tuple[bool, bool, bool],
+    wide: Tensor, score: Score, needs: tuple[bool, bool, bool],
 ) -> Gradients:  # fmt: skip
-    """Return the gradients of (x, weight, bias); the gradient of the rows is overwritten."""
-    outputs, tokens = score.outputs, len(x)
-    if tokens == 0:
+    """Return the gradients of (x, weight, bias).
+
+    What arrives from above is one number for all rows, unless they keep their losses: then weights and results, which
+    are small, are multiplied with it, and the gradients of rows stay as they are.
+    """
+    outputs = score.outputs
+    if len(x) == 0:
         return no_gradients(x, weight, bias, needs)
-    grad_bias = torch.empty_like(bias) if needs[2] and bias is not None else None
-    kept = 1.0
     if score.reduction == "none":
-        gradient.mul_(upstream.unsqueeze(1))
-        if grad_bias is not None:
-            grad_bias.copy_(gradient[:, :outputs].sum(0, dtype=torch.float32))
+        gradient, scale = gradient * upstream.unsqueeze(1), None
     else:
-        if x.dtype == torch.float16:
-            # Over a number of tokens its numbers would be lost in sums of products; the results bear it.
-            kept = float(power_of_two_above(tokens)) if score.reduction == "mean" else 1.0
-        blocks, extra = ceil_div(gradient.numel(), 4096), ceil_div(outputs, 32) if grad_bias is not None else 0
-        constants = {"NEED_BIAS": grad_bias is not None, "GROUPS": 32, "COLUMNS": 32, "BLOCK": 4096}
-        launch(
-            ("scale", gradient.dtype, _kind(bias), _kind(upstream), grad_bias is None), scale_kernel, (blocks + extra,),
-            (gradient, sums, grad_bias, upstream, factor),
-            (gradient.numel(), blocks, gradient.shape[1], outputs, len(sums), kept), constants, num_warps=8,
-        )  # fmt: skip
-    real = gradient if wide.shape[0] == gradient.shape[1] else gradient[:, :outputs]
+        scale = upstream * factor
+    grad_x = grad_weight = grad_bias = None
+    real = gradient if weight is not None and len(wide) == gradient.shape[1] else gradient[:, :outputs]
+    if needs[2] and bias is not None:
+        sums = gradient[:, :outputs].sum(0, dtype=torch.float32)
+        grad_bias = (sums if scale is None else sums.mul_(scale)).to(bias.dtype)
     if weight is None:
-        return real if kept == 1.0 else real / kept, None, grad_bias
-    grad_x = torch.mm(real, wide) if needs[0] else None
-    grad_weight = torch.mm(real.t(), x) if needs[1] else None
-    if kept != 1.0:
-        grad_x, grad_weight = (None if grad is None else grad.div_(kept) for grad in (grad_x, grad_weight))
-    if grad_weight is not None and len(grad_weight) != outputs:
-        grad_weight = grad_weight[:outputs]
+        return real if scale is None else real * scale, None, grad_bias
+    if needs[0]:
+        # The smallest numbers of float16 are not small: its results are multiplied, not the weights.
+        early = scale is not None and x.dtype != torch.float16
+        grad_x = torch.mm(real, wide * scale if early else wide)
+        grad_x = grad_x if early or scale is None else grad_x.mul_(scale)
+    if needs[1]:
+        grad_weight = torch.mm(real.t(), x)
+        grad_weight = grad_weight if scale is None else grad_weight.mul_(scale)
+        grad_weight = grad_weight if len(grad_weight) == outputs else grad_weight[:outputs]
     return grad_x, grad_weight, grad_bias

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import gc
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,6 @@ Result = TypeVar("Result")
 
 AHEAD = 3
 """Replays that may wait on the device: a clock on the host then tells the device's time within so many steps."""
-PLAIN_CALLS = 3
-"""Calls before a recording: libraries choose kernels and optimizers make their state in the first ones."""
 
 
 class CapturedPass:
@@ -81,7 +78,7 @@ def capture(step: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
     is an error, since a capture that fails half way is harder to leave.
     """
     gc.collect()  # what is left of earlier passes would tie this one to the stream they ran on
-    with _aside():
+    with aside():
         step()
         with _no_waiting():
             step()
@@ -117,53 +114,6 @@ def record(function: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result
     return graph, result
 
 
-class Recorded(Generic[Result]):
-    """A function without arguments, of tensors whose memory stays; on a GPU all but its first calls replay a graph.
-
-    Launching the kernels one by one would take longer than their work, and would keep a processor busy that emulators
-    need. Every call counts, the first ones too, so a function may change what it reads. The result lies in memory that
-    the next call writes again. Where a GPU refuses to record, calls stay plain.
-
-    Args:
-        function: reads and writes tensors, never waits for the device.
-        device: where they lie; nothing is recorded but on a GPU.
-
-    Example:
-        >>> total = torch.zeros(1)
-        >>> add = Recorded(lambda: total.add_(1), torch.device("cpu"))
-        >>> float(add()), float(add())
-        (1.0, 2.0)
-    """
-
-    def __init__(self, function: Callable[[], Result], device: torch.device):
-        self._function, self._records = function, device.type == "cuda"
-        self._calls = 0
-        self._graph: Any = None
-        self._result: Any = None
-
-    def __call__(self) -> Result:
-        if not self._records:
-            return self._function()
-        self._calls += 1
-        if self._calls <= PLAIN_CALLS:
-            with _aside():  # as a recording demands of the calls before it
-                return self._function()
-        if self._graph is None and not self._record():
-            return self._function()
-        self._graph.replay()
-        return self._result
-
-    def _record(self) -> bool:
-        try:
-            self._graph, self._result = record(self._function)
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            warnings.warn(f"kernels are launched one by one: {reason}", stacklevel=3)
-            self._records = False
-            return False
-        return True
-
-
 @functools.cache
 def _side_stream(device: int) -> torch.cuda.Stream:
     """Return one stream for all captures: libraries keep room for each stream that they have seen."""
@@ -171,7 +121,7 @@ def _side_stream(device: int) -> torch.cuda.Stream:
 
 
 @contextmanager
-def _aside() -> Iterator[None]:
+def aside() -> Iterator[None]:
     """Work on the stream of captures, after what was before and before what comes after."""
     here, side = torch.cuda.current_stream(), _side_stream(torch.cuda.current_device())
     side.wait_stream(here)

@@ -285,6 +285,15 @@ class Training:
         self.step, self.spent, self.history[:] = state["step"], state["seconds"], state["history"]
 
 
+def seconds_spent(output: Path) -> float | None:
+    """Return the seconds that the run of a folder has spent so far, None where there is no checkpoint."""
+    recover_folder(output / CHECKPOINT)
+    state = output / CHECKPOINT / STATE
+    if not state.exists():
+        return None
+    return float(torch.load(state, map_location="cpu", weights_only=True, mmap=True)["seconds"])
+
+
 def _lies_on(module: nn.Module, device: torch.device) -> bool:
     """Tell whether a module is there already: one that is quantised, or spread over devices, must not be moved."""
     place = next(module.parameters()).device

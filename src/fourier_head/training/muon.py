@@ -33,7 +33,7 @@ def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(rounds):
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
 
 
@@ -54,7 +54,7 @@ class Muon(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.98),
         momentum: float = 0.95,
     ):
-        usual = {"lr": lr, "betas": betas, "momentum": momentum, "weight_decay": 0.0, "orthogonal": False}
+        usual = {"lr": lr, "betas": betas, "momentum": momentum, "weight_decay": 0.0, "orthogonal": False, "steps": 0}
         super().__init__(groups, usual)
 
     @torch.no_grad()
@@ -72,8 +72,8 @@ class Muon(torch.optim.Optimizer):
                 if not self.state[p]:
                     names = ("momentum",) if group["orthogonal"] else ("mean", "square")
                     self.state[p] = {name: torch.zeros_like(p) for name in names}
-                    self.state[p]["step"] = torch.zeros((), dtype=torch.float32)
-                self.state[p]["step"] += 1
+            # A number of the host: one on the device would be waited for.
+            group["steps"] += 1
             if group["weight_decay"]:
                 torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
             (self._orthogonal if group["orthogonal"] else self._adam)(group, weights)
@@ -99,7 +99,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(mean, gradients, 1 - first)
         torch._foreach_mul_(square, second)
         torch._foreach_addcmul_(square, gradients, gradients, 1 - second)
-        count = float(self.state[weights[0]]["step"])
+        count = group["steps"]
         spread = torch._foreach_sqrt(square)
         torch._foreach_div_(spread, (1 - second**count) ** 0.5)
         torch._foreach_add_(spread, 1e-8)

@@ -12,16 +12,7 @@ from torch.nn import functional
 
 from fourier_head.heads import Head
 from fourier_head.heads.baselines import LinearHead
-from studies.chronos.t5.attention import (
-    HIDDEN,
-    Attention,
-    Contexts,
-    PositionBias,
-    Rules,
-    attend,
-    attend_self,
-    rules,
-)
+from studies.chronos.t5.attention import HIDDEN, Attend, Attention, PositionBias, attention
 from studies.chronos.t5.config import T5Config
 from studies.chronos.tokenizer import NUM_SPECIAL, PAD
 
@@ -64,32 +55,31 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
 
-    def project(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values (B, T, 3, heads, D)."""
-        return self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1))
+    def project(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return queries, keys and values (B, heads, T, D)."""
+        return self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind()
 
     def add(self, x: Tensor, found: Tensor) -> Tensor:
-        """Return x with what attention found (B, T, heads, D)."""
-        return x + functional.dropout(self.out(found.flatten(2)), self.dropout, self.training)
+        """Return x with what attention found (B, heads, T, D)."""
+        return x + functional.dropout(self.out(found.transpose(1, 2).flatten(2)), self.dropout, self.training)
 
-    def forward(self, x: Tensor, given: Rules) -> Tensor:
-        return self.add(x, attend_self(self.project(x), given))
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        return self.add(x, attend(*self.project(x)))
 
 
 class CrossAttention(nn.Module):
     """Attention to the encoder, whose keys and values come from outside: the decoder makes those of all its layers."""
 
-    def __init__(self, config: T5Config, layer: int):
+    def __init__(self, config: T5Config):
         super().__init__()
-        self.layer, self.heads, self.dropout = layer, config.heads, config.dropout
+        self.heads, self.dropout = config.heads, config.dropout
         self.norm = Norm(config.width, config.epsilon)
         self.query = nn.Linear(config.width, config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
 
-    def forward(self, x: Tensor, contexts: Contexts, given: Rules) -> Tensor:
-        query = self.query(self.norm(x)).unflatten(-1, (1, self.heads, -1))
-        found = contexts.attend(query, self.layer, given)
-        return x + functional.dropout(self.out(found.flatten(2)), self.dropout, self.training)
+    def forward(self, x: Tensor, context: Pair, attend: Attend) -> Tensor:
+        found = attend(self.query(self.norm(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2), *context)
+        return x + functional.dropout(self.out(found.transpose(1, 2).flatten(2)), self.dropout, self.training)
 
 
 class EncoderLayer(nn.Module):
@@ -99,32 +89,32 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention, self.feed_forward = SelfAttention(config), FeedForward(config)
 
-    def forward(self, x: Tensor, given: Rules) -> Tensor:
-        return self.feed_forward(self.attention(x, given))
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        return self.feed_forward(self.attention(x, attend))
 
 
 class DecoderLayer(nn.Module):
     """Attention to itself, to the encoder, then a feed-forward layer."""
 
-    def __init__(self, config: T5Config, number: int):
+    def __init__(self, config: T5Config):
         super().__init__()
-        self.attention, self.cross = SelfAttention(config), CrossAttention(config, number)
+        self.attention, self.cross = SelfAttention(config), CrossAttention(config)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: Tensor, contexts: Contexts, back: Rules, across: Rules) -> Tensor:
-        return self.feed_forward(self.cross(self.attention(x, back), contexts, across))
+    def forward(self, x: Tensor, context: Pair, back: Attend, across: Attend) -> Tensor:
+        return self.feed_forward(self.cross(self.attention(x, back), context, across))
 
-    def step(self, x: Tensor, bias: Tensor, contexts: Contexts, hide: Tensor | None, own: Pair, place: int) -> Tensor:
+    def step(self, x: Tensor, context: Pair, back: Attend, across: Attend, own: Pair, place: int) -> Tensor:
         """Return x (series, paths, width) after one token of every path; its keys and values go into ``own``.
 
         All paths of a series look at the same context, so they are queries of one attention: its keys are read once.
         """
         series, paths, _ = x.shape
-        query, key, value = self.attention.project(x.view(series * paths, 1, -1)).transpose(1, 3).unbind(2)
+        query, key, value = self.attention.project(x.view(series * paths, 1, -1))
         own[0][:, :, place], own[1][:, :, place] = key[:, :, 0], value[:, :, 0]
-        found = attend(query, own[0][:, :, : place + 1], own[1][:, :, : place + 1], bias)
-        x = self.attention.add(x, found.reshape(series, paths, *found.shape[1::2]))
-        return self.feed_forward(self.cross(x, contexts, Rules("sdpa", hide=hide)))
+        found = back(query, own[0][:, :, : place + 1], own[1][:, :, : place + 1])
+        x = self.attention.add(x, found.reshape(series, paths, *found.shape[1::2]).transpose(1, 2))
+        return self.feed_forward(self.cross(x, context, across))
 
 
 class Encoder(nn.Module):
@@ -138,10 +128,10 @@ class Encoder(nn.Module):
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        given = rules(kind, self.position(x.shape[1], kind), hide, self.dropout if self.training else 0.0)
+        attend = attention(kind, self.position(x.shape[1]), hide, self.dropout if self.training else 0.0)
         x = functional.dropout(x, self.dropout, self.training)
         for layer in self.layers:
-            x = layer(x, given)
+            x = layer(x, attend)
         return narrow(functional.dropout(self.norm(x), self.dropout, self.training))
 
 
@@ -150,13 +140,13 @@ class Memory:
     """What decoding keeps: keys and values of the context by layer, and of the tokens decoded so far.
 
     Args:
-        cross: of the context, for all layers.
-        hide: (series, T), see ``attend``.
+        cross: of the context, (series, heads, T, D).
+        across: attention to it.
         own: room for one pair (series x paths, heads, steps, D) for each layer.
     """
 
-    cross: Contexts
-    hide: Tensor | None
+    cross: list[Pair]
+    across: Attend
     own: list[Pair]
 
 
@@ -167,24 +157,25 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.position = PositionBias(config.heads, config.buckets, config.max_distance, two_sided=False)
-        self.layers = nn.ModuleList(DecoderLayer(config, number) for number in range(config.layers))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         # Keys and values of all layers in one product: the states are read once.
         self.context = nn.Linear(config.width, 2 * config.layers * config.attention_width, bias=False)
         self.norm = Norm(config.width, config.epsilon)
 
-    def contexts(self, states: Tensor) -> Contexts:
-        """Return keys and values of the encoder's states for all layers."""
+    def contexts(self, states: Tensor) -> list[Pair]:
+        """Return keys and values of the encoder's states for each layer."""
         config = self.config
-        return Contexts(self.context(states).unflatten(-1, (config.layers, 2, config.heads, config.head_width)))
+        packed = self.context(states).unflatten(-1, (config.layers, 2, config.heads, config.head_width))
+        keys, values = packed.permute(3, 2, 0, 4, 1, 5).unbind()
+        return list(zip(keys.unbind(), values.unbind(), strict=True))
 
     def forward(self, x: Tensor, states: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
         dropout = self.config.dropout if self.training else 0.0
-        back = rules(kind, self.position(x.shape[1], kind), None, dropout)
-        across = rules(kind, None, hide, dropout, x.shape[1])
+        back = attention(kind, self.position(x.shape[1]), None, dropout)
+        across = attention(kind, None, hide, dropout, queries=x.shape[1])
         x = functional.dropout(x, self.config.dropout, self.training)
-        contexts = self.contexts(states)
-        for layer in self.layers:
-            x = layer(x, contexts, back, across)
+        for layer, context in zip(self.layers, self.contexts(states), strict=True):
+            x = layer(x, context, back, across)
         return functional.dropout(self.norm(x), self.config.dropout, self.training)
 
     def remember(self, states: Tensor, hide: Tensor | None, paths: int, steps: int) -> Memory:
@@ -192,14 +183,14 @@ class Decoder(nn.Module):
         config = self.config
         cross = self.contexts(states)
         shape = (len(states) * paths, config.heads, steps, config.head_width)
-        own = [(cross.packed.new_empty(shape), cross.packed.new_empty(shape)) for _ in self.layers]
-        return Memory(cross, hide, own)
+        own = [(key.new_empty(shape), value.new_empty(shape)) for key, value in cross]
+        return Memory(cross, attention("sdpa", None, hide), own)
 
     def step(self, x: Tensor, memory: Memory, place: int) -> Tensor:
         """Return the states (series, paths, width) of the tokens x, same shape, at one place of all sequences."""
-        bias = self.position.at(place)
-        for layer, own in zip(self.layers, memory.own, strict=True):
-            x = cast(DecoderLayer, layer).step(x, bias, memory.cross, memory.hide, own, place)
+        back = attention("sdpa", self.position.at(place))
+        for layer, context, own in zip(self.layers, memory.cross, memory.own, strict=True):
+            x = cast(DecoderLayer, layer).step(x, context, back, memory.across, own, place)
         return self.norm(x)
 
 

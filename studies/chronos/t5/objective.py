@@ -12,11 +12,12 @@ from torch.nn import functional
 from fourier_head.forecasting.corpora.mixup import history
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import LinearHead
-from studies.chronos.t5.attention import Attention
+from studies.chronos.t5.attention import NARROWEST, Attention
 from studies.chronos.t5.model import T5Forecaster, shift
 from studies.chronos.tokenizer import ChronosTokenizer
 
 IGNORED = -100
+RECOMPILATIONS = 128
 PENALTY_STRIDE = 32
 """The regulariser is taken of one window in so many: its mean is the same, its cost that much less."""
 
@@ -60,19 +61,23 @@ class T5Objective(nn.Module):
         self.compiled = compile
         parts: tuple[Callable[..., Any], ...] = (model.encode, model.decode, self.token_loss)
         if compile:
+            # Arms of a study and their lengths go through the same functions. Torch would compile them a few times and
+            # then go on without, which FlexAttention must not.
+            torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
             # A few shapes, known from the first step on: better each on its own than one for all.
             parts = tuple(torch.compile(part, dynamic=False) for part in parts)
         self._encode, self._decode, self._loss = parts
 
     def forward(self, context: Tensor, future: Tensor, period: Tensor | None = None) -> Tensor:
         groups = self.groups(context)
-        fast = self.compiled and context.is_cuda and not self.model.config.dropout
-        kind = self.kind or ("fused" if fast else "sdpa")
+        config = self.model.config
+        fast = self.compiled and context.is_cuda and not config.dropout and config.head_width >= NARROWEST
+        kind = self.kind or ("flex" if fast else "sdpa")
         states, labels = [], []
         for rows, length in groups:
             tokens = self.tokenizer.encode_context(context if rows is None else context[rows], length - 1)
             wanted = future if rows is None else future[rows]
-            labels.append(self.tokenizer.labels(wanted[:, : self.model.config.horizon], tokens.scale))
+            labels.append(self.tokenizer.labels(wanted[:, : config.horizon], tokens.scale))
             encoded, hide = self._encode(tokens.ids, tokens.mask, kind)
             states.append(self._decode(shift(labels[-1]), encoded, hide, kind))
         return self._loss(torch.cat(states), torch.cat(labels))

@@ -23,7 +23,8 @@ class PlainSynth:
     def __init__(self, context: int, horizon: int, *, device: torch.device | str = "cpu", odd_share: float = 0.15):
         self.context, self.horizon, self.odd_share = context, horizon, odd_share
         self.device = torch.empty(0, device=device).device
-        self._periods = torch.tensor([p for p in PLAIN_PERIODS if p < context], device=self.device)
+        known = [p for p in PLAIN_PERIODS if p < context]
+        self._periods, self._longest = torch.tensor(known, device=self.device), max(known)
         self._time = torch.arange(-context, horizon, device=self.device)
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
@@ -37,7 +38,7 @@ class PlainSynth:
         time = self._time + 0.0
         line = draws.normal() * 10 + time * draws.normal() * draws.log_uniform(0.01, 3.0) + noise
         growth = torch.exp((time * draws.normal() * draws.log_uniform(0.001, 0.05)).clamp(-6, 4)) * torch.exp(noise)
-        table = torch.randn(batch, int(self._periods.max()), **own)
+        table = torch.randn(batch, self._longest, **own)
         peak = torch.arange(table.shape[1], device=self.device) == (draws.uniform() * period).long()
         table = torch.where(draws.chance(0.4), peak * draws.log_uniform(1.0, 10.0), table)
         season = draws.log_uniform(0.5, 20.0) + table.gather(1, (self._time + self.context) % period) + noise

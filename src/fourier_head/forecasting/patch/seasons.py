@@ -40,10 +40,12 @@ def seasons_of(period: Tensor) -> Tensor:
     tensor([[  24,  168, 8736],
             [  12,    1,    1]])
     """
-    more = period.new_ones(period.shape[0], SLOTS - 1)
+    more = [torch.ones_like(period) for _ in range(SLOTS - 1)]
     for told, further in FURTHER.items():
-        more = torch.where((period == told).unsqueeze(-1), more.new_tensor(further), more)
-    return torch.cat([period.clamp_min(1).unsqueeze(-1), more], dim=-1)
+        known = period == told
+        # Numbers, not tensors made of them: those would have to be copied to a GPU, and the host would wait each time.
+        more = [torch.where(known, one, old) if one > 1 else old for one, old in zip(further, more, strict=True)]
+    return torch.stack([period.clamp_min(1), *more], dim=-1)
 
 
 def found_period(u: Tensor, longest: int = 2048) -> Tensor:

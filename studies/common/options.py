@@ -1,0 +1,138 @@
+"""Options of a study, declared once: a field of its `Settings` is an option of its command and a word of the command
+that repeats it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fourier_head.errors import UserError
+from studies.common.folders import study_folder
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    help: str = "",
+    *flags: str,
+    shown: str | None = None,
+    quick: Any = None,
+    told: bool = True,
+    file: bool = False,
+    **limits: float,
+) -> Any:
+    """Return a field of `Settings`.
+
+    Args:
+        default: its value unless given; an option without one must be given.
+        help: what the command says about it.
+        flags: how it is written, `--name` unless given.
+        shown: what the command says is its default, where that is not the value itself.
+        quick: its default with `--quick`.
+        told: whether the command that repeats a study names it; where it runs and for how long is the reader's affair.
+        file: whether it may name a file or folder, which the command names by its last part.
+        limits: `min` and `max` of numbers.
+    """
+    typer = {"help": help, "flags": flags, "shown": shown, "limits": limits}
+    return dataclasses.field(default=default, metadata=typer | {"quick": quick, "told": told, "file": file})
+
+
+def output(study: str) -> Any:
+    """Return the folder that a study writes; a quick look never replaces full results."""
+    own, quick = (study_folder(study, quick) for quick in (False, True))
+    return option(own, "Folder to write.", "--output", "-o", quick=quick)
+
+
+def quick() -> Any:
+    return option(False, "Measure less, for a first look, into results-quick/.")
+
+
+def engine() -> Any:
+    return option("local", "Where runs go: local, or ray (cluster named by RAY_ADDRESS).", told=False)
+
+
+def device(default: str = "auto", told: bool = False) -> Any:
+    return option(default, "cpu, cuda, or auto: cuda where there is one.", told=told)
+
+
+def time_limit() -> Any:
+    return option(None, "Stop after so many seconds; the same command goes on.", shown="none", told=False)
+
+
+def workers(default: int | None, help: str, shown: str | None = None) -> Any:
+    return option(default, help, min=1, shown=shown, told=False)
+
+
+def summarise() -> Any:
+    return option(False, "Train nothing; write what finished runs say.", told=False)
+
+
+class Study:
+    """A base of frozen dataclasses whose fields are made by `option`."""
+
+    study: ClassVar[str]
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this study."""
+        values, defaults = {}, {}
+        for one in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            if not one.metadata["told"]:
+                continue
+            if isinstance(value, Path) and one.name != "output":
+                value = one.name.upper()  # where it lies is nobody else's concern
+            elif one.metadata["file"] and value is not None and Path(value).exists():
+                value = Path(value).name
+            values[one.name], defaults[one.name] = value, one.default
+        return command_line(self.study, values, defaults)
+
+
+def command_line(command: str, options: dict[str, Any], defaults: dict[str, Any]) -> str:
+    """Return the command that anyone can type: options at their defaults are left out, and where files are.
+
+    The folder to write, `output`, is named where it is not the study's own: results that vary a study must not replace
+    it. One outside of the working directory goes by its last part, as nobody else has what lies above.
+
+    >>> command_line("smoothness", {"quick": True, "seed": 3, "trials": 10}, {"seed": 0, "trials": 10})
+    'python -m studies smoothness --quick --seed 3'
+    """
+    words = ["python -m studies", command]
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if value is None or isinstance(value, Path) or value == defaults.get(name, False):
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words.append(f"--{flag} {shlex.quote(str(value))}")
+    output, own = options.get("output"), study_folder(command, bool(options.get("quick")))
+    if output is not None and output.resolve() != own.resolve():
+        words.append(f"-o {shlex.quote(_name_from_here(output))}")
+    return " ".join(words)
+
+
+def _name_from_here(folder: Path) -> str:
+    """Return a folder as seen from the working directory, or its last part where it lies elsewhere."""
+    place, here = folder.resolve(), Path.cwd().resolve()
+    return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
+
+
+def parse_counts(text: str, name: str, least: int = 1, most: int | None = None) -> tuple[int, ...]:
+    """Return the whole numbers of a list with ranges, in order and each once.
+
+    >>> parse_counts("0,2,4-6", "--in-context", 0)
+    (0, 2, 4, 5, 6)
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            found += range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            raise UserError(f"{name} must be numbers and ranges such as 2,4,8 or 1-12, got {text!r}.") from None
+    if not found or min(found) < least or (most is not None and max(found) > most):
+        upper = "on" if most is None else f"to {most}"
+        raise UserError(f"{name} must be numbers from {least} {upper}, got {text!r}.")
+    return tuple(sorted(set(found)))
