@@ -62,6 +62,10 @@ STUDIES = {
         "covariates.study",
         "Beyond the paper: weather and holidays beside the series, with and without them and by gradient boosting.",
     ),
+    "first-user": (
+        "first_user.study",
+        "Beyond the paper: what a first user tries on a forecaster: outliers, rare demand, long seasons, three values.",
+    ),
 }
 """Module and help of every study."""
 NEEDS = {"numbers": ("transformers", "tokenizers", "peft", "accelerate"), "tempo": ("transformers", "safetensors")}

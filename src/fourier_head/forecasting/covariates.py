@@ -163,7 +163,10 @@ def _delayed(values: np.ndarray, steps: int) -> np.ndarray:
 
 
 def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[tuple[str, list[np.ndarray]]]:
-    """Return a feature for each holiday that comes up twice, and for the days before and after any."""
+    """Return a feature for any holiday, for each one that there is, and for the days before and after any.
+
+    Of few years each comes up once or twice, which is not believed; what holidays have in common is.
+    """
     try:
         import holidays as package
     except ImportError as error:
@@ -191,6 +194,7 @@ def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[tupl
         if max(one[:-horizon].sum() for one in each) >= 1:
             out.append((f"holiday={kind}", each))
     every = np.array(list(days))
+    out.append(("holiday", [np.isin(own, every).astype(float) for own in moments]))
     for name, apart in (("day before a holiday", -1), ("day after a holiday", 1)):
         out.append((name, [(np.isin(own, every + apart) & ~np.isin(own, every)).astype(float) for own in moments]))
     return out

@@ -24,10 +24,6 @@ WORTH = 6.0
 """Windows that what the other series show counts for, beside those of the series itself."""
 WORTH_USUAL = 40.0
 """Windows that what is usual counts for, beside those of all series of a period together."""
-MORE, SHARED = 1.1, 0.15
-"""What comes next is less like the past than one past is like another: the dependence found is taken to be so many
-times as strong, and so much of it to be a level that all steps share. Without that, 80 and 95 % intervals of sums over
-held-out series hold 4 points too few."""
 USUAL = {
     "yearly": (0.1, 0.18, 0.32, 0.27, 0.0),
     "quarterly": (0.0, 0.28, 0.0, 0.38, 0.26),
@@ -106,16 +102,6 @@ class Dependence:
             weights[rows] = _shrunk(products, total, count, together, WORTH)
         return cls(weights, periods)
 
-    @property
-    def all_weights(self) -> np.ndarray:
-        """The weights (series, kinds) that paths are drawn with: those found, a little stronger and more of a level."""
-        weights = MORE * self.weights
-        weights /= np.maximum(weights.sum(1, keepdims=True), 1.0)
-        level = SHARED * weights.sum(1)
-        weights *= 1 - SHARED
-        weights[:, 0] += level
-        return weights
-
     def scores(self, count: int, steps: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw normal numbers (count, series, steps), correlated over the steps, on the device of the generator."""
         device = "cpu" if generator is None else generator.device
@@ -124,7 +110,7 @@ class Dependence:
         def noise(*size: int) -> Tensor:
             return torch.randn(size, generator=generator, device=device)
 
-        weights = torch.as_tensor(self.all_weights, dtype=torch.float32, device=device)
+        weights = torch.as_tensor(self.weights, dtype=torch.float32, device=device)
         rest = (1 - weights.sum(-1)).clamp_min(0)
         out = rest.sqrt().unsqueeze(-1) * noise(*shape)
         for kind, weight in zip(KINDS, weights.T, strict=True):

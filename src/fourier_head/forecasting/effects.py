@@ -29,6 +29,8 @@ LEAST_GAIN = 0.01
 """Share of the loss that covariates must save to be used."""
 MEAN_SCORE, WIDEST = 0.798, 1.6
 """Mean size of standard normal numbers, and how much wider densities become at most."""
+SEEN = 3
+"""Times that a flag must have been up, and down, in the past to count."""
 PENALTIES = 10.0 ** np.arange(-2, 5)
 LONGEST = 4000
 """Values of the past that a regression sees."""
@@ -226,7 +228,13 @@ def _ridge(x: np.ndarray, y: np.ndarray, penalties: np.ndarray) -> np.ndarray:
 
 
 def _known(features: np.ndarray, length: int) -> np.ndarray:
-    """Return features with squares of those that are no mere flags, scaled as in the past, nothing missing."""
+    """Return features with squares of those that are no mere flags, scaled as in the past, nothing missing.
+
+    Flags that the past hardly shows are left out.
+
+    >>> _known(np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]]), 6)[-1]
+    array([0., 1.])
+    """
     past = features[:length]
     seen = ~np.isnan(past)
     count = np.maximum(seen.sum(0), 1)
@@ -236,5 +244,8 @@ def _known(features: np.ndarray, length: int) -> np.ndarray:
     # What the past never saw is not believed to go on for ever.
     low, high = (scaled[:length].min(0), scaled[:length].max(0)) if length else (0.0, 0.0)
     scaled = scaled.clip(low - 0.5, high + 0.5)
-    many = np.array([len(np.unique(column[~np.isnan(column)])) > 6 for column in past.T], dtype=bool)
+    kinds = [np.unique(column[~np.isnan(column)], return_counts=True)[1] for column in past.T]
+    # A flag that was up once or twice says more about those days than about itself.
+    scaled[:, np.array([len(counts) == 2 and counts.min() < SEEN for counts in kinds], dtype=bool)] = 0.0
+    many = np.array([len(counts) > 6 for counts in kinds], dtype=bool)
     return np.column_stack([scaled, scaled[:, many] ** 2])

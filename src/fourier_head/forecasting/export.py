@@ -65,5 +65,6 @@ def write_onnx(model: Network, path: str | Path, horizon: int | None, levels: Se
             dynamo=True,
             verbose=False,
             external_data=False,
+            optimize=False,  # which takes longer than all else, and runtimes do it themselves
         )
     return Path(path)

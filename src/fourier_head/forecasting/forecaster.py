@@ -19,6 +19,7 @@ from fourier_head.forecasting.backtest import Backtest, backtest
 from fourier_head.forecasting.covariates import read_covariates, target_beside
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.effects import find_effects
+from fourier_head.forecasting.export import write_onnx
 from fourier_head.forecasting.inputs import SeriesSet, read_series
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster  # noqa: F401 (the example)
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
@@ -27,7 +28,7 @@ from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.rules import apply_rules, without_absurd
-from fourier_head.forecasting.scores import Forecast, central_levels
+from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
 from fourier_head.forecasting.support import Support
 from fourier_head.forecasting.windows import past_windows
 
@@ -83,6 +84,20 @@ class Forecaster:
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:
         """Write the forecaster into a folder, whole or not at all; bfloat16 halves it and rounds to three digits."""
         return save_model(self.model, folder, dtype)
+
+    def to_onnx(self, path: str | Path, horizon: int | None = None, levels: Sequence[float] = tuple(DECILES)) -> Path:
+        """Write an ONNX graph, weights included, that gives quantiles without torch; needs ``fourier-head[export]``.
+
+        Its inputs are ``context`` (series, ``config.context``), float64, oldest value first and NaN before the first,
+        and ``period`` (series,), int64, steps per season or 1; its output is ``quantiles`` (series, horizon, levels).
+        Scaling is part of the graph; ``rules`` and ``natural`` of ``predict`` are not.
+
+        Args:
+            path: file to write.
+            horizon: steps ahead, ``config.horizon`` at most and unless given.
+            levels: of the quantiles, ascending.
+        """
+        return write_onnx(self.model, path, horizon, list(levels))
 
     @property
     def config(self) -> Config:

@@ -69,6 +69,21 @@ const widths = new ResizeObserver((changed) => requestAnimationFrame(() => {
 }));
 all(".scroll").forEach((box) => widths.observe(box));
 
+// ---- rows of a long table, by what is typed
+for (const field of all("input[data-table]")) {
+  const rows = all("tbody tr", document.getElementById(field.dataset.table)), said = field.nextElementSibling;
+  const plain = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();  // u finds ü
+  const names = rows.map((row) => plain(row.cells[0].textContent));
+  const find = () => {
+    const parts = plain(field.value).split(/\s+/).filter(Boolean);
+    let count = 0;
+    rows.forEach((row, i) => { row.hidden = !parts.every((part) => names[i].includes(part)); count += !row.hidden; });
+    said.textContent = parts.length ? `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")}` : "";
+  };
+  field.oninput = find;
+  find();  // a page that comes back keeps what was typed
+}
+
 // ---- light, dark, or as the system says
 const toggle = document.getElementById("scheme"), modes = {auto: "◐ Auto", light: "○ Light", dark: "● Dark"};
 let mode = "auto";

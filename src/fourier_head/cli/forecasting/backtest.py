@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from fourier_head.cli.forecasting.page import SEARCHED, search_field
 from fourier_head.forecasting.backtest import COVERAGES, Backtest
 from fourier_head.forecasting.scores import INTERVALS
 
@@ -29,7 +30,8 @@ def section(result: Backtest, file: str) -> str:
     return f"""<section id="trust">
 <h2>How good it would have been</h2>
 <p>{escape(result.words)}</p>
-<div class="scroll"><table><thead><tr>{"".join(f"<th>{title}</th>" for title in titles)}</tr></thead>
+{search_field("trust-table") if len(shown) >= SEARCHED else ""}
+<div class="scroll"><table id="trust-table"><thead><tr>{"".join(f"<th>{title}</th>" for title in titles)}</tr></thead>
 <tbody>{body}</tbody></table></div>
 <p class="small muted">Forecasts from earlier moments, of what is known by now; no window saw what came after it.
 MASE is the mean error in units of the mean change over a season, WQL the weighted quantile loss, “of naive” the same of

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,9 @@ BANDS = ((0.95, 0.2), (0.8, 0.38), (0.5, 0.6))
 """Shares of the outcomes, widest first, and how dense each is painted."""
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 SHOWN = 360
-"""Values of the past drawn at most."""
+"""Values of the past drawn at most, unless a season is longer."""
+MOST = 3600
+"""Values of the past drawn at most in any case: a day of minutes, an hour of seconds."""
 
 
 def name_of(forecasts: Forecasts, number: int) -> str:
@@ -43,7 +47,8 @@ def first_quantiles(forecasts: Forecasts, count: int, levels: Sequence[float]) -
 def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -> Panel:
     values, horizon = forecasts.series.values[number], forecasts.horizon
     period = int(forecasts.series.periods[number])
-    count = max(1, min(len(values), max(3 * horizon, 3 * period, 48), max(SHOWN, horizon)))
+    count = max(3 * horizon, 3 * period, 48)
+    count = max(1, min(len(values), count, max(SHOWN, horizon, min(period, MOST))))
     past = values[-count:] if len(values) else np.array([np.nan])
     timed = not np.isnat(forecasts.series.last[number])
     then: Any
@@ -73,7 +78,7 @@ def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -
         series,
         title=title,
         clock=_clock(forecasts.series, number, count, horizon) if timed else (),
-        x_label=_years(forecasts, number, count) if timed else "steps ahead",
+        x_label=_span(forecasts, number, count) if timed else "steps ahead",
         y_label="" if label == title else label,
         marks=[mark],
     )
@@ -84,16 +89,35 @@ def _key(named: Sequence[Series]) -> list[Series]:
     return [replace(one, x=(), y=(), lower=None if one.lower is None else ()) for one in named]
 
 
-def _years(forecasts: Forecasts, number: int, count: int) -> str:
-    """Return the years that a chart of days or hours shows, whose axis names none; nothing for longer spans."""
+def _span(forecasts: Forecasts, number: int, count: int) -> str:
+    """Return what the axis of a chart leaves out: the days of minutes and hours, the years of days; or nothing."""
     calendar = forecasts.series.calendars[number]
     if calendar is None or calendar.months:
         return ""
     ends = [forecasts.series.past(number, count)[0], forecasts.series.future(number, forecasts.horizon)[-1]]
-    first, last = (int(str(end.astype("datetime64[Y]"))) for end in forecasts.series.local(np.array(ends)))
-    if last - first > 1:
+    local = forecasts.series.local(np.array(ends))
+    return span_in_words(*(moment.astype("datetime64[D]").item() for moment in local))
+
+
+def span_in_words(first: date, last: date) -> str:
+    """Return the days of a span of up to a week, the years of one of up to two, and nothing of longer ones.
+
+    >>> span_in_words(date(2024, 5, 3), date(2024, 5, 3)), span_in_words(date(2024, 4, 30), date(2024, 5, 2))
+    ('3 May 2024', '30 April to 2 May 2024')
+    >>> span_in_words(date(2024, 1, 1), date(2024, 5, 2)), span_in_words(date(2021, 1, 1), date(2024, 5, 2))
+    ('2024', '')
+    """
+    if last.year - first.year > 1:
         return ""
-    return f"{first}" if first == last else f"{first} to {last}"
+    if (last - first).days > 7:
+        return f"{first.year}" if first.year == last.year else f"{first.year} to {last.year}"
+    begin = f"{first.day}"
+    if first.month != last.month:
+        begin += f" {first:%B}"
+    if first.year != last.year:
+        begin += f" {first.year}"
+    end = f"{last.day} {last:%B %Y}"
+    return end if first == last else f"{begin} to {end}"
 
 
 def _clock(series: SeriesSet, number: int, count: int, horizon: int) -> Changes:
@@ -108,13 +132,28 @@ def _seconds(times: np.ndarray) -> np.ndarray:
     return times.astype("datetime64[ns]").astype(np.int64) / 1e9
 
 
+def file_names(titles: Sequence[str]) -> list[str]:
+    """Return a name for the file of each title, all different: letters of any script stay, what paths cannot hold goes.
+
+    >>> file_names(["Köln / Süd", "日本 (東京)", "a:b", "A b", "???"])
+    ['Köln-Süd', '日本-東京', 'a-b', 'A-b-2', 'series']
+    """
+    out: list[str] = []
+    taken: set[str] = set()
+    for title in titles:
+        stem = re.sub(r"[\W_]+", "-", unicodedata.normalize("NFC", title)).strip("-")
+        while len(stem.encode()) > 120:  # of the 255 bytes that a file's name may have
+            stem = stem[:-1]
+        stem = stem or "series"
+        name, number = stem, 2
+        while name.casefold() in taken:  # on some disks a and A are one
+            name, number = f"{stem}-{number}", number + 1
+        taken.add(name.casefold())
+        out.append(name)
+    return out
+
+
 def charts(fans: Sequence[Panel]) -> list[tuple[str, Chart]]:
     """Return a file name and a chart of its own for each fan."""
-    out: dict[str, Chart] = {}
-    for panel in fans:
-        slug = re.sub(r"[^a-z0-9]+", "-", panel.title.lower()).strip("-")[:60] or "series"
-        name, number = slug, 2
-        while name in out:
-            name, number = f"{slug}-{number}", number + 1
-        out[name] = Chart(name, panel.title, [panel], height=3.3)
-    return list(out.items())
+    names = file_names([panel.title for panel in fans])
+    return [(name, Chart(name, panel.title, [panel], height=3.3)) for name, panel in zip(names, fans, strict=True)]

@@ -234,7 +234,8 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def _is_for_users(warning: warnings.WarningMessage) -> bool:
-    return issubclass(warning.category, DateWarning) or "hold no value" in str(warning.message)
+    said = str(warning.message)
+    return issubclass(warning.category, DateWarning) or "hold no value" in said or said.startswith("the network reads")
 
 
 def _table(path: Path | None) -> tuple[pd.DataFrame, str]:

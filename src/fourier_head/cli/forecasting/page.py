@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.cli.forecasting.fan import first_quantiles, name_of
+from fourier_head.cli.forecasting.fan import file_names, first_quantiles, name_of
 from fourier_head.forecasting.inputs import in_print
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.pages.charts import Chart, Panel
@@ -16,8 +16,10 @@ from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.words import short
 
-ROWS = 200
+ROWS = 2000
 """Series listed at most."""
+SEARCHED = 20
+"""Rows from which on a table has a field to search it."""
 
 
 def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) -> str:
@@ -112,6 +114,14 @@ def _dates(forecasts: Forecasts, number: int, steps: Sequence[int]) -> list[str]
     return ["" if np.isnat(when[step]) else in_print(when[step]) for step in steps]
 
 
+def search_field(table: str) -> str:
+    """Return a field that leaves of a table, by its id, the rows whose names hold what is typed."""
+    return (
+        f'<p class="search"><input type="search" data-table="{table}" placeholder="Search series" '
+        'aria-label="Search series" autocomplete="off"> <output class="small muted"></output></p>'
+    )
+
+
 def _table(forecasts: Forecasts) -> str:
     count = min(len(forecasts), ROWS)
     quantiles = first_quantiles(forecasts, count, (0.1, 0.5, 0.9))
@@ -122,6 +132,7 @@ def _table(forecasts: Forecasts) -> str:
     names = dates[0] if shared else ["Next step" if step == 0 else f"Step {step + 1}" for step in steps]
     heads = "".join(f"<th>{name}</th>" for name in names)
     body = ""
+    anchors = [f"series-{name}" for name in file_names([name_of(forecasts, i) for i in range(count)])]
     for i in range(count):
         known = forecasts.series.values[i]
         known = known[~np.isnan(known)]
@@ -130,10 +141,13 @@ def _table(forecasts: Forecasts) -> str:
             low, middle, high = (short(float(q)) for q in quantiles[i, step])
             when = "" if shared or not dates[i][place] else f'<span class="theirs">{dates[i][place]}</span>'
             cells += f'<td>{middle}<span class="theirs">{low} to {high}</span>{when}</td>'
-        body += f"<tr><th>{escape(name_of(forecasts, i))}</th>{cells}</tr>"
+        name = name_of(forecasts, i)
+        body += f'<tr id="{escape(anchors[i])}"><th>{escape(name)}</th>{cells}</tr>'
     left = len(forecasts) - count
     note = f'<p class="small muted">The first {count} of {len(forecasts):,} series.</p>' if left else ""
+    field = search_field("numbers-table") if count >= SEARCHED else ""
     return (
-        f'<div class="scroll"><table><thead><tr><th>Series</th><th>Last value</th>{heads}</tr></thead>'
+        f'{field}<div class="scroll"><table id="numbers-table">'
+        f"<thead><tr><th>Series</th><th>Last value</th>{heads}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>{note}"
     )

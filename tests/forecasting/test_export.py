@@ -1,0 +1,53 @@
+"""A forecaster as an ONNX graph gives the quantiles that it gives itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+from fourier_head.forecasting.patch.pretrained import shipped
+from tests.forecasting.test_forecaster import tiny, walk
+
+LEVELS = [0.01, 0.1, 0.5, 0.9, 0.99]
+
+
+def multiscale():
+    torch.manual_seed(0)
+    model = MultiscaleForecaster(MultiscaleConfig(spans=(32, 96), horizon=16, patch=8, width=16, layers=1, heads=2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return Forecaster(model)
+
+
+@pytest.mark.slow  # torch takes minutes to write a graph
+@pytest.mark.parametrize("make", [tiny, multiscale, lambda: Forecaster.from_pretrained("small", "cpu")])
+def test_onnx_gives_the_same_quantiles(make, tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    if "small" not in shipped():
+        pytest.skip("the package has no weights yet")
+    forecaster = make()
+    path = forecaster.to_onnx(tmp_path / "forecaster.onnx", 12, LEVELS)
+    pasts = [walk(50), 1e9 * walk(20, 1), 1e6 + walk(60, 2), np.full(30, 5.0), walk(9, 3)]
+    pasts[0][20:24] = np.nan
+    context = np.full((len(pasts), forecaster.config.context), np.nan)
+    for row, past in zip(context, pasts, strict=True):
+        row[-len(past) :] = past
+    period = np.full(len(pasts), 12)
+    (found,) = runtime.InferenceSession(str(path)).run(None, {"context": context, "period": period})
+    want = forecaster.predict(pasts, 12, freq="MS", natural=False, rules=False).quantiles(LEVELS)
+    scale = np.array([max(np.nanstd(past), 1e-3 * np.nanmean(past)) for past in pasts])
+    np.testing.assert_allclose(found / scale[:, None, None], want / scale[:, None, None], rtol=1e-4, atol=1e-3)
+
+
+def test_what_a_graph_cannot_do_is_said(tmp_path):
+    forecaster = tiny()
+    for horizon, levels, words in (
+        (17, [0.5], "from 1 to 16"),
+        (4, [0.5, 0.1], "levels must ascend"),
+        (4, [], "levels must ascend"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            forecaster.to_onnx(tmp_path / "model.onnx", horizon, levels)

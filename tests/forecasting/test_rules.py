@@ -1,0 +1,137 @@
+"""Rules beside the network: what a first user tries first must come out right whatever the weights say."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from studies.first_user.cases import cases
+from studies.first_user.study import Settings, run
+
+from fourier_head.forecasting.inputs import read_series
+from fourier_head.forecasting.patch.model import PatchConfig
+from fourier_head.forecasting.rules import apply_rules, profile_of, without_absurd
+from tests.forecasting.test_forecaster import CONFIG, tiny, walk
+
+LEVELS = [0.05, 0.5, 0.9, 0.95, 0.99]
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    return tiny()
+
+
+def test_one_absurd_value_counts_as_missing(forecaster):
+    usual = np.random.default_rng(0).normal(100, 3, 60)
+    missing = forecaster.predict(np.append(usual, np.nan), 6, freq="D", natural=False)
+    for end in (1000.0, -800.0):
+        forecasts = forecaster.predict(np.append(usual, end), 6, freq="D", natural=False)
+        assert forecasts.rules.absurd == [0]
+        np.testing.assert_array_equal(forecasts.quantiles(LEVELS), missing.quantiles(LEVELS))
+    plain = forecaster.predict(np.append(usual, 1000.0), 6, freq="D", rules=False)
+    assert plain.rules is None
+    assert not np.allclose(plain.median, missing.median)
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        np.append(np.zeros(40), 5.0),  # the first sale
+        np.append(walk(60), [300.0, 310.0]),  # a new level
+        2.0 ** np.arange(30),  # growth
+        np.append(np.full(50, 7.0), 90.0),  # a constant says nothing of what is usual
+        np.append(np.random.default_rng(0).normal(100, 3, 8), 1000.0),  # too few to tell
+    ],
+)
+def test_values_that_may_well_be_are_kept(past):
+    context = torch.from_numpy(past)[None]
+    kept, which = without_absurd(context)
+    assert not which.any()
+    torch.testing.assert_close(kept, context)
+
+
+def test_rare_demand_has_its_rate_and_its_sizes(forecaster):
+    rng = np.random.default_rng(0)
+    sold = (rng.random((40, 64)) < 0.05) * rng.integers(1, 4, (40, 64)).astype(float)
+    forecasts = forecaster.predict(sold, 3, freq="D")
+    assert forecasts.mean.mean() == pytest.approx(sold.mean(), rel=0.1)
+    assert not forecaster.predict(sold, 3, freq="D", natural=False).support.rare.rate
+    few = forecaster.predict(sold[:4], 3, freq="D")
+    some = next(iter(few.support.rare.rate))
+    seen = {0.0, *np.unique(sold[some])}
+    quantiles = few.quantiles(LEVELS)[some]
+    np.testing.assert_array_equal(quantiles, forecasts.quantiles(LEVELS)[some])
+    assert (np.diff(quantiles, axis=-1) >= 0).all()
+    assert set(quantiles.ravel()) <= seen
+    drawn = few.samples(500, torch.Generator().manual_seed(0), joint=False)[some]
+    assert set(drawn.ravel()) <= seen
+    assert drawn.mean() == pytest.approx(few.mean[some].mean(), rel=0.4)
+    total = few.total(paths=4000)
+    assert total.samples[some].mean() == pytest.approx(total.mean[some], rel=0.2)
+    scores = few.normal_scores(np.tile([0.0, 2.0, np.nan], (4, 1)))
+    assert scores[some, 0] < 0.1 < 1.2 < scores[some, 1]
+    assert np.isnan(scores[some, 2])
+
+
+def test_many_small_counts_are_left_to_the_network(forecaster):
+    counts = np.random.default_rng(0).poisson(0.7, (3, 60)).astype(float)
+    assert not forecaster.predict(counts, 5, freq="D").support.rare.rate
+
+
+def test_a_season_that_the_network_cannot_read_comes_back(forecaster):
+    # The network reads 64 values; the week of hours has 168.
+    t = np.arange(168 * 5 + 48)
+    week = -40.0 * (t // 24 % 7 > 4)
+    past = 100 + week + np.random.default_rng(0).normal(0, 1, len(t))
+    forecasts = forecaster.predict(past[: 168 * 5], 48, freq="h", natural=False)
+    assert forecasts.rules.profile == [0]
+    profile = forecasts.rules.shift[0]
+    np.testing.assert_allclose(profile - profile.mean(), week[168 * 5 :] - week[168 * 5 :].mean(), atol=3)
+    rest = forecaster.predict(forecasts.rules.series, 48, natural=False, rules=False)
+    np.testing.assert_allclose(forecasts.quantiles(LEVELS), rest.quantiles(LEVELS) + profile[:, None], rtol=1e-6)
+
+
+def test_noise_has_no_season():
+    rng = np.random.default_rng(0)
+    assert profile_of(rng.normal(size=168 * 4), 168, 24) is None
+    assert profile_of(rng.normal(size=168 * 4).cumsum(), 168, 24) is None
+    assert profile_of(rng.normal(size=200), 168, 24) is None
+
+
+def test_a_season_that_nobody_sees_is_said_once(forecaster):
+    noise = np.random.default_rng(0).normal(size=(2, 1500))
+    with pytest.warns(UserWarning, match=r"reads 64 values, less than the season of 1,440 steps that 2 of 2") as said:
+        forecaster.predict(noise, 4, freq="min")
+    assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forecaster.predict(noise[:, :300], 4, freq="D")
+
+
+def test_a_short_line_goes_on_as_far_as_it_was_seen():
+    found = apply_rules(read_series([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [5.0, 5.0, 5.0]]), 5, CONFIG)
+    assert found.line == [0]
+    np.testing.assert_allclose(found.series.values[0], 3.0)
+    np.testing.assert_allclose(found.shift[0], [1, 2, 3, 3, 3])
+    assert not found.shift[1:].any()
+
+
+def test_a_network_that_knows_all_seasons_is_left_alone():
+    week = np.tile(np.repeat([0.0, 0.0, 0.0, 0.0, 0.0, 7.0, 7.0], 24), 5)
+    assert apply_rules(read_series([week], freq="h"), 24, PatchConfig()).profile == [0]
+    from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
+
+    assert apply_rules(read_series([week], freq="h"), 24, MultiscaleConfig()).profile == []
+
+
+def test_the_study_of_a_first_user(tmp_path, forecaster, monkeypatch):
+    few = [case for case in cases(1) if case.outcomes.shape[1] <= 28]
+    monkeypatch.setattr("studies.first_user.study.cases", lambda count: few)
+    forecaster.save_pretrained(tmp_path / "tiny")
+    run(Settings(output=tmp_path / "out", model=str(tmp_path / "tiny"), device="cpu", quick=True))
+    rows = json.loads((tmp_path / "out" / "summary.json").read_text())["rows"]
+    found = {(row["dataset"], row["protocol"]): row["ours"] for row in rows}
+    assert {name for name, _ in found} == {case.name for case in few}
+    assert found["last value an outlier", "as it is"] < 110
+    assert found["1, 2, 3", "as it is"] < 0.5
