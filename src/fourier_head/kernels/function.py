@@ -69,5 +69,7 @@ class RowLoss(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        grads = rowwise.backward(upstream, *ctx.saved_tensors, ctx.score, ctx.needs_input_grad[:3])
+        x, weight, bias, gradient, factor, wide = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:3]
+        grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, wide, ctx.score, needs)
         return (*grads, None, None, None, None, None)

@@ -178,10 +178,12 @@ def backward(
     if weight is None:
         return real if scale is None else real * scale, None, grad_bias
     if needs[0]:
-        # The smallest numbers of float16 are not small: its results are multiplied, not the weights.
-        early = scale is not None and x.dtype != torch.float16
-        grad_x = torch.mm(real, wide * scale if early else wide)
-        grad_x = grad_x if early or scale is None else grad_x.mul_(scale)
+        if scale is None:
+            grad_x = torch.mm(real, wide)
+        elif x.dtype == torch.float16:
+            grad_x = torch.mm(real, wide).mul_(scale)  # its smallest numbers are not small enough for weights
+        else:
+            grad_x = torch.mm(real, wide * scale)
     if needs[1]:
         grad_weight = torch.mm(real.t(), x)
         grad_weight = grad_weight if scale is None else grad_weight.mul_(scale)

@@ -169,7 +169,7 @@ def row_scores(
         wanted = any(tensor is not None and tensor.requires_grad for tensor in (x, weight, bias))
         keep = torch.is_grad_enabled() and wanted
         if whole:
-            return ops.fused_loss(x, weight, bias, target, offsets, class_weight, score, keep)  # type: ignore[arg-type]
+            return ops.fused_loss(x, weight, bias, target, offsets, class_weight, score, keep)
         return ops.row_loss(x, weight, bias, target, anchor, offsets, class_weight, score, keep)
     with on(x):
         if whole:
