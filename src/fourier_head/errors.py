@@ -39,4 +39,4 @@ def require(extra: str, *modules: str) -> None:
 def needs_extra(error: ImportError, extra: str = "cli") -> UserError:
     """Turn a failed import of an optional dependency into the command that installs it."""
     name = (error.name or "more").split(".")[0]
-    return UserError(f'this command needs {name}: install it with pip install "fourier-head[{extra}]".')
+    return UserError(f'this needs {name}: install it with pip install "fourier-head[{extra}]".')

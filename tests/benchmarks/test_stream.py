@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-
 from benchmarks.stream import Operations
+
 from fourier_head.forecasting.corpora.buckets import BUCKETS, Bucket, BucketStream
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster

@@ -194,7 +194,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         settings.check(self)
         self._categories = Categories(X)
         X, y = validate_data(self, self._categories(X), y, **ROWS, y_numeric=True, ensure_min_samples=2)
-        y = y.astype(np.float64)  # text that is no number ends here
+        try:
+            y = y.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"y must hold numbers to predict, got {y.flat[0]!r}.") from None
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
             raise ValueError("sample_weight must be positive for at least one row, got zero for all of them.")
