@@ -9,8 +9,7 @@ on a CPU, where there is one attention only, and writes nothing.
 from __future__ import annotations
 
 import argparse
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from studies.chronos.t5 import HeadSettings, T5Objective, build_forecaster
 from studies.chronos.t5.attention import Attention
@@ -29,16 +28,13 @@ def case(sizes: Sizes, device: str, kind: Attention, graph: bool, short: bool) -
     """Return a row: the T5 with a Fourier head and one kind of attention."""
     config, batch, compile = sizes.t5, sizes.t5_batches[0], device == "cuda"
 
-    @functools.cache
-    def step() -> Callable[..., None]:
+    def make() -> Step:
         tokenizer = ChronosTokenizer(num_ids=config.vocabulary)
         model = build_forecaster(tokenizer, config, HeadSettings(frequencies=sizes.frequencies), seed=0).to(device)
         lengths = (sizes.t5_short, config.context) if short else None
         objective = T5Objective(model, tokenizer, lengths=lengths, gamma=PENALTY, kind=kind, compile=compile)
-        return trainer(objective, objective, device)
-
-    def make() -> Step:
-        train, windows = step(), random_walks(batch, config, device, sizes.t5_short if short else None)
+        train = trainer(objective, objective, device)
+        windows = random_walks(batch, config, device, sizes.t5_short if short else None)
         return lambda: train(*windows, graph=graph)
 
     about = {"task": "training", "model": "T5", "head": f"fourier-{sizes.frequencies}", "attention": kind}

@@ -34,7 +34,7 @@ from fourier_head.training.loop import CHECK_EVERY, Training
 from fourier_head.training.settings import TrainingSettings
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "equal", "_unique2", "unique_consecutive")
-"""Operations that bring a number to the host, or one from there (``lift_fresh``: ``torch.tensor`` of Python numbers)."""
+"""What brings a number to the host, or one from there (``lift_fresh``: ``torch.tensor`` of Python numbers)."""
 Row = dict[str, Any]
 
 

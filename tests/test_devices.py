@@ -20,7 +20,7 @@ def test_a_device_that_is_not_there_is_named(monkeypatch):
         chosen_device("abacus")
     with pytest.raises(UserError, match="--device cuda:1 needs a graphics card"):
         chosen_device("cuda:1")
-    with pytest.raises(UserError, match="device hpu is no device that torch can use here"):
+    with pytest.raises(UserError, match="no device that torch can use"):
         chosen_device("hpu", "device")
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 Numeric: TypeAlias = Tensor | ArrayLike
 
 
-def is_out_of_sight(x: Tensor) -> bool:
-    """Tell whether looking at numbers would make the host wait for a device, or is not possible under a transform."""
+def needs_sync(x: Tensor) -> bool:
+    """Tell whether reading values would make the host wait for a device, or is not possible under a transform."""
     return x.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 

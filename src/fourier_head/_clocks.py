@@ -1,4 +1,4 @@
-"""What a local clock shows: how far it is ahead of universal time, and since when."""
+"""What a local clock shows: how far it is ahead of UTC, and since when."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from datetime import datetime, timedelta, timezone, tzinfo
 import numpy as np
 
 Changes = tuple[tuple[float, float], ...]
-"""Moments, in seconds of universal time since 1970, and the seconds that the clock is ahead from each of them on."""
+"""Timestamps, in seconds of UTC since 1970, and the seconds that the clock is ahead from each of them on."""
 
 
-def changes_of(moments: np.ndarray, ahead: np.ndarray) -> Changes:
-    """Return when a clock was set that is so many seconds ahead at moments of universal time, in their order.
+def changes_of(times: np.ndarray, ahead: np.ndarray) -> Changes:
+    """Return when a clock was set that is so many seconds ahead at times of UTC, in their order.
 
     >>> changes_of(np.array([0, 10**9, 2 * 10**9], "datetime64[ns]"), np.array([3600, 7200, 7200]))
     ((0.0, 3600.0), (1.0, 7200.0))
     """
     changed = [0, *(np.flatnonzero(np.diff(ahead)) + 1)]
-    return tuple((float(moments[i].astype(np.int64) / 1e9), float(ahead[i])) for i in changed)
+    return tuple((float(times[i].astype(np.int64) / 1e9), float(ahead[i])) for i in changed)
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class Clock(tzinfo):
         """The offset that goes on."""
         return timezone(self.utcoffset(None))
 
-    def local(self, moments: np.ndarray) -> np.ndarray:
-        """Return what the clock shows at moments of universal time, both datetime64[ns]."""
+    def local(self, times: np.ndarray) -> np.ndarray:
+        """Return what the clock shows at times of UTC, both datetime64[ns]."""
         starts, ahead = (np.array(side) for side in zip(*self.changes, strict=True))
-        place = np.searchsorted(starts, moments.astype(np.int64) / 1e9, side="right") - 1
-        return moments + (ahead[place.clip(0)] * 1e9).astype("timedelta64[ns]")
+        place = np.searchsorted(starts, times.astype(np.int64) / 1e9, side="right") - 1
+        return times + (ahead[place.clip(0)] * 1e9).astype("timedelta64[ns]")
 
     def utcoffset(self, dt: datetime | None) -> timedelta:
         """Return how far ahead the clock is when it shows this; of an hour that comes twice, the second one counts."""
         return self._ahead(datetime.max if dt is None else dt, shown=True)
 
     def fromutc(self, dt: datetime) -> datetime:
-        """Return what the clock shows at a moment of universal time."""
+        """Return what the clock shows at a time of UTC."""
         return dt + self._ahead(dt, shown=False)
 
     def _ahead(self, dt: datetime, shown: bool) -> timedelta:

@@ -63,8 +63,8 @@ def first_values(column: pd.Series, count: int) -> pd.Series:
     return some if len(some) else column.dropna().head(count)
 
 
-def numbers(column: pd.Series, called: str) -> np.ndarray:
-    """Return a column of values as float64, NaN where one is missing; raise where one is no number."""
+def numbers(column: pd.Series, called: str, finite: bool = False) -> np.ndarray:
+    """Return a column of values as float64, NaN where one is missing; raise where one is no (finite) number."""
     import pandas as pd
 
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "mMc":
@@ -74,6 +74,10 @@ def numbers(column: pd.Series, called: str) -> np.ndarray:
     if len(wrong):
         found = str(column.iloc[wrong[0]])[:40]
         raise ValueError(f"{called} must hold numbers, got {found!r} in row {wrong[0] + 1}.")
+    endless = np.flatnonzero(np.isinf(out))
+    if finite and len(endless):
+        found = f"{out[endless[0]]} in row {endless[0] + 1}"
+        raise ValueError(f"{called} must hold finite numbers, got {found}; leave it empty.")
     return out
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
 
 import torch
@@ -14,6 +13,7 @@ from fourier_head._arrays import widened
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Boundary, Domain
 from fourier_head.domains.maps import ValueMap
+from fourier_head.errors import whole_number
 from fourier_head.fourier import series, spectrum
 
 Regularizer = Literal["roughness", "paper"]
@@ -42,24 +42,15 @@ class Layout:
     place_outputs: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_bins", "num_frequencies", "packets", "num_atoms"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
-                raise TypeError(f"{name} must be a whole number, got {value!r}")
-        if self.num_bins is not None and self.num_bins < 1:
-            raise ValueError(f"num_bins must be at least 1, got {self.num_bins}")
-        if self.num_frequencies < 0:
-            raise ValueError(f"num_frequencies must not be negative, got {self.num_frequencies}")
+        for name, least in (("num_bins", 1), ("num_frequencies", 0), ("packets", 0), ("num_atoms", 0)):
+            if name != "num_bins" or self.num_bins is not None:
+                whole_number(name, getattr(self, name), least)
         if not 0 <= self.floor < 1:
             raise ValueError(f"floor must be a share of probability in [0, 1), got {self.floor}")
         if self.bin_mass not in ("midpoint", "exact"):
             raise ValueError(f"bin_mass must be 'midpoint' or 'exact', got {self.bin_mass!r}")
         if self.boundary not in ("periodic", "reflect"):
             raise ValueError(f"boundary must be 'periodic' or 'reflect', got {self.boundary!r}")
-        if self.packets < 0 or self.num_atoms < 0:
-            raise ValueError(
-                f"packets and num_atoms must not be negative, got packets={self.packets}, num_atoms={self.num_atoms}"
-            )
 
     @property
     def walls(self) -> bool:

@@ -342,9 +342,7 @@ def _fused(request: Request, reduction: Reduction | None = None) -> Tensor:
         layout, ("bins", 0.0, 1.0) if bins else request.domain.formula, "nll" if bins else request.kind,
         request.domain.tails, request.mapped, request.gamma, request.ignore_index, reduction,
     )  # fmt: skip
-    loss = kernels.score_rows(
-        x, request.weight, request.bias, target, score, class_weight=request.class_weight, anchor=anchor
-    )
+    loss = kernels.row_scores(x, request.weight, request.bias, target, score, request.class_weight, anchor)
     return loss.view(shape) if reduction == "none" else loss
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fourier_head._arrays import is_out_of_sight, widened
+from fourier_head._arrays import needs_sync, widened
 
 Reduction = Literal["none", "mean", "sum"]
 
@@ -23,7 +23,7 @@ def check_target(target: Tensor, num_classes: int, ignore_index: int) -> Tensor:
         raise TypeError(f"target must hold integer bin ids, got dtype {target.dtype}; encode values with Bins first")
     if target.dtype not in (torch.int64, torch.int32):
         target = target.long()
-    if torch.compiler.is_compiling() or is_out_of_sight(target):
+    if torch.compiler.is_compiling() or needs_sync(target):
         return target
     wrong = (target != ignore_index) & ((target < 0) | (target >= num_classes))
     if bool(wrong.any()):

@@ -9,7 +9,7 @@ from typing import Any
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from studies.atari.games import ACTIONS, find_game
 from studies.atari.rows import BEST, FINAL, full_size, is_main
-from studies.common.report.derive import frequency_panel
+from studies.common.frequency_charts import frequency_panel
 from studies.common.report.summary import Row
 
 CURVES = ("truth", "curve-1", "curve-3", "curve-4", "curve-5")

@@ -33,21 +33,26 @@ class ModelSettings:
     return_std: float = 1.0
 
 
-def action_head(kind: str, width: int, frequencies: int | None = None, gamma: float = 0.0) -> Head:
-    """Return a head over the circular actions: linear, or the paper's Fourier head.
+PACKETS = 4
 
-    That is periodic, with the released floor and the printed regulariser.
+
+def action_head(kind: str, width: int, frequencies: int | None = None, gamma: float = 0.0) -> Head:
+    """Return a head over the circular actions: linear, the paper's Fourier head, or one that has packets, too.
+
+    The paper's is periodic, with the released floor and the printed regulariser.
     """
     if kind == "linear":
         return LinearHead(width, len(ACTIONS))
-    if kind != "fourier" or frequencies is None:
-        raise ValueError(f"kind must be linear, or fourier with frequencies, got {kind!r} and {frequencies}")
+    if kind not in ("fourier", "fourier_packets") or frequencies is None:
+        expected = "linear, or fourier or fourier_packets with frequencies"
+        raise ValueError(f"kind must be {expected}, got {kind!r} and {frequencies}")
     return FourierHead(
         width,
         len(ACTIONS),
         frequencies,
         floor=released_floor(len(ACTIONS)),
         boundary="periodic",
+        packets=PACKETS if kind == "fourier_packets" else 0,
         gamma=gamma,
         regularizer="paper",
         impl="reference",

@@ -53,6 +53,8 @@ class Settings(options.Study):
     transitions: int = option(500_000, "To record where there is no recording.", min=1)
     steps: int = option(5_000_000, "Of the recorded agent's training.", min=1)
     ablations: bool = option(True, "Train without regulariser, smaller models and on less data, too.")
+    ablated: str = option("auto", "N of the Fourier heads of the ablations, such as 20,32; auto for 14.")
+    packets: str = option("none", "N of Fourier heads with packets, which are not the paper's, or none.")
     device: str = options.device("cpu", told=True)
     compile: bool | None = option(None, "Compile the model.", shown="on a GPU")
     workers: int = options.workers(1, "Arms trained at once, each in a process.")
@@ -80,6 +82,13 @@ class Settings(options.Study):
                 return (4, 8) if game == "seaquest" else (8,)
             return SOME_FREQUENCIES if game == "seaquest" else FEW_FREQUENCIES
         return parse_counts(self.frequencies, "--frequencies")
+
+    def middles(self, game: str) -> tuple[int, ...]:
+        """Return N of the ablations."""
+        if self.ablated != "auto":
+            return parse_counts(self.ablated, "--ablated")
+        chosen = self.chosen_frequencies(game)
+        return (MIDDLE if MIDDLE in chosen else chosen[-1],)
 
     def chosen_seeds(self, game: str) -> int:
         """Return the number of seeds on a game."""
@@ -115,7 +124,8 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     """Return the arms of a game in the order in which to train them."""
     base, chosen = settings.base, settings.chosen_frequencies(game)
     first = game == settings.chosen_games[0]
-    middle = MIDDLE if MIDDLE in chosen else chosen[-1]
+    middles = settings.middles(game)
+    packets = () if settings.packets == "none" else parse_counts(settings.packets, "--packets")
 
     def fourier(n: int, gamma: float, **more: Any) -> ArmSettings:
         return dataclasses.replace(base, head="fourier", frequencies=n, gamma=gamma, **more)
@@ -124,8 +134,9 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
     for seed in range(settings.chosen_seeds(game)):
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
+        found += [dataclasses.replace(base, head="fourier_packets", frequencies=n, seed=seed) for n in packets]
         if first and settings.ablations:
-            found.append(fourier(middle, 0.0, seed=seed))
+            found += [fourier(n, 0.0, seed=seed) for n in middles]
     if first and settings.ablations:
         sizes = [{"layers": a, "heads": b, "width": c} for a, b, c in SIZES]
         shares: list[dict[str, Any]] = [{"share": share} for share in SHARES]
@@ -133,7 +144,7 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
             sizes, shares = [{"layers": 1, "heads": 1, "width": 16}], shares[2:]
         for change in [*sizes, *shares]:
             found.append(dataclasses.replace(base, **change))
-            found.append(fourier(middle, GAMMA, **change))
+            found += [fourier(n, GAMMA, **change) for n in middles]
     return found
 
 

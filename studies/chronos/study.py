@@ -14,7 +14,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,20 +120,13 @@ class Settings(options.Study):
                 raise UserError(f"--{name} must be positive, got {number:g}.")
         if not 0 <= self.average < 1:
             raise UserError(f"--average must be a share of the steps below 1, got {self.average:g}.")
+        own = {one.name: getattr(self, one.name) for one in fields(Protocol) if hasattr(self, one.name)}
+        del own["horizon"]  # that of one's own evaluation sets, not what models learn to predict
         protocol = Protocol(
-            size=self.size,
-            context=self.context,
+            **own,
             lengths=tuple(sorted({min(128, self.context), self.context})),
-            seconds=self.seconds,
-            steps=self.steps,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-            recipe=self.recipe,
-            average=self.average,
             smooth=self.embedding == "smooth",
             near=self.positions == "near",
-            init=self.init,
-            sampling=self.sampling,
         )
         if not self.quick:
             return protocol

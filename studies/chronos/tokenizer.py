@@ -152,14 +152,6 @@ class ChronosTokenizer:
         tokens = self.encode(target, scale, eos=True)
         return torch.where(tokens.mask, tokens.ids, ignore_index)
 
-    def clip_rate(self, values: Tensor, scale: Tensor | None = None) -> float:
-        """Return the share of observed values that lie outside the interval, and so lose their size."""
-        scale = self.scale_of(values) if scale is None else scale
-        wide, known = _observed(values)
-        scaled = wide / scale[..., None].to(wide)
-        outside = (scaled < self._settings["low"]) | (scaled > self._settings["high"])  # type: ignore[operator]
-        return int((outside & known).sum()) / max(int(known.sum()), 1)
-
     # --- ids to values
 
     def decode(self, ids: Tensor, scale: Tensor | None = None) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from studies.claims.evidence import Figure
+from studies.claims.settling import open_question, picture_of, plan_of
 
 Status = Literal["confirmed", "not confirmed", "cannot be run here"]
 STATUSES: tuple[Status, ...] = ("confirmed", "not confirmed", "cannot be run here")
@@ -37,8 +38,9 @@ class Claim:
     section: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `claims.json` has of it."""
+        """Return what `claims.json` has of it; where runs could settle it, what is excluded already, and the plan."""
         figure = self.figure
+        unsettled = self.status == "not confirmed" and not self.exact
         found: dict[str, Any] = {
             "claim": self.claim,
             "where": self.where,
@@ -48,9 +50,11 @@ class Claim:
             "interval": None,
             "seeds": None if figure is None or self.exact else figure.seeds,
             "status": self.status,
-            "why": self.why,
+            "why": joined(self.why, open_question(figure, self.paper) if unsettled else ""),
             "evidence": None,
             "section": self.section,
+            "picture": picture_of(self.section, f"{self.where} {self.claim} {self.measure}"),
+            "plan": plan_of(self.section) if unsettled else None,
         }
         if figure is not None:
             found["evidence"] = {"file": figure.file, "rows": [dict(row) for row in figure.rows]}
@@ -85,7 +89,10 @@ def decide(
     if inside:
         return "confirmed", f"The 95 % interval lies {side} {bound:g}."
     if low <= bound <= high:
-        return "not confirmed", f"The 95 % interval holds {bound:g}."
+        return (
+            "not confirmed",
+            f"The 95 % interval of {figure.seeds} seeds holds {bound:g}: none or little, they cannot tell.",
+        )
     return "not confirmed", f"The 95 % interval lies on the other side of {bound:g}."
 
 

@@ -37,6 +37,12 @@ def _content(path: str) -> Any:
         raise UserError(f"{path} cannot be read as evidence: {error}.") from None
 
 
+def header(study: str, key: str) -> Any:
+    """Return what the summary of a study says under a key beside its rows; None where there is no such study."""
+    path = f"results/{study}/summary.json"
+    return _content(path).get(key) if (ROOT / path).exists() else None
+
+
 def first_of(*studies: str) -> str:
     """Return the first of these studies that has runs."""
     for study in studies:

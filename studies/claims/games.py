@@ -11,9 +11,10 @@ from studies.atari.games import GAMES
 from studies.claims.claim import Claim, decide, joined
 from studies.claims.evidence import Figure, find, first_of, paired, t_interval
 
-GRAVITAR = first_of("atari-gravitar", "atari")
+HEADS, GRAVITAR = first_of("atari-heads", "atari"), first_of("atari-heads", "atari-gravitar", "atari")
+ABLATIONS = first_of("atari-ablations", "atari")
 PLANNED = 20
-"""Frequencies on the new recording of Gravitar, chosen on other games."""
+"""Frequencies where one N was planned: on the new recording of Gravitar alone, and in the new ablations."""
 
 
 def games() -> list[Claim]:
@@ -21,7 +22,7 @@ def games() -> list[Claim]:
     found = []
     for name, game in GAMES.items():
         linear, fourier = game.paper.linear[0], game.paper.fourier[0]
-        study = GRAVITAR if name == "gravitar" else "atari"
+        study = GRAVITAR if name == "gravitar" else "atari" if name == "double_dunk" else HEADS
         figure, n = returns(study, name)
         status, why = decide(figure, "above")
         level = {
@@ -29,7 +30,7 @@ def games() -> list[Claim]:
             if GRAVITAR != "atari"
             else "The recorded agent plays at random level, so there is little to learn from.",
             "double_dunk": "The recorded agent plays at random level, so there is little to learn from.",
-        }.get(name, "120,000 contexts an epoch, 16 episodes.")
+        }.get(name, "120,000 contexts an epoch, 16 episodes." if HEADS == "atari" else "64 episodes.")
         how = "on other games" if study == "atari-gravitar" else "on the episodes of the epoch before"
         found.append(
             Claim(
@@ -44,10 +45,13 @@ def games() -> list[Claim]:
             )
         )
     for name, title in (("seaquest", "Seaquest"), ("gravitar", "Gravitar")):
-        study = "atari"
-        wide = {"game": name, "head": "fourier", "gamma": 1e-6, "layers": 6, "share": 1.0, "samples": 120_000}
+        study = HEADS
+        wide = {"game": name, "head": "fourier", "gamma": 1e-6, "layers": 6, "share": 1.0}
+        wide["samples"] = 120_000 if study == "atari" else 1_100_000
         linear_arm = {key: value for key, value in wide.items() if key != "gamma"} | {"head": "linear"}
-        few = 14 if name == "gravitar" else 8
+        random = study == "atari" and name == "gravitar"
+        few = 8 if study == "atari" and name == "seaquest" else 14
+        level = "Recorded at random level: few actions are worth being sure of." if random else ""
         rise = paired(study, _last_return, wide | {"frequencies": 32}, wide | {"frequencies": few})
         status, why = decide(rise, "above")
         found.append(
@@ -57,7 +61,7 @@ def games() -> list[Claim]:
                 f"return of Fourier-32 minus Fourier-{few}'s at the last epoch",
                 "above 0",
                 status,
-                why,
+                joined(why, level),
                 rise,
                 section=study,
             )
@@ -92,29 +96,31 @@ def games() -> list[Claim]:
 
 def ablations() -> list[Claim]:
     """Return the comparisons over sizes of models and of data, one seed each."""
-    path, found = "results/atari/runs.json", []
+    path, found = f"results/{ABLATIONS}/runs.json", []
+    n = 14 if ABLATIONS == "atari" else PLANNED
+    bound = "With N = 14 no action can be more likely than 83 %, which one agent's recording often asks for."
     for key, whole, words, drawn in (("layers", 6, "model", "figure 14"), ("share", 1.0, "dataset", "figure 15")):
         changes, rows = [], []
-        for run in find(path, {"game": "seaquest", "head": "fourier", "frequencies": 14, "gamma": 1e-6, "seed": 0}):
+        for run in find(path, {"game": "seaquest", "head": "fourier", "frequencies": n, "gamma": 1e-6, "seed": 0}):
             if run[key] == whole:
                 continue
             arm = {name: run[name] for name in ("game", "layers", "share", "samples", "seed")}
             (other,) = find(path, arm | {"head": "linear"})
             changes.append(_last_return(run) - _last_return(other))
-            rows += [arm | {"head": "fourier", "frequencies": 14}, arm | {"head": "linear"}]
+            rows += [arm | {"head": "fourier", "frequencies": n}, arm | {"head": "linear"}]
         ahead = sum(change > 0 for change in changes)
         found.append(
             Claim(
                 f"The Fourier head has the higher returns across {words} sizes.",
                 f"Section 5, {drawn}",
-                f"return of Fourier-14 minus linear's on Seaquest, mean over {len(changes)} {words} sizes",
+                f"return of Fourier-{n} minus linear's on Seaquest, mean over {len(changes)} {words} sizes",
                 "above 0",
                 "not confirmed",
-                f"One seed; ahead in {ahead} of {len(changes)} pairs at the last epoch. With N = 14 no action can "
-                "be more "
-                "likely than 83 %, which one agent's recording often asks for.",
+                joined(
+                    f"One seed; ahead in {ahead} of {len(changes)} pairs at the last epoch.", bound if n == 14 else ""
+                ),
                 Figure(float(np.mean(changes)), None, 1, path, tuple(rows)),
-                section="atari",
+                section=ABLATIONS,
             )
         )
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studies.claims.claim import Claim, decide, joined
-from studies.claims.evidence import Figure, find, paired
+from studies.claims.evidence import Figure, Selector, find, paired
 
 SETS = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
 LINEAR = {"head": "linear", "protocol": "released"}
@@ -33,6 +33,13 @@ def against_linear() -> list[Claim]:
             status, why = decide(figure, "below")
             ours, theirs, _ = PAPER[metric][name]
             means = _means(metric, name)
+            reason = ""
+            if (metric, name) == ("mse", "gaussian"):
+                point = _mean(metric, {"head": "regression", "protocol": "released", "dataset": name})
+                reason = (
+                    f"Outcomes have a variance of 0.010 given the inputs, which a regression reaches ({point:.3f}) and "
+                    "here the linear head too: the paper's stayed above it, and that was what Fourier-12 gained on."
+                )
             found.append(
                 Claim(
                     f"Fourier-12 has the lower {words} on {title} than the linear head.",
@@ -40,7 +47,7 @@ def against_linear() -> list[Claim]:
                     f"{words} of Fourier-12 minus linear's, same seeds",
                     round(ours - theirs, 3),
                     status,
-                    joined(f"Ours {means[0]:.3f} and {means[1]:.3f}, the paper {ours} and {theirs}.", why),
+                    joined(f"Ours {means[0]:.3f} and {means[1]:.3f}, the paper {ours} and {theirs}.", why, reason),
                     figure,
                     section="synthetic",
                 )
@@ -69,11 +76,11 @@ def against_linear() -> list[Claim]:
 
 
 def _means(metric: str, dataset: str) -> tuple[float, float]:
-    rows = [
-        find("results/synthetic/summary.json", arm | {"dataset": dataset, "metric": metric})
-        for arm in (FOURIER, LINEAR)
-    ]
-    return rows[0][0]["ours"], rows[1][0]["ours"]
+    return _mean(metric, FOURIER | {"dataset": dataset}), _mean(metric, LINEAR | {"dataset": dataset})
+
+
+def _mean(metric: str, arm: Selector) -> float:
+    return float(find("results/synthetic/summary.json", {**arm, "metric": metric})[0]["ours"])
 
 
 def against_mixtures() -> list[Claim]:

@@ -64,7 +64,9 @@ def page(claims: list[dict[str, Any]]) -> str:
     rows = []
     for claim in claims:
         evidence = claim["evidence"]
-        source = f"[{Path(evidence['file']).parent.name}](../{evidence['file']})" if evidence else ""
+        links = {Path(evidence["file"]).parent.name: evidence["file"]} if evidence else {}
+        links |= {"figure": claim["picture"], "plan": claim["plan"]}
+        source = ", ".join(f"[{name}](../{path})" for name, path in links.items() if path)
         paper = "" if claim["paper"] is None else str(claim["paper"])
         cells = (claim["where"], claim["claim"], claim["measure"], paper, ours_text(claim), f"**{claim['status']}**")
         rows.append(f"| {' | '.join(cells)} | {claim['why']} | {source} |")
@@ -73,8 +75,10 @@ def page(claims: list[dict[str, Any]]) -> str:
         "Every claim of [the paper](https://arxiv.org/abs/2410.22269) beside what our runs say of it: "
         f"{counts(claims)}. A claim is confirmed where the 95 % interval of our number lies on the paper's side. Not "
         "confirmed may mean that it is wrong, that it does not hold here, or that our runs are too few to tell: the "
-        "reason says which. Numbers are computed from the files in the last column by `python -m studies claims`, "
-        "which writes this page and `results/claims.json`."
+        "reason says which, and a plan, written before the runs, what would settle it ([all of them, in order]"
+        "(../results/plan.md)). Numbers are "
+        "computed from the files in the last column by `python -m studies claims`, which writes this page and "
+        "`results/claims.json`."
     )
     header = "| where | claim | measure | paper | ours | status | why | evidence |\n|---|---|---|---|---|---|---|---|"
     return f"# The paper's claims\n\n{text}\n\n{header}\n{table}\n"

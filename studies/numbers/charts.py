@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fourier_head.pages.charts import Chart, Panel, Series
-from studies.common.report.derive import frequency_panel
+from studies.common.frequency_charts import frequency_panel
 from studies.common.report.summary import Row
 from studies.numbers.data import HIGH, LOW, SCORE_BINS, TRAINED, Gaussian
 from studies.numbers.tables import FOURIER_KEYS, PAPER_CONTEXT, best, contexts, find, same_arm

@@ -77,6 +77,26 @@ UNSEEN = (
 """Never trained on: means and deviations between, beside and beyond those that are."""
 
 
+GAUSSIANS = ("paper", "many")
+"""What training answers come from: the four of the paper, or as many Gaussians as there are answers."""
+
+
+def many_gaussians(count: int, generator: torch.Generator) -> list[Gaussian]:
+    """Return Gaussians of two decimals each, none of which is one that answers are scored on.
+
+    >>> many_gaussians(1, torch.Generator().manual_seed(0))
+    [Gaussian(mean=0.75, std=0.23)]
+    """
+    scored = {*TRAINED, *UNSEEN}
+    out: list[Gaussian] = []
+    while len(out) < count:
+        mean, std = torch.rand(2, dtype=torch.float64, generator=generator).tolist()
+        one = Gaussian(round(1.6 * mean - 0.8, 2), round(0.05 + 0.25 * std, 2))
+        if one not in scored:
+            out.append(one)
+    return out
+
+
 def hundredths(number: int) -> str:
     """Write a number of hundredths with two decimals.
 
@@ -96,12 +116,13 @@ def write_prompt(gaussian: Gaussian, samples: Sequence[int]) -> str:
     return PROMPT.format(mean=f"{gaussian.mean:.2f}", std=f"{gaussian.std:.2f}", samples=listed)
 
 
-def training_pairs(count: int, in_context: int, seed: int) -> tuple[list[str], list[int]]:
-    """Return prompts and their answers in hundredths, the four Gaussians in turn."""
+def training_pairs(count: int, in_context: int, seed: int, many: bool = False) -> tuple[list[str], list[int]]:
+    """Return prompts and their answers in hundredths: the four Gaussians in turn, or ``many``, one for each answer."""
     generator = torch.Generator().manual_seed(seed)
+    gaussians = many_gaussians(count, generator) if many else TRAINED
     prompts, answers = [], []
     for i in range(count):
-        gaussian = TRAINED[i % len(TRAINED)]
+        gaussian = gaussians[i % len(gaussians)]
         *shown, answer = gaussian.draw(in_context + 1, generator)
         prompts.append(write_prompt(gaussian, shown))
         answers.append(answer)

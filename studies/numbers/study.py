@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,11 @@ from studies.common import options
 from studies.common.options import option, parse_counts
 from studies.common.report.summary import Summary
 from studies.common.results import write_results
+from studies.numbers import choice
 from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
 from studies.numbers.charts import charts
 from studies.numbers.data import (
+    GAUSSIANS,
     TRAINED,
     UNSEEN,
     score,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TINY = "tiny Llama"
 PAIRS = 256
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 Run = dict[str, Any]
 
 
@@ -58,6 +61,12 @@ class Settings(options.Study):
     in_context: str = option("2", "Samples in the prompt; 0-9 is all of the paper.")
     epochs: int = option(16, "Passes over the 256 training pairs.", min=1)
     learning_rate: float = option(3e-4, "At the start; it decays linearly.")
+    choose: str | None = option(
+        None,
+        "Learning rates, such as 3e-4,1e-3, of which every kind of arm takes its best on seeds of their own.",
+        shown="none",
+    )
+    gaussians: str = option("paper", "Of the training answers: paper, its four; many, one for each answer.")
     head_learning_rate: float | None = option(None, "Of a Fourier head, beside the adapters.", shown="as the rest")
     lora_rank: int = option(8, "Rank of the adapters.", min=1)
     lora_layers: str | None = option(None, "Layers with adapters, such as q_proj,v_proj.", shown="PEFT's choice")
@@ -66,6 +75,7 @@ class Settings(options.Study):
     gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
     head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
     top_p: float = option(1.0, "Share of probability all arms sample from.")
+    dtype: str = option("float32", "Of the model: float32 or bfloat16.")
     device: str = options.device()
     quick: bool = options.quick()
     time_limit: float | None = options.time_limit()
@@ -102,18 +112,20 @@ def source_of(settings: Settings) -> tuple[str | None, str]:
     """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
         raise UserError("--model and --gguf both name a model: give one of them.")
+    if settings.dtype not in DTYPES:
+        raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
     device = chosen_device(settings.device)
     return settings.gguf or settings.model or (None if settings.quick else MODEL), device
 
 
 @functools.lru_cache(maxsize=1)
-def load(source: str | None, device: str) -> LanguageModel:
+def load(source: str | None, dtype: str, device: str) -> LanguageModel:
     """Return the language model, loaded once in each process."""
     if source is None:
         language = tiny_language(device)
     else:
         try:
-            language = LanguageModel(*load_model(source, torch.float32, causal=True))
+            language = LanguageModel(*load_model(source, DTYPES[dtype], causal=True))
         except (ImportError, ValueError) as error:
             raise UserError(f"{error}.") from None
         language.model.to(device)
@@ -123,6 +135,8 @@ def load(source: str | None, device: str) -> LanguageModel:
 
 def run(settings: Settings, console: Console | None = None) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
+    if settings.gaussians not in GAUSSIANS:
+        raise UserError(f"--gaussians must be one of {', '.join(GAUSSIANS)}, got {settings.gaussians}.")
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
     recipe = Recipe(
@@ -138,10 +152,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         seeds, pairs, frequencies = min(seeds, 2), 64, tuple(n for n in (2, 8) if n in frequencies) or frequencies[:2]
         recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
     source, device = source_of(settings)
-    language = load(source, device)
+    language = load(source, settings.dtype, device)
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
-    common = {"model": name, "size": size, "pairs": pairs}
+    common = {"model": name, "size": size, "dtype": settings.dtype, "pairs": pairs, "gaussians": settings.gaussians}
     scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
     gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
     firsts = parse_counts(settings.head_first, "--head-first", 0)
@@ -154,21 +168,41 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         for first in firsts
         for n in frequencies
     ]
+    store, deadline = RunStore(settings.output), deadline_after(settings.time_limit)
+    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
+
+    def results_of(plan: Sequence[Mapping[str, Any]]) -> list[Run | None]:
+        gpus = 1.0 if device.startswith("cuda") else 0.0
+        tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
+        return run_tasks(
+            tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
+        )
+
+    choices: list[dict[str, Any]] = []
+    if settings.choose is not None:
+        tried = [arm for arm in arms if arm["head"] == "linear" or arm["frequencies"] in choice.FREQUENCIES]
+        tries = results_of(
+            [
+                {**arm, "in_context": contexts[0], "seed": seed} | common | asdict(replace(recipe, lr=rate))
+                for seed in choice.SEEDS
+                for rate in parse_numbers(settings.choose, "--choose", zero=False)
+                for arm in tried
+            ]
+        )
+        if any(one is None for one in tries):
+            raise UserError("--time-limit is over before all choices are made; the same command goes on with them.")
+        choices = choice.table([one for one in tries if one is not None])
+    rates = {own: row["learning_rate"] for own, row in choice.best(choices).items()}
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     plan = [
-        {**arm, "in_context": context, "seed": seed} | common | asdict(recipe)
+        {**arm, "in_context": context, "seed": seed}
+        | common
+        | asdict(replace(recipe, lr=rates.get(choice.kind(arm), recipe.lr)))
         for seed in range(seeds)
         for context in contexts
         for arm in arms
     ]
-    store = RunStore(settings.output)
-    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
-    gpus = 1.0 if device.startswith("cuda") else 0.0
-    tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
-    deadline = deadline_after(settings.time_limit)
-    results = run_tasks(
-        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
-    )
+    results = results_of(plan)
     runs = [result for result in results if result is not None]
     missing = len(plan) - len(runs)
     if not runs:
@@ -185,7 +219,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=charts(runs, table),
         gpu=language.device.type == "cuda",
         keep_runs=missing > 0,
-        notes=notes(name, size, recipe, missing),
+        notes=notes(name, size, recipe, missing, many=settings.gaussians == "many"),
+        **({"choices": choices} if choices else {}),
         quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
         if settings.quick
         else None,
@@ -202,7 +237,7 @@ def _label(chosen: Mapping[str, Any]) -> str:
         packets = f" + {chosen['packets']} packets" if chosen["packets"] else ""
         alone = f", {chosen['head_first']} epochs alone" if chosen["head_first"] else ""
         arm += f" {chosen['frequencies']}{packets} (init / {chosen['init_scale']:g}, gamma {chosen['gamma']:g}{alone})"
-    return f"{arm}, {chosen['in_context']} in context, seed {chosen['seed']}"
+    return f"{arm}, {chosen['in_context']} in context, rate {chosen['lr']:g}, seed {chosen['seed']}"
 
 
 def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
@@ -210,7 +245,7 @@ def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
     layers = chosen["layers"]
     options = {field.name: chosen[field.name] for field in fields(Recipe)}
     recipe = Recipe(**options | {"layers": None if layers is None else tuple(layers)})
-    result = _run_one(chosen, load(source, device), recipe)
+    result = _run_one(chosen, load(source, chosen["dtype"], device), recipe)
     if echo:
         trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
         print(f"{_label(chosen)}: TVD {sum(trained) / len(trained):.3f}, {result['seconds']:.1f} s", flush=True)
@@ -221,7 +256,7 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
     """Train and ask one arm; every arm of a seed gets the same pairs and the same questions."""
     start = time.monotonic()
     seed, context = chosen["seed"], chosen["in_context"]
-    prompts, answers = training_pairs(chosen["pairs"], context, seed)
+    prompts, answers = training_pairs(chosen["pairs"], context, seed, many=chosen["gaussians"] == "many")
     gaussians = [*TRAINED, *UNSEEN]
     tests = test_prompts(gaussians, context, seed)
     losses: list[float] = []
@@ -245,7 +280,8 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
     ]
     names = ("head", *FOURIER_KEYS, "in_context", "seed")
     seconds = round(time.monotonic() - start, 2)
-    return {key: chosen[key] for key in names} | {"seconds": seconds, "losses": losses, "scores": scores}
+    more = {"learning_rate": chosen["lr"], "seconds": seconds, "losses": losses, "scores": scores}
+    return {key: chosen[key] for key in names} | more
 
 
 def _libraries() -> dict[str, str]:

@@ -102,7 +102,7 @@ def gains(means: Sequence[Row]) -> list[Row]:
     return out
 
 
-def notes(name: str, size: int, recipe: Recipe, missing: int) -> list[str]:
+def notes(name: str, size: int, recipe: Recipe, missing: int, many: bool = False) -> list[str]:
     """Return in sentences what rows cannot say: the model, how it was asked, what is measured and what is missing."""
     out = [
         f"Model: {name}, {size / 1e6:.1f} million parameters; the paper's is Llama-3.1-8B-Instruct. All arms sample "
@@ -113,6 +113,11 @@ def notes(name: str, size: int, recipe: Recipe, missing: int) -> list[str]:
         "L-infinity). tvd_all counts an invalid answer, no number or one outside of [-1, 1], as probability in the "
         "wrong place.",
     ]
+    if many:
+        out.append(
+            "Every training answer comes from a Gaussian of its own, drawn at random; none of those scored here is "
+            "among them. What is called trained on are the four of the paper."
+        )
     if missing:
         out.append(f"The time limit left out {missing} runs; the same command goes on with them.")
     return out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
+from fourier_head.pages.charts import Panel, Series
 from fourier_head.tasks.engine import Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row
@@ -23,6 +24,13 @@ GAMMAS = (0.0, 1e-6)
 LARGEST_STACK = {"cpu": 120, "cuda": 600}
 """Networks trained at once. From there on a core's cache is full; a GPU takes as long for one as for hundreds."""
 TITLES = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
+SHOWN = (
+    ("linear", None, "Linear", "linear"),
+    ("gmm", None, "GMM (paper)", "gmm"),
+    ("fourier", 12, "Fourier-12", "fourier"),
+    ("recommended", None, "Recommended", "fourier-packets"),
+)
+"""Heads whose densities are drawn: frequencies, name and colour of each."""
 
 Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
 """Mean and deviation by head and metric, then by data set; of a Fourier head, with 12 frequencies, no regulariser."""
@@ -151,6 +159,18 @@ def with_paper(one: Row, paper: Paper) -> Row:
     return one if known is None or not same else one | {"paper": known[0], "paper_std": known[1]}
 
 
-def find(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+def find(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Any]:
     """Return the rows with these values."""
     return [r for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+
+
+def learned_panel(
+    runs: Sequence[Mapping[str, Any]], name: str, centers: Sequence[float], truth: Sequence[float], unit: str
+) -> Panel:
+    """Draw what heads learned for the first test input of one seed of a data set, over the truth."""
+    series = [Series("truth", centers, truth, "truth", "area")]
+    for head, frequencies, label, colour in SHOWN:
+        found = find(runs, dataset=name, seed=runs[0]["seed"], head=head, frequencies=frequencies)
+        found = [r for r in found if head != "fourier" or (not r["packets"] and not r["gamma"])]
+        series += [Series(label, centers, r["example"], colour) for r in found[:1]]
+    return Panel(series, TITLES[name], "z", unit)

@@ -22,12 +22,12 @@ import torch
 
 from fourier_head._cpu import small_matrices
 from fourier_head.metrics import kl_divergence
-from fourier_head.pages.charts import Chart, Panel, Series
+from fourier_head.pages.charts import Chart
 from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore, hardware
 from studies.common import options
+from studies.common.frequency_charts import frequency_panel
 from studies.common.options import option
-from studies.common.report.derive import frequency_panel
 from studies.common.report.summary import Row, Summary
 from studies.common.results import aggregate, circumstances, versions, write_results
 from studies.synthetic import arms as arms_of
@@ -163,18 +163,12 @@ def chart(rows: Sequence[Row]) -> Chart:
 
 
 def learned(runs: Sequence[dict[str, Any]]) -> Chart:
-    """Draw the densities that heads learned for the first test input of one seed, over the truth."""
+    """Draw the densities that heads learned for one test input of each data set."""
     centers = -1 + (2 * np.arange(CELLS) + 1) / CELLS
-    shown = (("gmm", None, "GMM (paper)", "gmm"), ("fourier", 12, "Fourier-12", "fourier"))
     panels = []
     for name in data.DATASETS:
-        seed = runs[0]["seed"]
-        inputs = data.draw(name, seed).test_inputs[:1]
+        inputs = data.draw(name, runs[0]["seed"]).test_inputs[:1]
         truth = np.exp(data.log_density(name, inputs, centers))[0]
-        series = [Series("truth", centers, truth, "truth", "area")]
-        for head, n, label, colour in shown:
-            found = find(runs, dataset=name, seed=seed, head=head, frequencies=n, packets=None, gamma=n and 0.0)
-            series += [Series(label, centers, r["example"], colour) for r in found[:1]]
-        panels.append(Panel(series, TITLES[name], "z", "density"))
+        panels.append(arms_of.learned_panel(runs, name, centers.tolist(), truth.tolist(), "density"))
     caption = "One test input of each data set; grey is the truth."
     return Chart("densities", "Densities learned by maximum likelihood", panels, caption)

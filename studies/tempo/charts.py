@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
-from studies.common.report.derive import frequency_panel
+from studies.common.frequency_charts import frequency_panel
 from studies.common.report.summary import Row
 from studies.tempo.clicks import SLOWEST
 from studies.tempo.data import BIN_WIDTH, NUM_BINS

@@ -64,11 +64,6 @@ class Split:
     test: Heard
 
 
-def hear(wave: Tensor, num_mels: int) -> Tensor:
-    """Return features of waveforms in pieces that fit into memory."""
-    return torch.cat([log_mel(part, num_mels) for part in wave.split(CHUNK)])
-
-
 def tempos(odd: bool) -> Tensor:
     """Return the odd or the even tempos."""
     every = torch.arange(SLOWEST, FASTEST + 1)

@@ -17,15 +17,6 @@ AUDIOSET_MEAN, AUDIOSET_STD = -4.2677393, 4.5689974
 """Of the log-mel features of AudioSet, to which the published weights are used."""
 
 
-def num_frames(samples: int) -> int:
-    """Return how many whole frames fit.
-
-    >>> num_frames(64_000)
-    398
-    """
-    return max(0, 1 + (samples - FRAME) // HOP)
-
-
 def _mel(hertz: Tensor) -> Tensor:
     return 1127 * torch.log1p(hertz / 700)
 

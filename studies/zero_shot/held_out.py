@@ -15,7 +15,13 @@ from typing import Any
 from studies.common.report.summary import Row
 from studies.common.results import aggregate, write_results
 
-SCORES = ("mase", "wql", "interval_error")
+SCORES = {
+    "mase": "relative_mase",
+    "wql": "relative_wql",
+    "interval_error": "interval_error",
+    "coverage_80": "coverage_80",
+}
+"""Scores of a run, and what the results call them."""
 ABOUT = ("steps", "seconds")
 
 
@@ -42,9 +48,9 @@ def rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
         for group, scores in run.items():
             if isinstance(scores, dict) and group != "sets":
                 about = {key: run.get(key) for key in ABOUT} if group == "all" else {}
-                named = {f"relative_{key}" if key != "interval_error" else key: scores.get(key) for key in SCORES}
+                named = {metric: scores.get(key) for key, metric in SCORES.items()}
                 flat.append({"model": run["variant"], "dataset": group, "head": "fourier", **named, **about})
-    metrics = ["relative_mase", "relative_wql", "interval_error", *ABOUT]
+    metrics = [*SCORES.values(), *ABOUT]
     return aggregate(flat, metrics, ["dataset", "head", "model"])
 
 

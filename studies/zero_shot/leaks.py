@@ -2,14 +2,15 @@
 
 Copies may be in other units or added up to a coarser step. So growth rates are compared, six in a row, of the values
 that forecasts are scored on with those of every training series, as it is and summed over 3, 4, 12 and other numbers of
-steps. The same test values read backwards say how many are found by chance.
+steps. The same test values read backwards say how many are found by chance. Copies that were rounded, or moved to
+another zero, have other growth rates: ``rescaled`` looks for them by the shape of runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
 from fourier_head.forecasting.gift_eval import gift_configurations
+from studies.zero_shot import rescaled
 
 RUN = 6
 """Growth rates in a row."""
@@ -64,6 +66,12 @@ def summed(values: np.ndarray, steps: int) -> Iterable[np.ndarray]:
             yield values[first : first + count * steps].reshape(count, steps).sum(1)
 
 
+def versions(period: int, values: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield a series as it is and summed over the numbers of steps that suit its period."""
+    for steps in SUMS.get(period, (1,)):
+        yield from [values] if steps == 1 else summed(values, steps)
+
+
 def search(store: SeriesStore, sets: Sequence[EvaluationSet]) -> list[dict[str, Any]]:
     """Return, for every evaluation set, how many of its test windows share a run with a training series.
 
@@ -81,13 +89,12 @@ def search(store: SeriesStore, sets: Sequence[EvaluationSet]) -> list[dict[str, 
     origin: dict[int, str] = {}
     for i in range(len(store)):
         values = store.series(i).numpy().astype(np.float64)
-        for steps in SUMS.get(int(store.period[i]), (1,)):
-            for part in [values] if steps == 1 else summed(values, steps):
-                own = runs(part)
-                place = np.searchsorted(everything, own).clip(max=max(len(everything) - 1, 0))
-                for number in own[everything[place] == own] if len(everything) else ():
-                    found.add(int(number))
-                    origin.setdefault(int(number), store.names[int(store.set_index[i])])
+        for part in versions(int(store.period[i]), values):
+            own = runs(part)
+            place = np.searchsorted(everything, own).clip(max=max(len(everything) - 1, 0))
+            for number in own[everything[place] == own] if len(everything) else ():
+                found.add(int(number))
+                origin.setdefault(int(number), store.names[int(store.set_index[i])])
     rows = []
     for one in sets:
         row: dict[str, Any] = {"dataset": one.name, "windows": len(one)}
@@ -112,13 +119,21 @@ def main(arguments: list[str] | None = None) -> int:
     sets = read_evaluation_sets(given.evaluation)
     if given.gift is not None:
         sets += [one.read()[0] for one in gift_configurations(given.gift)]
-    rows = search(read_store(given.corpus), sets)
-    total = {key: sum(row[key] for row in rows) for key in ("windows", "forwards", "backwards")}
+    store = read_store(given.corpus)
     command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION"
     command += " --gift GIFT" if given.gift else ""
+    shapes = rescaled.search(store, sets, versions)
+    found = {"growth": search(store, sets), "shapes": shapes}
+    totals = {
+        kind: {key: sum(row[key] for row in rows) for key in ("windows", "forwards", "backwards")}
+        for kind, rows in found.items()
+    }
+    out: dict[str, Any] = {"command": command, "total": totals["growth"], "sets": found["growth"]}
+    out["rescaled"] = {"total": totals["shapes"], "sets": [row for row in shapes if row["forwards"] + row["backwards"]]}
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(json.dumps({"command": command, "total": total, "sets": rows}, indent=1) + "\n")
-    print(f"{total['forwards']} of {total['windows']} test windows share a run; {total['backwards']} read backwards do")
+    given.output.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")
+    for kind, total in totals.items():
+        print(f"{kind}: {total['forwards']} of {total['windows']} test windows; {total['backwards']} read backwards")
     return 0
 
 

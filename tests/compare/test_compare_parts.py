@@ -11,13 +11,13 @@ from scipy import stats
 
 from fourier_head._cpu import small_matrices
 from fourier_head.compare import Settings, choose_frequencies, frequency_notes
+from fourier_head.compare.bodies import with_body
 from fourier_head.compare.data import Table, bimodal, hills, prepare, read_table
 from fourier_head.compare.encoding import Encoder
 from fourier_head.compare.results import METRICS, Result
 from fourier_head.compare.settings import parse_heads
 from fourier_head.compare.training import (
     Arm,
-    Schedule,
     Scores,
     Trained,
     head_maker,
@@ -27,6 +27,7 @@ from fourier_head.compare.training import (
     truth_on_bins,
 )
 from fourier_head.errors import UserError
+from fourier_head.tabular import Schedule
 from tests.comparison_table import homes
 
 HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-adaptive"]
@@ -34,7 +35,7 @@ HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-ada
 
 def quick_train(name, data, settings, seed=0):
     with small_matrices():
-        plan = Schedule.plan(len(data.train), settings)
+        plan = Schedule.for_rows(len(data.train), settings.epochs, quick=settings.quick)
         return train(name, data, settings, 8, seed, plan, lambda *_: None)
 
 
@@ -240,6 +241,26 @@ def test_row_numbers_are_no_feature(tmp_path):
     assert list(read_table(tmp_path / "a.csv", "index").features) == ["y", "x"]
     frame.assign(index=frame["x"]).to_csv(tmp_path / "b.csv", index=False)
     assert list(read_table(tmp_path / "b.csv", "y").features) == ["x", "index"]
+
+
+def test_trees_before_the_network_are_an_option():
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (400, 2))
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sign(x[:, 0]) + 0.1 * random.normal(size=400)})
+    data = prepare(Table("steps", "y", frame[["a", "b"]], frame["y"].to_numpy()), 20, 0)
+    settings = Settings(bins=20, epochs=2, heads=("fourier-adaptive",), body="boosting")
+    boosted = with_body(data, settings, 6)
+    assert with_body(data, dataclasses.replace(settings, body="network"), 6) is data
+    assert boosted.num_features == data.num_features + 6
+    # The first thing that trees say is what to expect, of rows of training, too, without having seen them.
+    said = boosted.train.x[:, data.num_features]
+    assert torch.corrcoef(torch.stack([said, data.train.z.float()]))[0, 1] > 0.9
+    assert "boosted trees" in boosted.notes[-1]
+    chosen = with_body(data, dataclasses.replace(settings, body="auto"), 6)
+    assert chosen.num_features in (data.num_features, boosted.num_features)
+    assert "nats on the validation rows" in chosen.notes[-1]
+    with pytest.raises(UserError, match="--body names no body, got 'trees'"):
+        Settings(body="trees")
 
 
 def test_the_mixture_goes_by_both_its_names():

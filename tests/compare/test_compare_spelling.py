@@ -78,7 +78,7 @@ def test_letters_are_read_in_the_usual_encodings(tmp_path, encoding):
 
 @pytest.mark.parametrize("first", ["2016-01-01,1003.77", "31/01/2016,5", "2016-01,7,8", '"1,003.77",5', "1.5,2.5"])
 def test_a_file_without_a_header_is_one_sentence(tmp_path, first):
-    with pytest.raises(UserError, match=r"^t\.csv seems to have no header row: it must begin with the names"):
+    with pytest.raises(UserError, match="no header row"):
         read(tmp_path, f"{first}\n{first}\n")
 
 
@@ -136,7 +136,7 @@ def test_a_workbook_is_read_like_any_table(tmp_path):
         "only the sheet 'Data' is read, not 'More'.",
     ]
     (tmp_path / "bad.xlsx").write_bytes(b"no workbook")
-    with pytest.raises(UserError, match=r"bad\.xlsx cannot be read as xlsx: File is not a zip file\."):
+    with pytest.raises(UserError, match="cannot be read as xlsx"):
         read_frame(tmp_path / "bad.xlsx")
 
 

@@ -31,7 +31,7 @@ from fourier_head.forecasting.corpora.__main__ import main
 from fourier_head.forecasting.corpora.mixup import dirichlet, history, mix_windows
 from fourier_head.forecasting.corpora.synthetic import ar1
 from fourier_head.forecasting.corpora.windows import set_weights
-from fourier_head.forecasting.frequency import frequency_of, natural_period, season_length
+from fourier_head.forecasting.frequency import natural_period, season_length
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -74,14 +74,6 @@ def test_seasons_equal_those_of_gluonts():
     seasonality = pytest.importorskip("gluonts.time_feature.seasonality")
     for freq in ("ME", "QE", "YE", "W", "D", "B", "h", "2h", "min", "15min", "30min", "s", "3ME", "W-SUN"):
         assert season_length(freq) == seasonality.get_seasonality(freq), freq
-
-
-@pytest.mark.parametrize("freq", ["h", "30min", "D", "B", "W", "ME", "QE", "YE", "10min"])
-def test_frequency_of_timestamps(freq):
-    pandas = pytest.importorskip("pandas")
-    stamps = pandas.date_range("2021-03-01", periods=12, freq=freq).to_numpy()
-    assert frequency_of(stamps) == freq
-    assert frequency_of(stamps[:1]) is None
 
 
 # The store
@@ -264,6 +256,13 @@ def test_reads_the_training_series(shared):
     assert [store.period[store.set_index == n].unique().tolist() for n in range(3)] == [[1], [4], [7]]
     first = pq.read_table(folder / "m3_other.parquet")["target"][0].as_py()
     assert store.series(0).tolist() == pytest.approx(first)
+
+
+def test_series_that_are_test_data_are_not_read(tmp_path):
+    table = pa.table({"id": ["soi", "unemp"], "target": [[1.0, 2.0], [3.0, 4.0]]})
+    for name, kept in (("astsa_monthly", 1), ("another", 2)):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        assert len(read_store(tmp_path / f"{name}.parquet")) == kept
 
 
 # Windows
@@ -545,6 +544,16 @@ def test_augmentations_do_what_they_say():
     assert (augment.HidePeriod(1.0)(windows, seeded()).period == 1).all()
     with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]"):
         augment.Noise(1.5)
+
+
+def test_a_level_may_shift_ahead_and_the_past_stays():
+    windows = StructuralSynth(64, 16).sample(64, seeded(2))
+    shifted = augment.ShiftAhead(1.0)(windows, seeded())
+    assert same(shifted.context, windows.context)
+    moved = (shifted.future - windows.future).nan_to_num()
+    steps = moved.abs() > 1e-6 * windows.context.abs().nanmean(1, keepdim=True)
+    assert steps.any(1).float().mean() > 0.8
+    assert (steps[:, :-1] & ~steps[:, 1:] & ~windows.future[:, 1:].isnan()).sum() == 0  # it stays where it went
 
 
 def test_augmentations_survive_empty_and_constant_contexts():

@@ -7,7 +7,7 @@ import torch
 
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.columns import guess_columns
-from fourier_head.forecasting.dates import moments
+from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.inputs import read_series
 
 DATES = pd.date_range("2023-01-31", periods=6, freq="ME")
@@ -81,13 +81,13 @@ def test_bad_tables_get_one_sentence(frame, settings, message):
     ],
 )
 def test_dates_are_read_in_their_spellings(spelling):
-    times, *_ = moments(pd.Series(spelling, name="date"))
+    times, *_ = read_timestamps(pd.Series(spelling, name="date"))
     assert times.astype("datetime64[D]").astype(str).tolist() == ["2024-01-31", "2024-02-29", "2024-03-31"]
 
 
 def test_quarters_and_months_are_dates():
-    assert str(moments(pd.Series(["2024Q1", "2024Q2"]))[0][1])[:10] == "2024-04-01"
-    assert str(moments(pd.Series([202401, 202402], name="month"))[0][1])[:10] == "2024-02-01"
+    assert str(read_timestamps(pd.Series(["2024Q1", "2024Q2"]))[0][1])[:10] == "2024-04-01"
+    assert str(read_timestamps(pd.Series([202401, 202402], name="month"))[0][1])[:10] == "2024-02-01"
 
 
 def test_days_stay_days_when_clocks_change():
@@ -162,7 +162,7 @@ def test_an_offset_of_pandas_is_a_frequency():
 
 def test_dates_beyond_nanoseconds_are_refused_or_missing_never_others():
     old = pd.Series(range(3), index=np.array(["1600-01-01", "1601-01-01", "1602-01-01"], dtype="datetime64[s]"))
-    with pytest.raises(ValueError, match="dates from 1678-01-01 to 2261-12-31, got 1600-01-01 in row 1"):
+    with pytest.raises(ValueError, match="got 1600-01-01 in row 1"):
         read_series(old)
     ahead = read_series(pd.Series(range(3), index=pd.date_range("2257", periods=3, freq="YS"))).future(0, 4)
     assert np.isnat(ahead).tolist() == [False, False, True, True]
@@ -184,6 +184,13 @@ def test_a_series_of_one_value_has_the_frequency_of_the_others():
     series = read_series(frame)
     assert series.names == ["a", "b", "c"]
     assert series.calendars[2] == series.calendars[0]
+
+
+@pytest.mark.parametrize("freq", ["h", "30min", "D", "B", "W", "ME", "QE", "YE", "10min"])
+def test_a_dozen_timestamps_tell_their_frequency(freq):
+    stamps = pd.date_range("2021-03-01", periods=12, freq=freq).to_numpy("datetime64[ns]")
+    assert Calendar.fitting(stamps).freq == freq
+    assert Calendar.fitting(stamps[:1]) is None
 
 
 def test_holidays_do_not_make_working_days_days():

@@ -1,6 +1,7 @@
 """The network for all frequencies: what it reads, how far it reaches, its seasons, its data and its training."""
 
 import json
+import math
 import time
 
 import numpy as np
@@ -13,7 +14,9 @@ from fourier_head.forecasting.corpora.fine import FineSynth
 from fourier_head.forecasting.corpora.plain import PlainSynth
 from fourier_head.forecasting.corpora.readers import join
 from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.evaluation_sets import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.patch.calibrate import fit_spread
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrain import VARIANTS, Variant, main
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
@@ -98,6 +101,28 @@ def test_it_forecasts_beyond_its_reach_and_survives_saving(tmp_path):
     save_model(forecaster.model, tmp_path / "mine", torch.float32)
     again = Forecaster(load_model(tmp_path / "mine")).predict(series, 200, freq="h")
     assert np.allclose(again.quantiles([0.1, 0.5, 0.9]), quantiles)
+
+
+def test_spread_widens_densities_by_how_far_ahead_they_are():
+    past, period = torch.randn(3, 200), torch.tensor([1, 7, 24])
+    usual, wide = network(bend=False), network(bend=False, spread=(0.0, 0.0, 0.0, math.log(2)))
+    wide.load_state_dict(usual.state_dict())
+    size = [model.density(past, period, 128).quantile([0.1, 0.9]).diff(dim=0)[0] for model in (usual, wide)]
+    ratio = size[1] / size[0]
+    assert torch.allclose(ratio[:, :16], torch.ones(3, 16), atol=1e-3)  # up to 16 steps
+    assert torch.allclose(ratio[:, 63:], torch.full((3, 65), 2.0), atol=0.02)  # from 64 on
+    assert (ratio[:, 16:63].diff(dim=-1) > 0).all()
+
+
+def test_the_spread_that_held_out_series_ask_for_is_found():
+    rng = np.random.default_rng(0)
+    series = rng.normal(size=(16, 328))
+    series[:, 216:] *= 4  # the last 128 steps are the outcomes: from the 17th on they lie four times as far apart
+    model = network(bend=False)
+    spread = fit_spread(model, [EvaluationSet("noise/1", list(series.astype(np.float32)), 128, 1, None)])
+    assert model.config.spread == ()
+    assert len(spread) == 5
+    assert spread[3] > spread[1] + 0.5
 
 
 def hard_windows():
@@ -286,9 +311,12 @@ def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
         "1",
         "--choose",
         "--score",
+        "--calibrate",
     ]
     assert main([*given, "--steps", "2", "--batch", "16", "--device", "cpu", "--most", "1"]) == 0
     found = json.loads((tmp_path / "run" / "score.json").read_text())
     assert list(found["sets"]) == ["aus_retail/12"]
     assert found["all"]["mase"] > 0
+    assert 0 <= found["monthly"]["coverage_80"] <= 1
+    assert json.loads((tmp_path / "run" / "spread" / "score.json").read_text())["variant"] == "spread fitted"
     assert load_model(tmp_path / "run" / "model").config.layers == 1

@@ -159,7 +159,7 @@ def test_hours_with_a_sale_are_hours():
 @pytest.mark.parametrize(("aggregate", "want"), [("sum", [3, 3, np.nan]), ("mean", [1.5, 3, np.nan])])
 def test_rows_of_one_moment_are_put_together(aggregate, want):
     table = pd.DataFrame({"date": DAYS[[0, 0, 1, 2, 2]], "y": [1, 2, 3, np.nan, np.nan]})
-    with pytest.raises(ValueError, match=r"'y' has several values at 2024-01-01; .*aggregate='sum'.*aggregate='mean'"):
+    with pytest.raises(ValueError, match="several values at 2024-01-01"):
         read_series(table)
     series = read_series(table, aggregate=aggregate)
     np.testing.assert_array_equal(series.values[0], want)

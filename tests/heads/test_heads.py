@@ -281,7 +281,7 @@ def test_hl_gauss_targets_are_gaussian_masses():
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: FourierHead(16, 30, -1), ValueError, "num_frequencies must not be negative, got -1"),
+        (lambda: FourierHead(16, 30, -1), ValueError, "num_frequencies must be at least 0, got -1"),
         (lambda: FourierHead(16, 0, 4), ValueError, "num_bins must be at least 1, got 0"),
         (lambda: FourierHead(0, 30, 4), ValueError, "in_features must be at least 1"),
         (lambda: FourierHead(16, 30, 4, floor=1.5), ValueError, "floor must be a share"),
@@ -318,7 +318,7 @@ def test_values_have_the_shape_of_the_features_or_are_one_number(head):
     for score in (head.nll, head.crps):
         torch.testing.assert_close(score(x, value[0]), score(x, value[:1].expand(5)))
         for wrong in (value[:, None], value[:4], value.expand(2, 5)):
-            with pytest.raises(ValueError, match=r"value must have the shape \(5,\) of x without features"):
+            with pytest.raises(ValueError, match=r"shape \(5,\)"):
                 score(x, wrong)
 
 
@@ -432,7 +432,7 @@ def test_a_pair_is_an_interval_and_other_domains_are_refused():
 
 def test_values_mostly_outside_the_domain_are_told():
     head, x = FourierHead(16, num_frequencies=3), torch.randn(4, 16)
-    with pytest.warns(UserWarning, match=r"3 of 4 values lie outside Interval\(-1.0, 1.0\)"):
+    with pytest.warns(UserWarning, match="3 of 4 values lie outside"):
         head.crps(x, torch.tensor([0.5, 2.0, 30.0, -400.0]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -301,7 +301,7 @@ def test_bad_input_gets_one_clear_sentence(tmp_path):
         lm.sample(["a"], top_p=0.5)
     with pytest.raises(ValueError, match="objective must be one of"):
         fresh(objective="mse")
-    with pytest.raises(ValueError, match=r"is no language model by name, folder or \.gguf file"):
+    with pytest.raises(ValueError, match="is no language model"):
         NumberLM.from_pretrained(tmp_path)
     lm.add_lora()
     with pytest.raises(ValueError, match="an adapter already"):
@@ -455,5 +455,5 @@ def test_a_model_that_cannot_be_fetched_is_told_from_one_that_is_none(monkeypatc
         raise OSError("We couldn't connect to 'https://somewhere' to load the files.\nCheck your connection.")
 
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", offline)
-    with pytest.raises(ValueError, match=r"^some/model is not on this machine and could not be fetched"):
+    with pytest.raises(ValueError, match="some/model is not on this machine"):
         load_model("some/model")

@@ -305,6 +305,10 @@ def test_uci_benchmark_scores_the_test_rows():
         ({"hidden_sizes": ()}, "hidden_sizes"),
         ({"hidden_sizes": 64}, "hidden_sizes must be 'auto' or a list of whole numbers above 0, got 64"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"bounds": 0}, "bounds must be a pair of numbers, None for no such end, got 0"),
+        ({"bounds": (1, 0)}, "bounds must be the lower one first"),
+        ({"bounds": (0, None), "head": "linear"}, "bounds are of the Fourier head, got head='linear'"),
+        ({"bounds": (None, 50)}, r"bounds are \(None, 50\), but targets lie between"),
         ({"validation_fraction": 1.0}, "validation_fraction must lie between 0 and 0.9"),
     ],
 )

@@ -550,11 +550,11 @@ def test_errors():
         replace_head(transformers.BertModel(case.config(**case.settings)), BINS, 5)
     with pytest.raises(ValueError, match="has no module 'nowhere' to replace"):
         case.model(name="nowhere")
-    with pytest.raises(ValueError, match=r"must be a linear layer, but 'bert.encoder' is a"):
+    with pytest.raises(ValueError, match="must be a linear layer, but"):
         case.model(name="bert.encoder")
-    with pytest.raises(ValueError, match=r"must be a transformers PreTrainedModel .* got Linear"):
+    with pytest.raises(ValueError, match="must be a transformers PreTrainedModel"):
         replace_head(torch.nn.Linear(2, 2), 5)
-    with pytest.raises(ValueError, match=r"FourierHead does not take these options: .*colour"):
+    with pytest.raises(ValueError, match="colour"):
         case.model(colour="red")
     with pytest.raises(ValueError, match="num_frequencies is for a FourierHead"):
         case.model(head=LinearHead)
@@ -564,14 +564,12 @@ def test_errors():
     batch["labels"][0] = BINS
     with pytest.raises(ValueError, match=f"labels do not fit the head: .* from 0 to {BINS - 1} .* got {BINS}"):
         case.model()(**batch)
-    with pytest.raises(TypeError, match=r"labels do not fit the head: .* integer bin ids"):
+    with pytest.raises(TypeError, match="integer bin ids"):
         case.model()(**{**batch, "labels": torch.rand(4)})
     answers = transformers.BertForQuestionAnswering(case.config(**case.settings))
-    with pytest.raises(
-        ValueError, match="BertForQuestionAnswering has no recognisable head: its forward takes no labels"
-    ):
+    with pytest.raises(ValueError, match="forward takes no labels"):
         replace_head(answers, BINS, 5)
-    with pytest.raises(ValueError, match=r"does not return what its head 'bert.pooler.dense' computes as logits"):
+    with pytest.raises(ValueError, match=r"bert\.pooler\.dense"):
         case.model(name="bert.pooler.dense")(input_ids=batch["input_ids"])
 
 

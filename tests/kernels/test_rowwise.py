@@ -128,6 +128,15 @@ def test_compiled_without_a_break(options, loss):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_operators_name_their_arguments_apart():
+    """Compilers pass arguments by name: two of one name are one of them twice."""
+    from fourier_head.kernels import ops
+
+    for operator in (ops._loss, ops._gradients, ops._row_loss, ops._row_gradients):
+        names = [argument.name for argument in operator._opoverload._schema.arguments]
+        assert len(set(names)) == len(names), names
+
+
 def test_a_second_pass_back_and_outputs_without_a_projection():
     fused, plain = pair(domain=Adaptive(), num_frequencies=4)
     x, value = torch.randn(9, 8, device=DEVICE), 3 * torch.randn(9, device=DEVICE)

@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 from studies.atari import study
 from studies.atari.charts import epochs_chart
 from studies.atari.games import find_game
+from studies.atari.model import action_head
 from studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms, rank
 from studies.atari.rows import BEST, FINAL, WHOLE, all_rows, notes
 from studies.atari.runs import UNFINISHED, KeptRuns
@@ -106,6 +107,13 @@ def test_options_choose_games_frequencies_and_seeds():
     assert [arm.frequencies for arm in arms(chosen, "bank_heist")] == [None, 3, 5]
     assert "--no-ablations" in chosen.command
     assert "--ablations" not in Settings().command
+    ablated = [arm for arm in arms(Settings(ablated="20,32"), "seaquest") if arm.width < 128 or arm.share < 1]
+    assert [arm.frequencies for arm in ablated] == [None, 20, 32] * 6
+    packets = [arm for arm in arms(Settings(packets="20", seeds=2), "gravitar") if arm.head == "fourier_packets"]
+    assert [(arm.frequencies, arm.seed) for arm in packets] == [(20, 0), (20, 1)]
+    assert action_head("fourier_packets", 8, 20).proj.out_features == 2 * 21 + 4 * 4
+    with pytest.raises(UserError, match="--ablated must be numbers from 1 on, got '0'"):
+        arms(Settings(ablated="0"), "seaquest")
     assert Settings(frequencies="paper").chosen_frequencies("gravitar") == PAPER_FREQUENCIES
     for bad in ("", "a,b", "0"):
         with pytest.raises(UserError, match="--frequencies must be"):

@@ -281,7 +281,7 @@ def test_targets_are_of_the_data_of_the_paper_or_a_number(recording, tmp_path):
 def test_a_head_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="head must map 16 features"):
         DecisionTransformer(SMALL, action_head("linear", 8))
-    with pytest.raises(ValueError, match="frequencies must be given"):
+    with pytest.raises(ValueError, match="with frequencies, got 'fourier' and None"):
         action_head("fourier", 8)
     with pytest.raises(ValueError, match="kind must be"):
         action_head("quantile", 8)

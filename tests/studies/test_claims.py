@@ -1,12 +1,17 @@
 """The table of claims: it follows from the committed results, and its figures stand in the rows it names."""
 
 import json
+import re
+import shlex
 from html import escape
 
 import pytest
+import typer
+from studies.atari.cli import app as atari_app
 from studies.claims.claim import STATUSES, decide
 from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
+from studies.cli import app
 from studies.common.report.claims import claims_table
 
 COMMITTED = json.loads((ROOT / CLAIMS).read_text(encoding="utf-8"))
@@ -26,6 +31,10 @@ def test_a_claim_is_settled_with_evidence_or_says_why_not(claim):
         return
     for rows in claim["evidence"]["rows"]:
         assert find(claim["evidence"]["file"], rows)
+    assert (ROOT / claim["picture"]).exists()
+    if claim["status"] == "not confirmed" and not claim.get("exact"):
+        assert (ROOT / claim["plan"]).exists()
+        assert claim["interval"] is None or "Excluded is what lies below" in claim["why"]
     if claim.get("exact"):
         assert claim["seeds"] is None
     elif claim["status"] == "confirmed" and claim["interval"] is not None:
@@ -87,11 +96,50 @@ def test_the_interval_covers_as_often_as_it_says():
 
 
 def test_the_report_shows_them_with_links():
-    html = claims_table(COMMITTED, ["synthetic"])
+    html = claims_table(COMMITTED, ["synthetic"], {"synthetic-released-kl"})
+    assert 'href="#synthetic-released-kl"' in html
+    assert 'href="#synthetic-released-smoothness"' not in html
     assert all(escape(claim["claim"]) in html for claim in COMMITTED)
     assert "Further" not in html  # every claim has its part of the paper
     assert 'href="#synthetic"' in html
     assert 'href="#atari"' not in html  # a section that is not there
+
+
+def test_heads_chosen_on_other_seeds_take_the_place_of_those_with_the_best_scores(tmp_path, monkeypatch):
+    from studies.claims import evidence, language
+
+    tried = [("fourier", 3.0, 12), ("linear", None, None), ("fourier", 3.0, 8), ("fourier", 1000.0, 4)]
+    rows = [{"head": head, "init_scale": scale, "frequencies": n} for head, scale, n in tried]
+    folder = tmp_path / "results" / "numbers-chosen"
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps({"rows": [], "choices": rows}))
+    assert language.heads().study == "numbers"
+    monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    found = language.heads()
+    assert (found.ours, found.start, found.study) == (rows[0], rows[3], "numbers-chosen")
+    evidence._content.cache_clear()
+
+
+def planned():
+    """Return every command of a plan, of several lines or between backticks."""
+    found = []
+    for path in sorted((ROOT / "results").rglob("plan.md")):
+        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+        for program, words in re.findall(r"(python -m studies(?:\.atari)?) ([^`\n]+)", text):
+            if "..." not in words:
+                found.append(pytest.param(program, shlex.split(words), id=f"{path.parent.name}: {words[:40]}"))
+    return found
+
+
+@pytest.mark.parametrize(("program", "words"), planned())
+def test_a_planned_command_is_understood_and_stops_by_itself(program, words):
+    group = typer.main.get_command(atari_app if program.endswith("atari") else app)
+    with group.make_context(program, list(words)) as context:
+        name, command, rest = group.resolve_command(context, list(words))
+        with command.make_context(name, rest, parent=context) as inner:
+            assert not inner.args
+    if "cuda" in words:
+        assert {"--time-limit", "--limit"} & set(words)
 
 
 def test_objects_of_a_file_are_its_rows():

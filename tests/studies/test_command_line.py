@@ -1,17 +1,22 @@
 """What the commands of all studies have in common: where they write, which device, and what must be installed."""
 
+import json
 import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from studies.common import results
 from studies.common.report.summary import read_summary
 
+typer = pytest.importorskip("typer")
 testing = pytest.importorskip("typer.testing")
 from studies.cli import app  # noqa: E402
 
+RESULTS = Path(__file__).parents[2] / "results"
 STUDIES = [
     "synthetic",
     "likelihood",
@@ -81,6 +86,19 @@ def test_a_device_that_is_not_there_gets_one_sentence(study, tmp_path):
     assert got.exit_code == 2
     assert got.output.startswith("fourier-head: --device cuda needs a graphics card")
     assert len(got.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("**/summary.json")), ids=lambda path: path.parent.name)
+def test_the_command_beside_committed_results_is_understood(path):
+    recorded = json.loads(path.read_text())["command"].replace("fourier-head study", "python -m studies")
+    program, _, words = recorded.partition("python -m studies ")
+    if program or not words:
+        pytest.skip("a module of its own")
+    group = typer.main.get_command(app)
+    with group.make_context("studies", shlex.split(words)) as context:
+        name, command, rest = group.resolve_command(context, shlex.split(words))
+        with command.make_context(name, rest, parent=context) as inner:
+            assert not inner.args
 
 
 WITHOUT = "import sys; sys.modules[{!r}] = None; from studies.cli import app; app()"

@@ -9,6 +9,8 @@ import torch
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
+from studies.common.options import parse_counts
+from studies.numbers import choice, study
 from studies.numbers.arms import LanguageModel, Recipe, TextLoss, ask_fourier, ask_text, text_batch
 from studies.numbers.charts import charts
 from studies.numbers.data import (
@@ -21,7 +23,7 @@ from studies.numbers.data import (
     write_prompt,
 )
 from studies.numbers.data import test_prompts as make_tests
-from studies.numbers.study import Settings, parse_counts, parse_layers, run
+from studies.numbers.study import Settings, parse_layers, run
 from studies.numbers.tables import FOURIER_KEYS, PAPER_GAIN, rows
 
 from fourier_head.errors import UserError
@@ -77,7 +79,7 @@ def test_scores():
 
 
 def test_counts_are_lists_with_ranges():
-    assert parse_counts("1-3, 8", "--frequencies", 1) == [1, 2, 3, 8]
+    assert parse_counts("1-3, 8", "--frequencies", 1) == (1, 2, 3, 8)
     for text in ("", "a", "0", "3-1"):
         with pytest.raises(UserError, match="--frequencies must be numbers"):
             parse_counts(text, "--frequencies", 1)
@@ -175,6 +177,41 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small):
         run(Settings(**vars(settings) | {"time_limit": 0.0, "seeds": 2, "in_context": "3"}))
 
 
+def test_many_gaussians_are_none_of_those_scored():
+    prompts, answers = training_pairs(256, 2, seed=0, many=True)
+    assert len(prompts) == len(answers) == 256  # as many as of the four
+    asked = {re.search(r"mean (\S+) and std (\S+):", prompt).groups() for prompt in prompts}
+    assert len(asked) > 200
+    assert not asked & {(f"{g.mean:.2f}", f"{g.std:.2f}") for g in (*TRAINED, *UNSEEN)}
+
+
+def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch):
+    settings = Settings(**vars(small) | {"frequencies": "2,8", "init_scale": "1000,3", "choose": "1e-3,1e-2"})
+    settings = Settings(**vars(settings) | {"gaussians": "many"})
+    trained = []
+    ask = study._run_one
+    monkeypatch.setattr(study, "_run_one", lambda chosen, *more: trained.append(chosen) or ask(chosen, *more))
+    with pytest.raises(UserError, match="before all choices are made"):
+        run(Settings(**vars(settings) | {"time_limit": 0.2}))
+    begun = len(trained)
+    summary = run(settings)
+    tries = [one for one in trained if one["seed"] in choice.SEEDS]
+    assert 0 < begun < len(tries) == 2 * 2 * 3  # seeds, rates and kinds; N = 2 is none that is tried
+    table = summary.extra["choices"]
+    chosen = choice.best(table)
+    assert {row["learning_rate"] for row in table} == {1e-3, 1e-2}
+    assert set(chosen) == {("linear", None), ("fourier", 1000.0), ("fourier", 3.0)}
+    for own, row in chosen.items():
+        assert row["tvd"] == min(other["tvd"] for other in table if choice.kind(other) == own)
+    for one in json.loads((small.output / "runs.json").read_text()):
+        assert one["seed"] not in choice.SEEDS
+        if one["head"] != "base":
+            assert one["learning_rate"] == chosen[choice.kind(one)]["learning_rate"]
+    assert any("Gaussian of its own" in note for note in summary.extra["notes"])
+    with pytest.raises(UserError, match="--gaussians must be one of paper, many"):
+        run(Settings(**vars(small) | {"gaussians": "all"}))
+
+
 def test_a_model_that_never_says_a_number_has_results_too():
     fourier = dict.fromkeys(FOURIER_KEYS, 0) | {"frequencies": 2, "init_scale": 1000.0}
     runs = [
@@ -213,6 +250,7 @@ def test_blanks_between_layers_leave_none_of_them_out():
         ({"gguf": "b.gguf"}, "give one of them"),
         ({"model": None, "gguf": "missing.gguf"}, "missing.gguf cannot be read"),
         ({"model": "no/such/model/anywhere"}, "is no language model by name, folder or .gguf file"),
+        ({"dtype": "int4"}, "--dtype must be one of"),
         ({"in_context": "-1"}, "--in-context must be"),
         ({"lora_layers": "nonsense"}, "--lora-layers must name layers"),
         ({"init_scale": "0"}, "--init-scale must be positive"),

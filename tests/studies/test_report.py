@@ -9,8 +9,8 @@ from html import unescape
 
 import pytest
 from studies.common import results
+from studies.common.frequency_charts import frequency_panel
 from studies.common.report import summary as summaries
-from studies.common.report.derive import charts_from_rows
 from studies.common.report.page import build, write_report
 from studies.common.report.tables import html, number_text, tables
 from studies.common.results import row, write_results
@@ -141,17 +141,15 @@ def test_number_text():
     assert got == ["0", "12", "0.0263", "1.234", "170.2", "10⁻⁷", "−0.5000", "–", "–"]
 
 
-def test_charts_come_from_rows_where_a_study_wrote_none():
-    (chart,) = charts_from_rows(synthetic())
-    assert [panel.title for panel in chart.panels] == ["Gaussian", "GMM-2", "Beta"]
-    names = list(chart.legend())
-    assert names == ["Linear", "GMM", "HL-Gauss", "Fourier, γ = 0", "Fourier, γ = 10⁻⁶"]
-    curve = next(s for s in chart.panels[0].series if s.name == "Fourier, γ = 0")
-    assert curve.x == tuple(range(2, 21, 2))
-    assert curve.error == (0.01,) * 10
-    paper = next(s for s in chart.panels[0].series if s.hollow)
-    assert paper.y[0] == 0.25
-    assert charts_from_rows([row("kl", 1.0, head="linear")]) == []
+def test_heads_with_frequencies_are_curves_and_others_level_lines():
+    panel = frequency_panel([r for r in synthetic() if r["dataset"] == "beta"], "Beta", "KL")
+    named = {series.name: series for series in panel.series if series.legend}
+    assert list(named) == ["Linear", "GMM", "HL-Gauss", "Fourier, γ = 0", "Fourier, γ = 10⁻⁶"]
+    assert named["Fourier, γ = 0"].x == tuple(range(2, 21, 2))
+    assert named["Fourier, γ = 0"].error == (0.01,) * 10
+    assert (named["GMM"].x, named["GMM"].y) == ((2, 20), (0.17, 0.17))
+    assert next(s for s in panel.series if s.hollow).y[0] == 0.25  # the paper's
+    assert not frequency_panel([row("kl", 1.0, head="linear")], "Beta", "KL").series
 
 
 def test_charts_are_drawn_as_png(tmp_path):

@@ -5,13 +5,14 @@ import json
 import math
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from studies.common import results
-from studies.common.options import command_line
+from studies.common import options, results
+from studies.common.options import command_line, option
 from studies.common.results import COLUMNS, aggregate, read_summary, row, write_results
 
 from fourier_head.errors import UserError
@@ -112,6 +113,26 @@ def test_aggregate_averages_over_seeds():
 def test_command_leaves_out_defaults_and_places(tmp_path):
     got = command_line("x", {"data": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
     assert got == "python -m studies x --epochs 5 --name 'a b'"
+
+
+@dataclass(frozen=True)
+class Toy(options.Study):
+    study = "toy"
+    output: Path = options.output(study)
+    data: Path | None = option(None, "Where it lies is nobody's concern.")
+    model: str = option("small", "A name or a folder.", file=True)
+    epochs: int = option(5, "Passes.", min=1)
+    ablations: bool = option(True, "Train them, too.")
+    device: str = options.device()
+    quick: bool = options.quick()
+
+
+def test_settings_know_the_command_that_repeats_a_study(tmp_path):
+    assert Toy().command == "python -m studies toy"
+    assert Toy(device="cuda").command == "python -m studies toy"  # where it ran is the reader's affair
+    given = Toy(tmp_path / "mine", tmp_path, str(tmp_path), 7, ablations=False, quick=True)
+    words = f"--data DATA --model {tmp_path.name} --epochs 7 --no-ablations --quick -o mine"
+    assert given.command == f"python -m studies toy {words}"
 
 
 def test_command_names_the_folder_that_is_not_the_studys_own(tmp_path, monkeypatch):

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from studies.zero_shot import ablation, speed, tails
+from studies.zero_shot import ablation, leaks, rescaled, speed, tails
 from studies.zero_shot.study import Settings, run
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.evaluation import evaluate_seasonal_naive, relative_scores
-from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
+from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.pretrained import save_model
 from fourier_head.tasks import engine
@@ -172,3 +172,21 @@ def test_unknown_names_get_a_sentence(tmp_path, sets):
 def test_relative_scores_of_seasonal_naive_are_one(sets):
     naive = evaluate_seasonal_naive(read_evaluation_sets(sets))
     assert relative_scores(naive, naive)[0]["relative_mase"] == pytest.approx(1)
+
+
+def test_copies_of_test_values_are_found_in_other_units_and_sums():
+    rng = np.random.default_rng(0)
+    truth = [100 + 10 * rng.normal(size=80).cumsum() for _ in range(4)]
+    daily = np.repeat(truth[2] / 7, 7)  # whose weeks add up to the third
+    hidden = [
+        rng.normal(size=200),
+        np.concatenate([rng.normal(size=30), np.round(3.7 * truth[0] - 1000, 1), rng.normal(size=9)]),
+        np.round(truth[1][:-1] / 50, 1),  # without the last value, and hardly a digit left
+        daily,
+    ]
+    store = SeriesStore.from_series(hidden, "hidden", period=[12, 12, 12, 7])
+    tested = [EvaluationSet("tested", [x.astype(np.float32) for x in truth], 18, 12, "ME")]
+    (row,) = rescaled.search(store, tested, leaks.versions)
+    assert row == {"dataset": "tested", "windows": 4, "forwards": 2, "backwards": 0, "from": {"hidden": 2}}
+    (row,) = rescaled.search(store.select(torch.tensor([0])), tested, leaks.versions)
+    assert row["forwards"] == 0

@@ -10,7 +10,7 @@ from torch import nn
 from fourier_head import Adaptive, FourierHead
 from fourier_head.tabular import ensemble
 from fourier_head.tabular.columns import Columns, weighted_quantiles
-from fourier_head.tabular.members import MemberLinear, MemberNetwork, clip_each, held_out
+from fourier_head.tabular.members import Body, MemberLinear, MemberNetwork, Weights, held_out
 
 # --- columns
 
@@ -63,25 +63,47 @@ def test_weights_are_repetitions():
 # --- members
 
 
-def network(members=3, inputs=2, seed=0, frequencies=3):
+def network(members=3, inputs=2, seed=0, frequencies=3, heads=1):
     torch.manual_seed(seed)
     domain = Adaptive(tails=0.01)
-    return MemberNetwork(
-        members, inputs, (8,), nn.Tanh, lambda size: FourierHead(size, num_frequencies=frequencies, domain=domain)
-    )
+    make = [lambda size: FourierHead(size, num_frequencies=frequencies, domain=domain)] * heads
+    return MemberNetwork({"one": Body(members, inputs, (8,), nn.Tanh)}, make)
+
+
+def density(net, x):
+    return net.heads[0].density(net.of_rows(x))
 
 
 def test_members_are_networks_of_their_own():
     net = network()
     x = torch.randn(5, 2)
-    features = net.features(x)
-    first, head = net.body[0], net.head.proj
+    first, _, last = net.bodies["one"]
+    outputs = net.of_rows(x)
     for j in range(3):
         alone = torch.tanh(x @ first.weight[j] + first.bias[j])
-        torch.testing.assert_close(features[j], alone)
-        torch.testing.assert_close(head(features)[j], alone @ head.weight[j] + head.bias[j])
-    assert not torch.equal(features[0], features[1])
-    assert net.head.density(features).batch_shape == (3, 5)
+        torch.testing.assert_close(outputs[j], alone @ last.weight[j] + last.bias[j])
+    assert not torch.equal(outputs[0], outputs[1])
+    assert density(net, x).batch_shape == (3, 5)
+
+
+def test_bodies_see_the_first_inputs_and_can_be_dropped():
+    bodies = {"few": Body(2, 1, (4,)), "all": Body(3, 2, (5, 6))}
+    net = MemberNetwork(bodies, [lambda size: FourierHead(size, num_frequencies=3, domain=Adaptive())])
+    x = torch.randn(7, 2)
+    outputs = net.of_rows(x)
+    moved = net.of_rows(x + torch.tensor([0.0, 1.0]))
+    assert net.members == [2, 3]
+    assert torch.equal(outputs[:2], moved[:2])
+    assert not torch.equal(outputs[2:], moved[2:])
+    net.keep(["all"])
+    torch.testing.assert_close(net.of_rows(x), outputs[2:])
+
+
+def test_heads_of_several_targets_share_the_body():
+    net = network(heads=2)
+    first, second = net.per_head(net.of_rows(torch.randn(5, 2)))
+    assert first.shape == second.shape == (3, 5, 10)
+    assert not torch.equal(first, second)
 
 
 def test_stacked_layers_are_the_layers():
@@ -93,10 +115,26 @@ def test_stacked_layers_are_the_layers():
 
 
 def test_gradients_are_clipped_one_by_one():
-    weight = torch.zeros(2, 3, requires_grad=True)
-    weight.grad = torch.tensor([[3.0, 0.0, 4.0], [0.1, 0.0, 0.0]])
-    clip_each([weight], 1.0)
-    torch.testing.assert_close(weight.grad, torch.tensor([[0.6, 0.0, 0.8], [0.1, 0.0, 0.0]]))
+    weights = Weights(MemberLinear(torch.zeros(2, 1, 3), torch.zeros(2, 1, 1)))
+    weights.gradient.copy_(torch.tensor([[3.0, 0.0, 0.0, 4.0], [0.1, 0.0, 0.0, 0.0]]))
+    weights.clip(1.0)
+    torch.testing.assert_close(weights.gradient, torch.tensor([[0.6, 0.0, 0.0, 0.8], [0.1, 0.0, 0.0, 0.0]]))
+
+
+def test_layers_are_views_of_all_weights_until_released():
+    layer = MemberLinear.stack([nn.Linear(4, 3) for _ in range(2)])
+    x = torch.randn(2, 5, 4)
+    before = layer(x).detach()
+    weights = Weights(layer)
+    torch.testing.assert_close(layer(x), before)
+    layer(x).sum().backward()
+    assert layer.weight.grad.abs().sum() + layer.bias.grad.abs().sum() == weights.gradient.abs().sum()
+    weights.take(2 * weights.now.detach())
+    torch.testing.assert_close(layer(x), 2 * before)
+    weights.release()  # the best so far are those of the start
+    torch.testing.assert_close(layer(x), before)
+    assert layer.weight.is_contiguous()
+    assert layer.weight.grad is None
 
 
 @pytest.mark.parametrize(("rows", "members"), [(100, 8), (77, 7), (30, 3)])
@@ -118,9 +156,9 @@ def rows(count=300, seed=0):
 
 
 def trained(net, x, y, held, weights=None, leave_out=True, **plan):
-    def loss(inputs, value):
+    def loss(outputs, value):
         options = {"kind": "both", "crps_weight": 10.0, "mapped": True}
-        return net.head.values_loss_of(net.head.proj(net.body(inputs)), value, **options)
+        return net.heads[0].values_loss_of(outputs, value, **options)
 
     weights = torch.ones(len(y)) if weights is None else weights
     options = {"seed": 0, "learning_rate": 1e-2, "weight_decay": 0.0, "leave_out": leave_out}
@@ -132,7 +170,7 @@ def test_members_learn_and_rows_left_out_teach_them_nothing():
     held = held_out(300, 3, 1 / 3, torch.randperm(300))
     net = network()
     course = trained(net, x, y, held, epochs=60)
-    assert (net.head.density(net.features(x)).mean - 2 * x[:, 0]).abs().mean() < 0.1
+    assert (density(net, x).mean - 2 * x[:, 0]).abs().mean() < 0.1
     assert course.best_score < course.history[0][1] - 1
     batches = ensemble._batches(300, held, 64, torch.Generator().manual_seed(0))
     seen = torch.cat([next(batches) for _ in range(12)], dim=1)
@@ -155,7 +193,7 @@ def test_weights_of_rows_count():
     weights = torch.cat([torch.full((100,), 1.8), torch.full((100,), 0.2)])
     net = network(frequencies=8)  # three cannot have two narrow peaks so far apart
     trained(net, x, y, held_out(200, 3, 1 / 3, torch.randperm(200)), weights, epochs=150, batch=100)
-    assert abs(net.head.density(net.features(x[:1])).cdf(torch.tensor(0.0)).mean() - 0.9) < 0.05
+    assert abs(density(net, x[:1]).cdf(torch.tensor(0.0)).mean() - 0.9) < 0.05
 
 
 def test_plans_grow_with_the_rows_and_keep_to_what_they_are_told():
@@ -167,4 +205,10 @@ def test_plans_grow_with_the_rows_and_keep_to_what_they_are_told():
     assert ensemble.Plan.for_rows(5).batch == 5
     assert told.rate(28) == pytest.approx(0)
     assert max(told.rate(step) for step in range(1, 29)) > 0.95
-    assert told.shortened(0.5).steps == 14
+
+
+def test_bodies_far_behind_are_dropped_where_rows_tell():
+    good = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    losses = torch.stack([good, good + 0.5, good + 0.05])
+    assert ensemble._still_good(losses, torch.ones(1000)) == [0, 2]
+    assert ensemble._still_good(losses[:, :100], torch.ones(100)) == [0, 1, 2]

@@ -109,7 +109,7 @@ def test_ray_missing_names_the_extra(tmp_path, monkeypatch):
 def test_ray_address_that_does_not_answer_is_told_at_once(tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="ray is not installed")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(UserError, match=r"RAY_ADDRESS must name a Ray cluster, but 127\.0\.0\.1:1 does not answer"):
+    with pytest.raises(UserError, match="does not answer"):
         run_tasks(tasks(), RunStore(tmp_path), engine="ray")
 
 

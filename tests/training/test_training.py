@@ -278,7 +278,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path) -> None:
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path) -> None:
     prepare(Recipe(TINY), store(), settings(tmp_path, steps=1), "cpu")[1].run()
-    with pytest.raises(UserError, match=r"number of processes it began with: the state is of batches of 8"):
+    with pytest.raises(UserError, match="batches of 8"):
         prepare(Recipe(TINY), store(), settings(tmp_path, steps=2, batch=4), "cpu")[1].run()
 
 

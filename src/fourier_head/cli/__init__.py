@@ -66,6 +66,10 @@ def compare(
     example: Annotated[
         str, typer.Option(help="Built-in data: 'hills', real heights, or 'bimodal', whose true density is known.")
     ] = "hills",
+    body: Annotated[
+        str,
+        typer.Option(help="What heads share: 'network', 'boosting' (trees before it) or 'auto' (tries both)."),
+    ] = "network",
     quick: Annotated[bool, typer.Option("--quick", help="Train a tenth as long, for a first look.")] = False,
 ) -> None:
     """Train the same network with each head and write a report: table, figures, results.json, index.html."""
@@ -91,6 +95,7 @@ def compare(
             heads=parse_heads(heads),
             log=log,
             example=example,
+            body=body,
             quick=quick,
         )
         out, err = Console(highlight=False), Console(stderr=True, highlight=False)

@@ -34,13 +34,15 @@ def compare(
     # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
     from fourier_head._cpu import small_matrices
     from fourier_head.compare import figures, page
+    from fourier_head.compare.bodies import with_body
     from fourier_head.compare.data import bimodal, hills, prepare, read_table
     from fourier_head.compare.examples import draw_examples
     from fourier_head.compare.folder import RESULTS, replacing
     from fourier_head.compare.results import TOOL, Result
-    from fourier_head.compare.training import Schedule, score_truth, train
+    from fourier_head.compare.training import score_truth, train
     from fourier_head.pages.drawing import save_png
     from fourier_head.pages.words import short
+    from fourier_head.tabular import Schedule
 
     start = time.perf_counter()
     echo = echo or (lambda text: None)
@@ -51,13 +53,15 @@ def compare(
             table = read_table(settings.data, settings.target)
         table = table.logarithm() if settings.log else table
         data = prepare(table, settings.bins, settings.seed)
-        schedule = Schedule.plan(len(data.train), settings)
+        schedule = Schedule.for_rows(len(data.train), settings.epochs, quick=settings.quick)
         echo(
             f"{table.name}: {len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, "
             f"{len(data.test)} to test; {data.inputs_in_words}, {settings.bins} bins of {table.target_name} "
             f"from {short(data.bins.low)} to {short(data.bins.high)}."
         )
         frequencies, reason = choose_frequencies(settings, data)
+        with small_matrices():
+            data = with_body(data, settings, frequencies)
         echo(f"{frequencies} {'frequency' if frequencies == 1 else 'frequencies'} of the Fourier heads. {reason}")
         notes = (*data.notes, *frequency_notes(settings, frequencies))
         for note in notes:

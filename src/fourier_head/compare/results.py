@@ -14,10 +14,11 @@ import torch
 
 from fourier_head.compare.data import Prepared
 from fourier_head.compare.settings import Settings
-from fourier_head.compare.training import Schedule, Scores, Trained, adaptive_frequencies
+from fourier_head.compare.training import Scores, Trained, adaptive_frequencies
 from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.words import short
+from fourier_head.tabular import Schedule
 from fourier_head.tasks.runs import hardware
 from fourier_head.version import __version__
 

@@ -12,6 +12,7 @@ from fourier_head.pages.style import HEADS
 MAX_FREQUENCIES = 4096
 MAX_BINS = 65536
 EXAMPLES = ("hills", "bimodal")
+BODIES = ("network", "boosting", "auto")
 OTHER_NAMES = {"mixture": "gmm", "adaptive": "fourier-adaptive", "packets": "fourier-packets"}
 """What heads are called elsewhere in the package."""
 
@@ -37,6 +38,7 @@ class Settings:
     heads: tuple[str, ...] = tuple(HEADS)
     log: bool = False
     example: str = EXAMPLES[0]
+    body: str = BODIES[0]
     quick: bool = False
 
     def __post_init__(self) -> None:
@@ -60,6 +62,8 @@ class Settings:
             raise UserError(f"--seed must lie between 0 and {2**31 - 1}, got {self.seed}.")
         if self.example not in EXAMPLES:
             raise UserError(f"--example names no built-in data; {did_you_mean(self.example, EXAMPLES)}")
+        if self.body not in BODIES:
+            raise UserError(f"--body names no body, got {self.body!r}; {did_you_mean(self.body, BODIES)}")
         if self.data is not None and self.target is None:
             raise UserError(f"--target must name the column of {self.data.name} to predict, got none.")
         if self.data is None and self.target is not None:

@@ -20,7 +20,7 @@ from fourier_head.domains.adaptive import Adaptive
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
 from fourier_head.metrics import calibration_error, central_coverage, kl_divergence, smoothness
-from fourier_head.tabular import WIDTHS
+from fourier_head.tabular import WIDTHS, Schedule
 
 CHUNK = 2048
 ADAPTIVE_FREQUENCIES = 8
@@ -29,15 +29,6 @@ EDGE = 1 - 1e-6
 
 Progress = Callable[[str, int, int, float], None]
 """Called with head, epochs done, epochs in all and the last validation score."""
-
-
-class Schedule(tabular.Schedule):
-    """How long and in what portions to train; the same for every head."""
-
-    @classmethod
-    def plan(cls, rows: int, settings: Settings) -> Schedule:
-        """Return the usual schedule for this many rows, or what the settings ask for."""
-        return cls.for_rows(rows, settings.epochs, quick=settings.quick)
 
 
 class Arm(tabular.Network):

@@ -77,7 +77,7 @@ def quantiles(d: FourierDensity, level: Tensor) -> Tensor | None:
         if not kernels.wanted(d.impl, d.given, level):
             return None
         a = d.spectrum
-    line, placed = d.domain.straight, d.domain.line_of_rows
+    line, placed = d.domain.affine, d.domain.affine_of_rows
     options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "tails": d.domain.tails}
     if placed is not None and placed[0].dtype == torch.float64:
         placed = None  # such values have more digits than the kernels

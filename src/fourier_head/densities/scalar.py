@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from fourier_head._arrays import is_out_of_sight
+from fourier_head._arrays import needs_sync
 from fourier_head.fourier.series import exporting
 
 Shape = torch.Size | list[int] | tuple[int, ...]
@@ -95,7 +95,7 @@ class ScalarDensity(Distribution):
 
     def _levels(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return levels as a tensor, checked where that makes no device wait."""
-        if not torch.compiler.is_compiling() and not (isinstance(levels, Tensor) and is_out_of_sight(levels)):
+        if not torch.compiler.is_compiling() and not (isinstance(levels, Tensor) and needs_sync(levels)):
             wrong = [level for level in self._cast(levels).flatten().tolist() if level < 0 or level > 1]
             if wrong:
                 raise ValueError(f"levels must lie in [0, 1], got {wrong[0]:g}.")

@@ -169,15 +169,15 @@ def _fitted_map(x: np.ndarray) -> ValueMap:
     def reach(u: np.ndarray, loc: float, scale: float) -> float:
         return float(np.abs((u - loc) / scale).max())
 
-    straight = loc_and_scale(x)
-    if reach(x, *straight) <= 12:  # of a million Gaussian values none lies this far out
+    plain = loc_and_scale(x)
+    if reach(x, *plain) <= 12:  # of a million Gaussian values none lies this far out
         mean, spread = float(x.mean()), float(x.std())
-        return Affine(mean, spread if spread > 1e-12 * abs(mean) and spread > 0 else straight[1])
+        return Affine(mean, spread if spread > 1e-12 * abs(mean) and spread > 0 else plain[1])
     if (x > 0).all():
-        bent = loc_and_scale(np.log(x))
-        if reach(np.log(x), *bent) < reach(x, *straight) / 2:
-            return Log(*bent)
-    return Asinh(*straight)
+        logarithmic = loc_and_scale(np.log(x))
+        if reach(np.log(x), *logarithmic) < reach(x, *plain) / 2:
+            return Log(*logarithmic)
+    return Asinh(*plain)
 
 
 class Placed(Domain):
@@ -291,7 +291,7 @@ class Placed(Domain):
         return not any(self.map.curved)
 
     @property
-    def line_of_rows(self) -> tuple[Tensor, Tensor] | None:
+    def affine_of_rows(self) -> tuple[Tensor, Tensor] | None:
         return (self.map.inverse(self.loc), self.map.scale * self.width) if self._straight_map else None
 
     def mean(self, d: FourierDensity) -> Tensor:
@@ -338,7 +338,7 @@ class Placed(Domain):
         return score * self.width + (off.abs() - far * self.width).clamp_min(0).to(score.dtype)
 
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
-        """Return the score: in closed form behind a straight map, else by quadrature."""
+        """Return the score: in closed form behind an affine map, else by quadrature."""
         return self.crps_of_map(d, value) * self.map.scale if self._straight_map else super().crps(d, value)
 
     def __repr__(self) -> str:

@@ -30,9 +30,9 @@ class BinnedInterval(Domain):
         self.pieces = bins.num_bins
         edges = np.asarray(bins.edges, dtype=np.float64)
         widths = np.diff(edges)
-        bent = np.concatenate([[True], np.abs(np.diff(widths)) > 1e-9 * widths[1:], [True]])
-        self.bends: tuple[float, ...] = tuple(np.linspace(-1, 1, len(edges))[bent].tolist())
-        """The z where the warp bends; neighbouring bins of one width have none between them."""
+        kinked = np.concatenate([[True], np.abs(np.diff(widths)) > 1e-9 * widths[1:], [True]])
+        self.kinks: tuple[float, ...] = tuple(np.linspace(-1, 1, len(edges))[kinked].tolist())
+        """The z where the slope of the warp changes; neighbouring bins of one width have none between them."""
 
     @property
     def support(self) -> constraints.Constraint:  # type: ignore[override]
@@ -51,10 +51,10 @@ class BinnedInterval(Domain):
         return self.bins.log_slope(value)
 
     def nodes(self, resolution: int) -> Tensor:
-        return legendre_pieces(self.bends, resolution)
+        return legendre_pieces(self.kinks, resolution)
 
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
-        """Integrate in the stretches where the warp is straight; all that depends on the value is closed form."""
+        """Integrate in the stretches where the warp is linear; all that depends on the value is closed form."""
         z, weight, x = d.quadrature()
         value = value.to(z.dtype).expand(torch.broadcast_shapes(value.shape, d.batch_shape))
 
@@ -65,7 +65,7 @@ class BinnedInterval(Domain):
             return torch.exp(-self.log_slope(at))
 
         square = (weight * slope(x) * d.cdf_at(z) ** 2).sum(0)
-        corners = torch.tensor(self.bends, dtype=z.dtype, device=z.device)
+        corners = torch.tensor(self.kinks, dtype=z.dtype, device=z.device)
         corner = corners.reshape(-1, *(1,) * len(d.batch_shape)).expand(-1, *d.batch_shape)
         beyond = integral_above(corner)
         parts = slope(self.from_unit((corner[1:] + corner[:-1]) / 2)) * (beyond[:-1] - beyond[1:])

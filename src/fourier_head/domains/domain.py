@@ -34,7 +34,7 @@ class Domain:
 
     support: constraints.Constraint = constraints.real
     boundary: ClassVar[Boundary] = "reflect"
-    """What the two ends are to each other unless a head is told: strangers ("reflect") or neighbours ("periodic")."""
+    """Whether the two ends are neighbours ("periodic") or not ("reflect"), unless a head is told."""
     tails: float = 0.0
     """Weight of the Laplace density in z that is mixed in and reaches beyond [-1, 1]."""
     place_outputs: int = 0
@@ -56,12 +56,12 @@ class Domain:
         return broadcast_shape(*(getattr(self, name) for name in self.numbers))
 
     @property
-    def straight(self) -> tuple[float, float] | None:
+    def affine(self) -> tuple[float, float] | None:
         """The value at z = -1 and the length of a unit of z, where these are the same for all and all there is."""
         return None
 
     @property
-    def line_of_rows(self) -> tuple[Tensor, Tensor] | None:
+    def affine_of_rows(self) -> tuple[Tensor, Tensor] | None:
         """The value at z = 0 and the length of a unit of z, where these are tensors and all there is to it."""
         return None
 
@@ -129,7 +129,7 @@ class Domain:
         """Raise an error where bins cannot be laid over the domain without being told their edges."""
 
     def check_boundary(self, boundary: Boundary) -> None:
-        """Raise an error where the ends cannot be what they are said to be."""
+        """Raise an error where the ends of this domain cannot have this boundary."""
 
     def quantile_of_unit(self, z: Tensor) -> Tensor:
         """Map quantiles of z to those of values."""

@@ -52,14 +52,14 @@ class Interval(Domain):
         return (self.high - self.low) / 2
 
     @property
-    def straight(self) -> tuple[float, float] | None:
+    def affine(self) -> tuple[float, float] | None:
         if isinstance(self.low, Tensor) or isinstance(self.high, Tensor):
             return None
         return float(self.low), (self.high - self.low) / 2
 
     @property
     def formula(self) -> tuple[str, float, float] | None:
-        return None if self.straight is None else ("interval", *self.straight)
+        return None if self.affine is None else ("interval", *self.affine)
 
     def contains(self, value: Tensor) -> Tensor:
         return (value >= self.low) & (value <= self.high)
@@ -128,15 +128,15 @@ class Circle(Domain):
         return _named("circle", self.low, self.period)
 
     def to_unit(self, value: Tensor) -> Tensor:
-        turn = (value - self.low) / self.period
-        return 2 * (turn - torch.floor(turn)) - 1
+        cycles = (value - self.low) / self.period
+        return 2 * (cycles - torch.floor(cycles)) - 1
 
     def from_unit(self, z: Tensor) -> Tensor:
-        turn = (z + 1) / 2
-        return self.low + (turn - torch.floor(turn)) * self.period
+        cycles = (z + 1) / 2
+        return self.low + (cycles - torch.floor(cycles)) * self.period
 
     def quantile_of_unit(self, z: Tensor) -> Tensor:
-        # The end of the arc is its beginning one turn on; taken for that, it would lie below all quantiles.
+        # The end of the arc is its beginning one period on; taken for that, it would lie below all quantiles.
         return torch.where(z >= 1, self.low + self.period, self.from_unit(z))
 
     def log_slope(self, value: Tensor) -> Tensor:

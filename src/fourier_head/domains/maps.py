@@ -1,4 +1,4 @@
-"""Monotone maps of values, behind which an adaptive density lives: straight, asinh and logarithm."""
+"""Monotone maps of values, behind which an adaptive density lives: affine, asinh and logarithm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ValueMap:
     kind: ClassVar[str]
     support: ClassVar[constraints.Constraint] = constraints.real
     curved: ClassVar[tuple[bool, bool]] = (False, False)
-    """Whether values run away exponentially in u, towards the lower and the upper end."""
+    """Whether values grow exponentially in u, towards the lower and the upper end."""
     tail_place: ClassVar[float] = 1.0
     """Where in its interval, from the middle 0 to the end 1, a density takes the unit of its tails from."""
 
@@ -65,7 +65,7 @@ class ValueMap:
 
     @property
     def growth(self) -> Number:
-        """How fast values run away: they grow like exp(growth u) far out."""
+        """How fast values grow: like exp(growth u) far out."""
         return 1.0
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class ValueMap:
 
 
 class Affine(ValueMap):
-    """The straight map u = (x - loc) / scale.
+    """The affine map u = (x - loc) / scale.
 
     >>> Affine(10.0, 2.0).forward(torch.tensor([8.0, 10.0]))
     tensor([-1.,  0.])

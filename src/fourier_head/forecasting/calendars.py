@@ -1,4 +1,4 @@
-"""The grid of time a series lies on: which step a moment belongs to, and which moments come next."""
+"""The grid of time a series lies on: which step a time belongs to, and which times come next."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from fourier_head.forecasting.frequency import alias_of_seconds, natural_period, parse_frequency
 
-Moments = np.ndarray
-"""Moments in time, datetime64[ns]."""
+Timestamps = np.ndarray
+"""An array of datetime64[ns]."""
 
 _SECOND = 10**9
 _DAY = 86400 * _SECOND
@@ -55,13 +55,13 @@ class Calendar:
         return cls(freq, count * _MONTHS.get(unit, 0), business, count * _NANOSECONDS.get(unit, 0))
 
     @classmethod
-    def fitting(cls, moments: Moments) -> Calendar | None:
-        """Return the calendar of ascending moments, of which some may be missing; None where there are too few."""
-        gaps = np.diff(moments).astype(np.int64)
+    def fitting(cls, times: Timestamps) -> Calendar | None:
+        """Return the calendar of ascending times, of which some may be missing; None where there are too few."""
+        gaps = np.diff(times).astype(np.int64)
         step = int(np.median(gaps)) if len(gaps) else 0
         if step <= 0:
             return None
-        if step >= 28 * _DAY and (freq := _frequency_of_months(moments, gaps)):
+        if step >= 28 * _DAY and (freq := _frequency_of_months(times, gaps)):
             return cls.of(freq)
         uneven = (np.abs(gaps / step - np.rint(gaps / step)) > 0.25).mean() > 0.1
         common = int(np.gcd.reduce(gaps))
@@ -69,8 +69,8 @@ class Calendar:
             # Rows for some steps only, such as days with a sale: all gaps are multiples of the step.
             step = common
         # Five working days and never a weekend: also where holidays are missing.
-        working = step == _DAY and bool(np.is_busday(moments.astype("datetime64[D]")).all())
-        if working and (len(moments) > 9 or (len(moments) > 5 and (gaps == 3 * _DAY).any())):
+        working = step == _DAY and bool(np.is_busday(times.astype("datetime64[D]")).all())
+        if working and (len(times) > 9 or (len(times) > 5 and (gaps == 3 * _DAY).any())):
             return cls.of("B")
         return cls.of(alias_of_seconds(step // _SECOND) if step % _SECOND == 0 else f"{step}ns")
 
@@ -79,21 +79,21 @@ class Calendar:
         """Steps per cycle, 1 where there is none."""
         return natural_period(self.freq)
 
-    def numbers(self, moments: Moments) -> np.ndarray:
-        """Return the step each moment belongs to, counted from any origin."""
+    def numbers(self, times: Timestamps) -> np.ndarray:
+        """Return the step each time belongs to, counted from any origin."""
         if self.months:
-            return moments.astype("datetime64[M]").astype(np.int64) // self.months
+            return times.astype("datetime64[M]").astype(np.int64) // self.months
         if self.business_days:
-            days = np.busday_count(np.datetime64("1970-01-01"), moments.astype("datetime64[D]"))
+            days = np.busday_count(np.datetime64("1970-01-01"), times.astype("datetime64[D]"))
             return days // self.business_days
-        # From the first moment on, and to the nearest step: clocks are not exact.
-        return ((moments - moments[:1]).astype(np.int64) + self.nanoseconds // 2) // self.nanoseconds
+        # From the first time on, and to the nearest step: clocks are not exact.
+        return ((times - times[:1]).astype(np.int64) + self.nanoseconds // 2) // self.nanoseconds
 
-    def after(self, last: np.datetime64, steps: int, month_day: int | None = None) -> Moments:
-        """Return the next moments after one, NaT where they are too far away for a moment.
+    def after(self, last: np.datetime64, steps: int, month_day: int | None = None) -> Timestamps:
+        """Return the next times after one, NaT where they are too far away for a time.
 
         Args:
-            last: the last moment of the series.
+            last: the last time of the series.
             steps: how many; where negative, the ones before, latest first.
             month_day: the day that months are named by, 31 for the last one; unless given, as ``last`` has it.
         """
@@ -114,13 +114,13 @@ class Calendar:
         return days.astype("datetime64[ns]") + (last - day.astype("datetime64[ns]"))
 
 
-def day_of_months(moments: Moments | np.datetime64) -> int | None:
+def day_of_months(times: Timestamps | np.datetime64) -> int | None:
     """Return the day that months are named by, 31 where all are their last; None where it is now one, now another.
 
     >>> [day_of_months(np.array(days, "datetime64[ns]")) for days in (["2024-01-31", "2024-02-29"], ["2024-02-15"])]
     [31, 15]
     """
-    days = np.atleast_1d(moments).astype("datetime64[D]")
+    days = np.atleast_1d(times).astype("datetime64[D]")
     first, end = _ends(days.astype("datetime64[M]"))
     latest = 31 if (days == end).all() else int((days - first).astype(int).max()) + 1
     # The 30th of February is its last day.
@@ -138,15 +138,15 @@ def _working_day(months: np.ndarray, start: bool) -> np.ndarray:
     return np.busday_offset(first, 0, "forward") if start else np.busday_offset(end, 0, "backward")
 
 
-def _frequency_of_months(moments: Moments, gaps: np.ndarray) -> str | None:
-    """Return the pandas alias of the months, quarters or years that moments are at, None where they are at none.
+def _frequency_of_months(times: Timestamps, gaps: np.ndarray) -> str | None:
+    """Return the pandas alias of the months, quarters or years that times are at, None where they are at none.
 
     They may be named by the same day or by their first or last working day, or be about as far apart.
     """
-    days = moments.astype("datetime64[D]")
+    days = times.astype("datetime64[D]")
     months = days.astype("datetime64[M]")
-    step, day, kind = int(np.gcd.reduce(np.diff(months).astype(np.int64))), day_of_months(moments), ""
-    for named in (31, 1) if day is None and len(moments) > 2 else ():
+    step, day, kind = int(np.gcd.reduce(np.diff(months).astype(np.int64))), day_of_months(times), ""
+    for named in (31, 1) if day is None and len(times) > 2 else ():
         if (_working_day(months, named == 1) == days).all():
             day, kind = named, "B"
     if day is None:
@@ -158,3 +158,16 @@ def _frequency_of_months(moments: Moments, gaps: np.ndarray) -> str | None:
         return None
     unit, size = ("Y", 12) if step % 12 == 0 else ("Q", 3) if step == 3 else ("M", 1)
     return f"{step // size if step > size else ''}{kind}{unit}{'S' if day == 1 else 'E'}"
+
+
+def may_be_set_back(times: np.ndarray) -> np.ndarray:
+    """Tell which times are in an hour that local clocks may show twice: the night of a Sunday in autumn.
+
+    >>> may_be_set_back(np.array(["2024-10-27T01", "2024-10-27T02", "2024-10-28T02"], "datetime64[ns]")).tolist()
+    [True, True, False]
+    """
+    days = times.astype("datetime64[D]")
+    clock = (times - days).astype(np.int64)
+    month = times.astype("datetime64[M]").astype(np.int64) % 12 + 1
+    night = (clock < 4 * 3600 * 10**9) & (days.astype(np.int64) % 7 == 3) & np.isin(month, (4, 9, 10, 11))
+    return night & bool(clock.any())

@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fourier_head import _spelling as spelling
 from fourier_head._spelling import first_values
 from fourier_head.errors import did_you_mean
-from fourier_head.forecasting.dates import CLOCK, moments, number_dates, parse_dates
-from fourier_head.forecasting.keys import TARGETS, folded, guess_names, names_things, words_of
+from fourier_head.forecasting.calendars import may_be_set_back
+from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates, read_timestamps
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOMENTS = ("timestamp", "time", "date", "datetime", "ds")
-TIMES = (*MOMENTS, "day", "week", "month", "quarter", "year", "period", "hour")
+TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
+TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour")
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
 ROW_NUMBERS = re.compile(r"Unnamed: \d+|index|")
 """What a pandas reader calls an index that it wrote itself."""
+TARGETS = (
+    *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
+    *("units", "sold", "qty", "revenue", "rev", "turnover", "close", "volume", "consumption", "visitors"),
+)
+NAMES = (
+    *("item_id", "unique_id", "series_id", "id", "series", "item", "key", "name", "sku", "store", "product", "symbol"),
+    *("shop", "region", "country", "state", "city", "location", "site", "station", "category", "family", "department"),
+    *("dept", "brand", "channel", "segment", "customer", "meter", "sensor", "device", "ticker", "warehouse", "branch"),
+)
+_LAST_WORDS = {"id", "key", "code", "nbr", "no", "nr", "num", "number", "name"}
+"""Of columns that name something: store_nbr, ProductCode."""
+_MOST = 4
+"""Columns that may name a series together."""
+_LIKELY = 8
+"""Columns that are tried together."""
+_SLIPS = 0.03
+"""Share of rows that may be there twice by mistake."""
 
 
 class Columns(NamedTuple):
@@ -45,7 +62,7 @@ def guess_columns(
     """Return the columns that are meant, by what was given, else by their names, else by what they hold.
 
     Args:
-        when: the moments of the rows, read from the column of the time unless given.
+        when: the timestamps of the rows, read from the column of the time unless given.
 
     Example:
         >>> import pandas as pd
@@ -57,7 +74,7 @@ def guess_columns(
     check_columns(frame, (*names, time, target))
     time = guess_time(frame, (*names, target)) if time is None else time
     if when is None and time is not None:
-        when = moments(frame[time])[0]
+        when = read_timestamps(frame[time])[0]
     left = [c for c in frame.columns if c not in (*names, time, target) and not ROW_NUMBERS.fullmatch(str(c).strip())]
     left = [c for c in left if not is_time(frame[c])]
     numeric = [c for c in left if is_numeric(frame[c])]
@@ -81,6 +98,82 @@ def guess_columns(
                 f"target={str(numeric[-1])!r}."
             )
     return Columns(names, time, tuple(best or numeric))
+
+
+def guess_names(
+    frame: pd.DataFrame, columns: Sequence[str], measures: Sequence[str], when: np.ndarray | None
+) -> tuple[str, ...]:
+    """Return the columns that name series; none where no two rows share a time, unless one is called a name.
+
+    Args:
+        columns: those that may.
+        measures: those of them that hold numbers, which are names only where they are whole and no words will do.
+        when: the times of the rows, None where there are none.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"town": list("aabb"), "size": list("xzxz"), "sold": [1, 2, 3, 4]})
+        >>> guess_names(table, ["town", "size"], [], np.zeros(4, "datetime64[ns]"))
+        ('town', 'size')
+    """
+    import pandas as pd
+
+    counts = {c: frame[c].nunique(dropna=False) for c in columns}
+    alone = when is not None and bool((when == when[0]).all())
+    # What is different in every row counts rows, as the id of many tables does.
+    columns = [c for c in columns if counts[c] < len(frame) or (alone and c not in measures)]
+    known = sorted((c for c in columns if folded(c) in NAMES), key=lambda c: NAMES.index(folded(c)))
+    words = [c for c in columns if c not in measures and not pd.api.types.is_bool_dtype(frame[c])]
+    if when is None:
+        return tuple(known[:1] or words)
+    codes = pd.DataFrame({c: pd.factorize(frame[c], use_na_sentinel=False)[0] for c in columns})
+    codes = codes.assign(when=when)[~may_be_set_back(when)]
+
+    def apart(chosen: Sequence[str], slips: float = 0.0) -> bool:
+        some = codes[[*chosen, "when"]]
+        return all(part.duplicated().mean() <= slips for part in (some.head(20_000), some)) or not len(some)
+
+    # What is called a name costs nothing, other words a little, and other whole numbers more: few of them are names.
+    cost = {c: 0 if names_things(c) else 1 if c in words else 5 for c in columns}
+    fit = [c for c in columns if c not in measures or (folded(c) not in TARGETS and _whole(frame[c]))]
+    likely = sorted(fit, key=lambda c: (cost[c], known.index(c) if c in known else len(known)))[:_LIKELY]
+    sets = [some for size in range(1, _MOST + 1) for some in combinations(likely, size)]
+    sets.sort(key=lambda some: (sum(cost[c] for c in some), len(some)))
+    if not apart(()):
+        # First by names alone; then a few rows may be there twice, rather than that the weather becomes a name.
+        named = (some for some in sets if not any(cost[c] for c in some) and apart(some))
+        nearly = (some for some in [(), *sets] if apart(some, _SLIPS))
+        found = next(named, None) or next(nearly, tuple(known[:1] or words))
+        if found:
+            return tuple(c for c in columns if c in found)
+    return tuple((known or [c for c in columns if counts[c] == 1 and names_things(c)])[:1])
+
+
+def _whole(column: pd.Series) -> bool:
+    import pandas as pd
+
+    values = pd.to_numeric(column, errors="coerce").dropna()
+    return bool((values == values.round()).all())
+
+
+def folded(name: Any) -> str:
+    """Return the name of a column without its case."""
+    return str(name).strip().casefold()
+
+
+def words_of(name: Any) -> list[str]:
+    """Return the words of a column's name.
+
+    >>> words_of("store_nbr"), words_of("InvoiceDate"), words_of("SKU")
+    (['store', 'nbr'], ['invoice', 'date'], ['sku'])
+    """
+    return [word.casefold() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+", str(name))]
+
+
+def names_things(name: Any) -> bool:
+    """Tell whether a column is called after things that have series: store_nbr, Product, sensor id."""
+    words = words_of(name)
+    return folded(name) in NAMES or (len(words) > 1 and words[-1] in _LAST_WORDS)
 
 
 def check_columns(frame: pd.DataFrame, wanted: Iterable[str | None]) -> None:
@@ -143,11 +236,11 @@ def is_unread_time(column: pd.Series) -> bool:
     # Hours of a day and days of a week are numbers of their own right; steps counted from 0 or 1 say nothing new.
     steps = np.unique(values.to_numpy(dtype=np.float64))
     counted = steps[0] in (0, 1) and (len(steps) < 3 or np.allclose(np.diff(steps), steps[1] - steps[0]))
-    return folded(column.name) in MOMENTS and not counted
+    return folded(column.name) in TIMESTAMPS and not counted
 
 
 def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.DataFrame:
-    """Return the table with one column of moments where they are spread over several: date and time, year and month.
+    """Return the table with one column of timestamps where they are spread over several: date and time, year and month.
 
     Years with months, days or weeks are joined only where no other column holds dates.
 
@@ -178,13 +271,3 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.Data
                 rest.insert(0, "date", dates)
                 return rest
     return frame
-
-
-def numbers(column: pd.Series) -> np.ndarray:
-    """Return a column of values as float64, NaN where one is missing."""
-    out = spelling.numbers(column, f"the target {str(column.name)!r}")
-    endless = np.flatnonzero(np.isinf(out))
-    if len(endless):
-        found = f"{out[endless[0]]} in row {endless[0] + 1}"
-        raise ValueError(f"the target {str(column.name)!r} must hold finite numbers, got {found}; leave it empty.")
-    return out

@@ -45,7 +45,7 @@ class DateWarning(UserWarning):
 
 
 def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | None:
-    """Return the moments of dates that look like numbers, None for other numbers.
+    """Return the timestamps of dates that look like numbers, None for other numbers.
 
     They are days such as 20240131 and, in a column that is called a time, also years, months (202401, 01.2016) and
     seconds or milliseconds since 1970.
@@ -68,9 +68,9 @@ def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | Non
 
 
 def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
-    """Return moments, NaT where a date cannot be read, and a date whose day might as well be its month, if any is.
+    """Return timestamps, NaT where a date cannot be read, and a date whose day might as well be its month, if any is.
 
-    Time zones stay as they come; written offsets make universal time.
+    Time zones stay as they come; written offsets make UTC.
     """
     import pandas as pd
 
@@ -135,7 +135,7 @@ def _day_first(text: pd.Series) -> tuple[bool, Any]:
 
 
 def _filled(parsed: pd.Series) -> float:
-    """Return the share of the steps from the first moment to the last that are there, 0 where some share a step."""
+    """Return the share of the steps from the first time to the last that are there, 0 where some share a step."""
     import pandas as pd
 
     times = np.unique(pd.to_datetime(parsed.dropna(), utc=True).to_numpy("datetime64[ns]"))
@@ -144,11 +144,11 @@ def _filled(parsed: pd.Series) -> float:
     return 0.0 if (np.diff(place) == 0).any() else float(len(place) / (place[-1] - place[0] + 1))
 
 
-def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
-    """Return a column of dates as datetime64[ns] without a zone, the zone they were in, and whether they are universal.
+def read_timestamps(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
+    """Return a column of dates as datetime64[ns] without a zone, the zone they were in, and whether they are UTC.
 
     Dates with a zone become local ones where all share a time of day, so that days stay days when clocks change, and
-    universal ones elsewhere. Where offsets are written, such as +01:00 and +02:00, the zone is a `Clock`.
+    UTC elsewhere. Where offsets are written, such as +01:00 and +02:00, the zone is a `Clock`.
     """
     import pandas as pd
 
@@ -167,14 +167,14 @@ def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
             DateWarning,
             stacklevel=2,
         )
-    zone, universal = getattr(parsed.dt, "tz", None), False
+    zone, utc = getattr(parsed.dt, "tz", None), False
     if zone is not None:
         local = parsed.dt.tz_localize(None).reset_index(drop=True)
         clock = None if pd.api.types.is_datetime64_any_dtype(column.dtype) else _clock_of_offsets(column, local)
         if clock is not None:
             zone, local = clock, pd.Series(clock.local(local.to_numpy("datetime64[ns]")))
-        universal = (local - local.dt.normalize()).nunique() > 1
-        parsed = parsed.dt.tz_convert("UTC").dt.tz_localize(None) if universal else local
+        utc = (local - local.dt.normalize()).nunique() > 1
+        parsed = parsed.dt.tz_convert("UTC").dt.tz_localize(None) if utc else local
     times = parsed.to_numpy()
     days = times.astype("datetime64[D]")
     far = np.flatnonzero((days < FIRST) | (days >= LAST))
@@ -183,7 +183,7 @@ def moments(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
             f"{called} must hold dates from {FIRST} to {LAST - 1}, got {days[far[0]]} in row {far[0] + 1}; without "
             "dates, steps are counted."
         )
-    return times.astype("datetime64[ns]"), zone, universal
+    return times.astype("datetime64[ns]"), zone, utc
 
 
 def _clock_of_offsets(column: pd.Series, times: pd.Series) -> Clock | None:
@@ -191,12 +191,12 @@ def _clock_of_offsets(column: pd.Series, times: pd.Series) -> Clock | None:
 
     Args:
         column: dates as they were written.
-        times: the same in universal time.
+        times: the same in UTC.
     """
     shown = parse_dates(column.astype("string").str.strip().str.replace(_OFFSET, r"\g<clock>", regex=True))[0]
     ahead = (shown.reset_index(drop=True) - times).dt.total_seconds()
     offsets = ahead.groupby(times).agg(["first", "nunique"])
     changes = changes_of(offsets.index.to_numpy("datetime64[ns]"), offsets["first"].to_numpy())
     apart = np.diff([start for start, _ in changes[1:]])
-    # Different ones at one moment, or in turns, are of several zones.
+    # Different ones at one time, or in turns, are of several zones.
     return None if (offsets["nunique"] > 1).any() or (apart < _CHANGES_APART).any() else Clock(changes)

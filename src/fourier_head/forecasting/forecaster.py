@@ -26,6 +26,7 @@ from fourier_head.forecasting.patch.pretrained import Config, Network, load_mode
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
+from fourier_head.forecasting.rules import apply_rules, without_absurd
 from fourier_head.forecasting.scores import Forecast, central_levels
 from fourier_head.forecasting.support import Support
 from fourier_head.forecasting.windows import past_windows
@@ -118,6 +119,7 @@ class Forecaster:
         holidays: str | None = None,
         paths: int = 9,
         natural: bool = True,
+        rules: bool = True,
         precision: str = "auto",
         progress: bool | Progress | None = None,
     ) -> Forecasts:
@@ -139,7 +141,9 @@ class Forecaster:
             holidays: code of a country ("DE", "US-CA") whose holidays count as covariates; needs the package holidays.
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
-                show: whole numbers where all were, none below zero where none was.
+                show: whole numbers where all were, none below zero where none was; rare demand by its rate and sizes.
+            rules: leave out one absurd value, take seasons that the network does not read from the whole past, and go
+                on along a line of few values, each where the past of a series says so; ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
@@ -151,7 +155,7 @@ class Forecaster:
         if future is not None and target is None:
             columns["target"] = target_beside(data, future, covariates)
         series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
-        settings = {"paths": paths, "natural": natural, "precision": precision}
+        settings = {"paths": paths, "natural": natural, "rules": rules, "precision": precision}
         effects = None
         if not (future is None and covariates is None and holidays is None):
             beside = read_covariates(series, horizon, data, future, covariates, holidays)
@@ -160,12 +164,19 @@ class Forecaster:
         rolling = Rolling(self.model, horizon, paths)
         self.model.eval()
         half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
+        plain = effects.remainders if effects else series
+        ruled = apply_rules(plain, horizon, self.config) if rules else None
+        if ruled and (words := ruled.words(self.config.context)):
+            warnings.warn(words, stacklevel=2)
         empty, support = 0, Support.unknown(len(series))
         with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
-            for numbers, contexts, periods in self._batches(effects.remainders if effects else series, rolling):
+            for numbers, contexts, periods in self._batches(ruled.series if ruled else plain, rolling):
                 empty += int(contexts.isnan().all(-1).sum())
-                if natural and effects is None:
+                if natural:
                     support.read(numbers, contexts)
+                if ruled:
+                    contexts, absurd = without_absurd(contexts)
+                    ruled.absurd.extend(numbers[absurd.numpy()].tolist())
                 rolling.add(numbers, contexts.to(self.device), periods.to(self.device))
                 advance(len(numbers))
         if empty:
@@ -173,14 +184,17 @@ class Forecaster:
                 f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
-        if natural and effects:
+        if natural and (effects or (ruled and ruled.shift is not None)):
+            support = Support.unknown(len(series))  # what was read was not the series themselves
             for numbers, contexts, _ in self._batches(series, rolling):
                 support.read(numbers, contexts)
-        density = rolling.density()
+        shift = None if ruled is None else ruled.shift
+        density = rolling.density(None, shift)
         if effects:
-            density = rolling.density(*effects.lead_back(density.quantile(0.5).cpu().numpy()))
+            factor, plus = effects.lead_back(density.quantile(0.5).cpu().numpy())
+            density = rolling.density(factor, plus if shift is None else plus + factor * shift)
         dependence = functools.partial(self._dependence, series, horizon, settings)
-        return Forecasts(density, series, support, dependence, effects)
+        return Forecasts(density, series, support, dependence, effects, ruled)
 
     def backtest(
         self, data: Any, horizon: int, windows: int = 5, *, stride: int | None = None, **settings: Any

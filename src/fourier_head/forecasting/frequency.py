@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 _ALIAS = re.compile(r"^(?P<count>\d*)\s*(?P<unit>[A-Za-z]+)(-[A-Za-z0-9-]+)?$")
 
 # Every alias, old (M, Q, A, H, T, S) and new (ME, QE, YE, h, min, s), by the unit it stands for. Case matters: MS is
@@ -39,15 +37,10 @@ _ADVERBS = {
     "year": "yearly",
 }
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
 
 def _steps(freq: str | None, per_unit: dict[str, int]) -> int:
-    match = _ALIAS.match((freq or "").strip())
-    if match is None:
-        return 1
-    base = per_unit.get(_UNIT_OF.get(match["unit"], ""), 1)
-    steps, rest = divmod(base, int(match["count"] or 1) or 1)
+    count, unit = parse_frequency(freq or "") or (1, "")
+    steps, rest = divmod(per_unit.get(unit, 1), count)
     return steps if rest == 0 and steps > 0 else 1
 
 
@@ -83,37 +76,13 @@ def natural_period(freq: str | None) -> int:
     return _steps(freq, _NATURAL)
 
 
-def frequency_of(timestamps: np.ndarray) -> str | None:
-    """Return the pandas alias that fits the spacing of a few timestamps (datetime64), or None where none does.
-
-    >>> frequency_of(np.array(["2024-01-31", "2024-02-29", "2024-03-31"], dtype="datetime64[s]"))
-    'ME'
-    >>> frequency_of(np.arange("2024-01-01T00", "2024-01-02T00", dtype="datetime64[h]")[::2])
-    '2h'
-    """
-    moments = np.asarray(timestamps).astype("datetime64[s]").astype(np.int64)
-    if moments.size < 2:
-        return None
-    gaps = np.diff(moments)
-    step = int(np.median(gaps))
-    if step <= 0:
-        return None
-    days = step / _DAY
-    for alias, low, high in (("ME", 28, 31), ("QE", 89, 93), ("YE", 364, 367)):
-        if low <= days <= high and not (alias == "ME" and np.all(gaps == 28 * _DAY)):
-            return alias
-    if step == _DAY and np.any(gaps == 3 * _DAY) and moments.size > 5 and not np.any(gaps == 2 * _DAY):
-        return "B"
-    return alias_of_seconds(step)
-
-
 def alias_of_seconds(step: int) -> str:
     """Return the pandas alias of a step in its largest unit.
 
     >>> [alias_of_seconds(step) for step in (90, 900, 86400, 1209600)]
     ['90s', '15min', 'D', '2W']
     """
-    units = (("W", 7 * _DAY), ("D", _DAY), ("h", _HOUR), ("min", _MINUTE), ("s", 1))
+    units = (("W", 604800), ("D", 86400), ("h", 3600), ("min", 60), ("s", 1))
     unit, size = next((unit, size) for unit, size in units if step % size == 0)
     return unit if step == size else f"{step // size}{unit}"
 

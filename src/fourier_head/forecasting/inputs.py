@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from fourier_head._spelling import respell
+from fourier_head._spelling import numbers, respell
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.columns import (
@@ -22,12 +22,11 @@ from fourier_head.forecasting.columns import (
     is_time,
     is_unread_time,
     join_dates,
-    numbers,
 )
-from fourier_head.forecasting.dates import moments
-from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label, moment
+from fourier_head.forecasting.dates import read_timestamps
+from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, in_print, label
 
-__all__ = ["SeriesSet", "label", "moment", "read_series"]
+__all__ = ["SeriesSet", "in_print", "label", "read_series"]
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,10 +49,10 @@ def read_series(
             dictionary of them by name; a pandas Series; a GluonTS data set.
         freq: pandas frequency of all of them, found from the timestamps unless given.
         id, time, target: columns of a DataFrame, guessed unless given; ``guessed`` of the result says what was guessed.
-        aggregate: what to make of several values at one moment, or in one step of ``freq``: "sum" or "mean"; they are
+        aggregate: what to make of several values at one time, or in one step of ``freq``: "sum" or "mean"; they are
             an error unless given.
         fill: what steps without a row become, such as 0 where a table holds only days with a sale; then all series go
-            on to the last moment of any. Missing unless given.
+            on to the last time of any. Missing unless given.
 
     Example:
         >>> read_series({"a": [1, 2, 3], "b": [5.0, None]}, freq="ME").periods
@@ -67,7 +66,7 @@ def read_series(
     given = {"id": id, "time": time, "target": target, "freq": freq}
     out = SeriesSet(aggregate=aggregate, fill=fill, given=tuple(k for k, v in given.items() if v is not None))
     if _is_pandas(data, "Series") and type(data.index).__name__ == "MultiIndex":
-        # Names and moments are in the index, as in a table.
+        # Names and timestamps are in the index, as in a table.
         data = data.to_frame("target" if data.name is None else data.name)
     if _is_pandas(data, "DataFrame"):
         _add_frame(out, data, calendar, id, time, target)
@@ -157,16 +156,16 @@ def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> Non
         import pandas as pd
 
         index = one.index
-        values = numbers(one)
+        values = numbers(one, f"the target {str(one.name)!r}", finite=True)
         if isinstance(index, pd.PeriodIndex):
             given = given or Calendar.of(index.freqstr)
         dates = _index_dates(index)
         if dates is not None:
-            times, zone, universal = moments(dates)
-            # Series of several zones have none in common, and moments as they are.
+            times, zone, utc = read_timestamps(dates)
+            # Series of several zones have none in common, and timestamps as they are.
             if not len(out):
-                out.zone, out.universal = zone, universal
-            elif (zone, universal) != (out.zone, out.universal):
+                out.zone, out.utc = zone, utc
+            elif (zone, utc) != (out.zone, out.utc):
                 out.zone = None
             out.add(name, values, given, times)
         else:
@@ -176,7 +175,7 @@ def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> Non
 
 
 def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calendar | None) -> None:
-    """Add one entry of a GluonTS data set: a target, and the period or moment it starts in."""
+    """Add one entry of a GluonTS data set: a target, and the period or time it starts in."""
     if "target" not in entry:
         raise ValueError(f"{label(name)} must be numbers or have a 'target', got only {', '.join(map(str, entry))}.")
     values = _array(name, entry["target"])
@@ -196,7 +195,7 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
         given = given or Calendar.of(start.freqstr)
         with suppress(pd.errors.OutOfBoundsDatetime):
             first = start.to_timestamp().to_datetime64().astype("datetime64[ns]")
-    # Long series of years leave the centuries that moments reach; such a series is forecast without dates.
+    # Long series of years leave the centuries that timestamps reach; such a series is forecast without dates.
     times = None if np.isnat(first) else np.concatenate([[first], given.after(first, len(values) - 1)])
     out.add(name, values, given, None if times is None or np.isnat(times).any() else times)
 
@@ -255,7 +254,7 @@ def _add_frame(
     frame = (frame if time is None else frame.dropna(how="all")).reset_index(drop=True)
     times = None
     if time is not None:
-        times, out.zone, out.universal = moments(frame[time])
+        times, out.zone, out.utc = read_timestamps(frame[time])
     out.columns = columns = guess_columns(frame, names, time, target, times)
     out.name_columns, out.time_column = columns.names or ("id",), columns.time or "timestamp"
     out.target = columns.values[0] if len(columns.values) == 1 else None
@@ -265,7 +264,7 @@ def _add_frame(
         # Series with few rows do not tell how far steps are apart; the table does.
         given = given or Calendar.fitting(np.unique(times))
     for column in columns.values:
-        values = numbers(frame[column])
+        values = numbers(frame[column], f"the target {str(column)!r}", finite=True)
         if not columns.names:
             out.add(column, values, given, times)
             continue

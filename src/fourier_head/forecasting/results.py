@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fourier_head.forecasting.effects import Effects
+    from fourier_head.forecasting.rules import Rules
 
 LEVELS = (0.1, 0.5, 0.9)
 AT_ONCE = 1 << 24
@@ -37,6 +38,7 @@ class Forecasts:
         dependence: how steps hang together, or what finds it out when it is first asked for; as is usual for series
             of their frequency unless given.
         effects: what covariates do to each series, None where there were none.
+        rules: what was done beside the network, None where nothing was to be.
     """
 
     def __init__(
@@ -46,9 +48,10 @@ class Forecasts:
         support: Support,
         dependence: Dependence | Callable[[], Dependence] | None = None,
         effects: Effects | None = None,
+        rules: Rules | None = None,
     ):
         self.density, self.series, self.support, self._dependence = density, series, support, dependence
-        self.effects = effects
+        self.effects, self.rules = effects, rules
 
     def __len__(self) -> int:
         return len(self.series)
@@ -75,7 +78,7 @@ class Forecasts:
         wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         check_levels(wanted)
         out = self.density.quantile(torch.as_tensor(wanted)).movedim(0, -1).cpu().numpy()
-        out = self.support.fit(out)
+        out = self.support.rare.put(self.support.fit(out), wanted)
         return out[..., 0] if np.ndim(levels) == 0 else out
 
     @property
@@ -88,7 +91,7 @@ class Forecasts:
         """Means (series, horizon)."""
         with torch.no_grad():
             mean = self.density.mean.cpu().numpy()
-        return self.support.cut(mean)
+        return self.support.rare.mean(self.support.cut(mean))
 
     @property
     def dependence(self) -> Dependence:
@@ -110,7 +113,8 @@ class Forecasts:
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}.")
         level = torch.special.ndtr(self._scores(count, generator, joint).double())
-        return self.support.fit(self.density.icdf(level).movedim(0, 1).cpu().numpy())
+        drawn = self.support.fit(self.density.icdf(level).movedim(0, 1).cpu().numpy())
+        return self.support.rare.put(drawn, level.movedim(0, 1).cpu().numpy())
 
     def _scores(self, count: int, generator: torch.Generator | None, joint: bool = True) -> torch.Tensor:
         if joint:
@@ -199,7 +203,9 @@ class Forecasts:
             left = place.floor().clamp(0, KNOTS - 2).long()
             low, high = table.gather(-1, left), table.gather(-1, left + 1)
             drawn = torch.lerp(low, high, (place - left).clamp(0, 1)).transpose(1, 2).numpy()
-            yield self.support[rows].fit(drawn)
+            some = self.support[rows]
+            drawn = some.fit(drawn)
+            yield some.rare.put(drawn, torch.special.ndtr(z).transpose(1, 2).numpy()) if some.rare.rate else drawn
 
     def normal_scores(self, values: Any) -> np.ndarray:
         """Return where outcomes (series, horizon) lie, as standard normal numbers; NaN where a value is.
@@ -210,7 +216,8 @@ class Forecasts:
         half = np.where(self.support.whole, 0.5, 0.0)[:, None]
         with torch.no_grad():
             level = (self.density.cdf(self._at(values - half)) + self.density.cdf(self._at(values + half))).double() / 2
-            return torch.special.ndtri(level.clamp(1e-6, 1 - 1e-6)).cpu().numpy()
+        levels = torch.from_numpy(self.support.rare.levels(values, level.cpu().numpy()))
+        return torch.special.ndtri(levels.clamp(1e-6, 1 - 1e-6)).numpy()
 
     def cdf(self, values: Any) -> np.ndarray:
         """Return the probability of outcomes up to values (series, horizon), NaN where a value is."""

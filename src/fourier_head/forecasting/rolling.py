@@ -136,17 +136,21 @@ class Rolling:
         """Return the forecast of all series, in the order of their numbers.
 
         Args:
-            factor, shift: (series, horizon) that lead from what was forecast to what is wanted, factor * x + shift.
+            factor, shift: (series, horizon) that lead from what was forecast to what is wanted, factor * x + shift;
+                1 and 0 unless given.
         """
         order = torch.from_numpy(np.argsort(np.concatenate(self._numbers), kind="stable"))
         gathered, first = [], 0
         for block, size in zip(zip(*self._blocks, strict=True), self.sizes, strict=True):
             parts = (torch.cat(part, dim=1) for part in zip(*block, strict=True))
             outputs, naive, loc, scale = (part.index_select(1, order.to(part.device)) for part in parts)
-            if factor is not None and shift is not None:
-                # The network's coordinate is that of (x - loc) / scale, so moving these two moves the density exactly.
-                times, plus = (torch.as_tensor(x[:, first : first + size]).to(naive) for x in (factor, shift))
-                naive, loc, scale = naive * times + plus, loc * times + plus, scale * times
+            # The network's coordinate is that of (x - loc) / scale, so moving these two moves the density exactly.
+            if factor is not None:
+                times = torch.as_tensor(factor[:, first : first + size]).to(naive)
+                naive, loc, scale = naive * times, loc * times, scale * times
+            if shift is not None:
+                plus = torch.as_tensor(shift[:, first : first + size]).to(naive)
+                naive, loc = naive + plus, loc + plus
             gathered.append(self._density(outputs, naive, loc, scale))
             first += size
         return PathDensity(gathered, validate_args=False)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fourier_head._clocks import Clock
-from fourier_head.forecasting.calendars import Calendar, Moments, day_of_months
+from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
 from fourier_head.forecasting.columns import Columns
 from fourier_head.forecasting.frequency import frequency_in_words
-from fourier_head.forecasting.keys import may_be_set_back
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,17 +29,17 @@ class SeriesSet:
         names: of each series.
         values: of each, float64, oldest first, NaN where missing.
         calendars: of each, None where time is not known.
-        last: moment of each one's last value, NaT where time is not known.
-        first: moment of each one's first value.
+        last: time of each one's last value, NaT where time is not known.
+        first: time of each one's first value.
         month_days: the day that the months of each are named by, 31 for their last.
-        name_columns, time_column: what names and moments were called.
+        name_columns, time_column: what names and timestamps were called.
         target: what the values are called; None where the names say it.
-        zone: the time zone that moments were given in, None where they had none.
-        universal: whether moments are universal time, not that of the zone.
+        zone: the time zone that timestamps were given in, None where they had none.
+        utc: whether timestamps are UTC, not that of the zone.
         columns: of the table that they were read from, None where there was none.
         given: which of id, time, target and freq were given; the others are guesses.
         ignored: columns of the table that are not used.
-        aggregate: what is made of several values at one moment: "sum", "mean", or None for an error.
+        aggregate: what is made of several values at one time: "sum", "mean", or None for an error.
         fill: what steps without a value become, None for missing.
     """
 
@@ -54,7 +53,7 @@ class SeriesSet:
     time_column: str = "timestamp"
     target: str | None = None
     zone: Any = None
-    universal: bool = False
+    utc: bool = False
     columns: Columns | None = None
     given: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -68,7 +67,7 @@ class SeriesSet:
     @property
     def timed(self) -> bool:
         """Whether every series knows when it was."""
-        return not any(np.isnat(moment) for moment in self.last)
+        return not any(np.isnat(time) for time in self.last)
 
     @property
     def periods(self) -> np.ndarray:
@@ -83,14 +82,14 @@ class SeriesSet:
     def timing(self) -> str:
         """What was read of the time: frequencies and the span of all series."""
         kinds = Counter(one.freq for one in self.calendars if one is not None)
-        said = dict.fromkeys(frequency_in_words(freq) for freq, _ in kinds.most_common())
-        words = ", ".join(said) if len(said) < 5 else f"{len(said)} frequencies"
+        each = dict.fromkeys(frequency_in_words(freq) for freq, _ in kinds.most_common())
+        words = ", ".join(each) if len(each) < 5 else f"{len(each)} frequencies"
         first, last = (np.array(side, dtype="datetime64[ns]") for side in (self.first, self.last))
         if np.isnat(last).all():
             return f"{words}, no dates" if words else "no dates"
         begin, end = self.local(np.array([np.nanmin(first), np.nanmax(last)]))
-        span = f"{moment(begin)} to {moment(end)}"
-        return f"{words}; {span}" if len(said) > 1 else f"{words}, {span}"
+        span = f"{in_print(begin)} to {in_print(end)}"
+        return f"{words}; {span}" if len(each) > 1 else f"{words}, {span}"
 
     @property
     def guessed(self) -> dict[str, str | list[str]]:
@@ -110,37 +109,37 @@ class SeriesSet:
     @property
     def notes(self) -> list[str]:
         """What a user should know of how a table was read, in sentences."""
-        count, said = self._count, []
+        count, notes = self._count, []
         if self.ignored:
             columns = "column" if len(self.ignored) == 1 else "columns"
             shown = [repr(one) for one in self.ignored[:12]] + ["others"] * (len(self.ignored) > 12)
-            said.append(f"{columns} not used: {', '.join(shown)}.")
+            notes.append(f"{columns} not used: {', '.join(shown)}.")
         if count["merged"]:
             what = "added to" if self.aggregate == "sum" else "averaged with"
-            said.append(f"{count['merged']:,} rows are {what} others of the same series and step.")
+            notes.append(f"{count['merged']:,} rows are {what} others of the same series and step.")
         if count["sampled"]:
-            said.append("the last step may not be over yet: then leave its rows out.")
+            notes.append("the last step may not be over yet: then leave its rows out.")
         if count["set back"]:
             what = "1 value comes" if count["set back"] == 1 else f"{count['set back']:,} values come"
-            said.append(
+            notes.append(
                 f"{what} a second time in a night in which clocks are set back; the mean counts (aggregate='sum' adds "
                 "them up)."
             )
         share = count["gaps"] / max(1, count["steps"])
         if count["gaps"] and self.fill is not None:
-            said.append(f"{count['gaps']:,} steps without a row ({share:.0%}) are filled with {self.fill:g}.")
+            notes.append(f"{count['gaps']:,} steps without a row ({share:.0%}) are filled with {self.fill:g}.")
         elif share > 0.1 and not count["negative"]:
-            said.append(
+            notes.append(
                 f"{share:.0%} of the steps have no row and count as missing; if they mean that nothing was sold, give "
                 "fill=0."
             )
-        return said
+        return notes
 
-    # --- moments
+    # --- timestamps
 
-    def local(self, times: Moments) -> Moments:
-        """Return what clocks in the zone of the series show at its moments."""
-        if self.zone is None or not self.universal:
+    def local(self, times: Timestamps) -> Timestamps:
+        """Return what clocks in the zone of the series show at its timestamps."""
+        if self.zone is None or not self.utc:
             return times
         if isinstance(self.zone, Clock):
             return self.zone.local(times)
@@ -150,32 +149,32 @@ class SeriesSet:
         return there.tz_localize(None).to_numpy("datetime64[ns]")
 
     def zoned(self, times: pd.DatetimeIndex) -> pd.DatetimeIndex:
-        """Return moments as timestamps in the zone of the series."""
+        """Return timestamps as timestamps in the zone of the series."""
         zone = self.zone
         if zone is None:
             return times
         if isinstance(zone, Clock):
             zone = zone.last  # whether and when it will be set again, past offsets do not say
-        if self.universal:
+        if self.utc:
             return times.tz_localize("UTC").tz_convert(zone)
         # Where clocks change, a time of day may come twice, or not at all.
         twice = np.ones(len(times), dtype=bool)
         return times.tz_localize(zone, ambiguous=twice, nonexistent="shift_forward")
 
-    def future(self, number: int, horizon: int) -> Moments:
-        """Return the moments that a forecast of one series is of; NaT where time is not known."""
+    def future(self, number: int, horizon: int) -> Timestamps:
+        """Return the timestamps that a forecast of one series is of; NaT where time is not known."""
         calendar = self.calendars[number]
         if calendar is None or np.isnat(self.last[number]):
             return np.full(abs(horizon), NOWHERE)
         return calendar.after(self.last[number], horizon, self.month_days[number])
 
-    def past(self, number: int, count: int) -> Moments:
-        """Return the moments of the last values of one series."""
+    def past(self, number: int, count: int) -> Timestamps:
+        """Return the timestamps of the last values of one series."""
         return np.concatenate([self.future(number, 1 - count)[::-1], [self.last[number]]])
 
     # --- adding series
 
-    def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments | None = None) -> None:
+    def add(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Timestamps | None = None) -> None:
         """Append a series.
 
         Args:
@@ -183,17 +182,17 @@ class SeriesSet:
             times: of the values, in any order; with them, values are put on every step from the first to the last.
         """
         if times is None or not len(times):
-            # Without a moment to count from, the calendar still tells the period.
+            # Without a time to count from, the calendar still tells the period.
             self._append(name, values, calendar, np.array([NOWHERE]))
             return
         times, values = self._merged(name, *_sorted(times, values), calendar)
         calendar = calendar or Calendar.fitting(times)
         if calendar is not None:
             values = self._on_grid(name, times, values, calendar)
-        # Where there are too few moments to tell, the calendar of the other series is put in once all are read.
+        # Where there are too few timestamps to tell, the calendar of the other series is put in once all are read.
         self._append(name, values, calendar, times)
 
-    def _append(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Moments) -> None:
+    def _append(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Timestamps) -> None:
         self.names.append(name)
         self.values.append(values)
         self.calendars.append(calendar)
@@ -202,9 +201,9 @@ class SeriesSet:
         self.month_days.append(None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:]))
 
     def _merged(
-        self, name: Any, times: Moments, values: np.ndarray, given: Calendar | None
-    ) -> tuple[Moments, np.ndarray]:
-        """Return values of which no two are at one moment, nor in one step where they are added up."""
+        self, name: Any, times: Timestamps, values: np.ndarray, given: Calendar | None
+    ) -> tuple[Timestamps, np.ndarray]:
+        """Return values of which no two are at one time, nor in one step where they are added up."""
         again = np.flatnonzero(times[1:] == times[:-1])
         sampled = bool(self.aggregate and given is not None and (np.diff(given.numbers(times)) == 0).any())
         if not len(again) and not sampled:
@@ -212,7 +211,7 @@ class SeriesSet:
         how, what = self.aggregate, "merged"
         if how is None:
             if (np.diff(again) == 1).any() or not may_be_set_back(times)[again].all():
-                when = moment(self.local(times[again[:1]])[0])
+                when = in_print(self.local(times[again[:1]])[0])
                 raise ValueError(
                     f"{label(name)} has several values at {when}; add them up with aggregate='sum', take their mean "
                     "with aggregate='mean', or name the columns that tell them apart as id."
@@ -229,8 +228,8 @@ class SeriesSet:
         self._count["sampled"] += sampled
         return merged.index.to_numpy("datetime64[ns]"), merged.to_numpy()
 
-    def _on_grid(self, name: Any, times: Moments, values: np.ndarray, calendar: Calendar) -> np.ndarray:
-        """Return values on every step from the first moment to the last."""
+    def _on_grid(self, name: Any, times: Timestamps, values: np.ndarray, calendar: Calendar) -> np.ndarray:
+        """Return values on every step from the first time to the last."""
         place = calendar.numbers(times)
         place = place - place[0]
         same = np.flatnonzero(np.diff(place) == 0)
@@ -284,7 +283,7 @@ class SeriesSet:
             self._count["gaps"] += len(ahead)
 
 
-def _sorted(times: Moments, values: np.ndarray) -> tuple[Moments, np.ndarray]:
+def _sorted(times: Timestamps, values: np.ndarray) -> tuple[Timestamps, np.ndarray]:
     order = np.argsort(times, kind="stable")
     return times[order], values[order]
 
@@ -302,10 +301,10 @@ def label(name: Any) -> str:
     return f"series {text!r}"
 
 
-def moment(time: np.datetime64) -> str:
-    """Return a moment in print, without its time of day where that is midnight.
+def in_print(time: np.datetime64) -> str:
+    """Return a time in print, without its time of day where that is midnight.
 
-    >>> moment(np.datetime64("2024-01-31T08:00", "ns"))
+    >>> in_print(np.datetime64("2024-01-31T08:00", "ns"))
     '2024-01-31 08:00'
     """
     text = str(time.astype("datetime64[s]"))

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head.forecasting.rare import ZEROS, Rare
+
 FEWEST = 10
 """Values from which on a past says something about what is possible."""
 
@@ -16,6 +18,7 @@ class Support:
     Args:
         whole: whether each series takes whole numbers only, shape (series,).
         positive: whether each series never goes below zero, shape (series,).
+        rare: how often those series are not zero that mostly are, and how large then.
 
     Example:
         >>> counts = torch.tensor([0, 2, 0, 0, 1, 0, 5, 0, 0, 1, 0, 0.0])
@@ -26,8 +29,8 @@ class Support:
                [-0.2,  0.3,  1.7]])
     """
 
-    def __init__(self, whole: np.ndarray, positive: np.ndarray):
-        self.whole, self.positive = whole, positive
+    def __init__(self, whole: np.ndarray, positive: np.ndarray, rare: Rare | None = None):
+        self.whole, self.positive, self.rare = whole, positive, Rare() if rare is None else rare
 
     @classmethod
     def unknown(cls, count: int) -> Support:
@@ -38,12 +41,16 @@ class Support:
         """Read off the pasts (B, time) of the series with these numbers what they take, NaN where nothing is."""
         seen = ~contexts.isnan()
         values = torch.where(seen, contexts, 0)
-        enough = seen.sum(-1) >= FEWEST
+        count = seen.sum(-1)
+        enough = count >= FEWEST
         self.positive[numbers] = (enough & (values.amin(-1) >= 0)).cpu().numpy()
         self.whole[numbers] = (enough & (values == values.round()).all(-1)).cpu().numpy()
+        zeros = (count - (values != 0).sum(-1)) >= ZEROS * count
+        for row in np.flatnonzero(zeros.cpu().numpy() & self.positive[numbers] & self.whole[numbers]):
+            self.rare.read(int(numbers[row]), contexts[row].cpu().numpy())
 
     def __getitem__(self, some: slice) -> Support:
-        return Support(self.whole[some], self.positive[some])
+        return Support(self.whole[some], self.positive[some], self.rare[some])
 
     def fit(self, values: np.ndarray) -> np.ndarray:
         """Return quantiles or samples (series, ...) rounded and cut off where that is what the series does."""

@@ -17,6 +17,7 @@ HORIZONS = {1: 6, 4: 8, 5: 20, 7: 28, 12: 18, 24: 48, 52: 8}
 GROUPS = {1: "yearly or none", 4: "quarterly", 5: "daily", 7: "daily", 12: "monthly", 24: "hourly", 52: "weekly"}
 FREQUENCIES = {1: "YE", 4: "QE", 5: "B", 7: "D", 12: "ME", 24: "h", 48: "30min", 52: "W", 96: "15min", 144: "10min",
                240: "15s", 288: "5min", 360: "10s", 1440: "1min", 3600: "1s"}  # fmt: skip
+COVERAGE = ("interval_error", "coverage_50", "coverage_80", "coverage_95")
 SHORTEST = 8
 """Least length of the past that is left of a series."""
 FAR = 10
@@ -32,6 +33,8 @@ HELD_OUT_SETS = (
     "water_quality_gecco_1min", "web_requests_10s", "azure_llm_inference_1s",
 )  # fmt: skip
 """Training sets that designs are chosen on: whole sets of every frequency, left out of training while choosing."""
+CALIBRATION_SETS = HELD_OUT_SETS[::3]
+"""Of these, sets that are left out for good, so that there are new series to fit the spread of forecasts on."""
 
 
 def hold_out_sets(store: SeriesStore, names: Iterable[str] = HELD_OUT_SETS) -> tuple[SeriesStore, SeriesStore]:
@@ -116,6 +119,14 @@ class Validation:
             group: {key: math.exp(_weighted_mean(entries)) for key, entries in by_key.items()}
             for group, by_key in logs.items()
         }
+
+    def coverage(self, rows: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
+        """Return the mean over sets of how far intervals are off and of what they hold, by kind of frequency."""
+        out = {}
+        for group in ("all", *{group_of(row["dataset"]) for row in rows}):
+            own = [row for row in rows if group in ("all", group_of(row["dataset"]))]
+            out[group] = {key: sum(row[key] for row in own) / len(own) for key in COVERAGE}
+        return out
 
 
 def _weighted_mean(entries: Sequence[tuple[float, float]]) -> float:

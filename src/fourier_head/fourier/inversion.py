@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fourier_head._arrays import is_out_of_sight
+from fourier_head._arrays import needs_sync
 
 Curve = Callable[[Tensor], tuple[Tensor, Tensor]]
 """A distribution function and its density at points of any shape that broadcasts with the levels."""
@@ -63,7 +63,7 @@ def invert(
         tensor([0.5000, 0.9000])
     """
     # Under a tracer, or where looking would make the host wait, the number of rounds is fixed.
-    looking = not torch.compiler.is_compiling() and not is_out_of_sight(level)
+    looking = not torch.compiler.is_compiling() and not needs_sync(level)
     eps = torch.finfo(start.dtype).eps
     tolerance = torch.finfo(level.dtype).eps if tolerance is None else tolerance
     # Relative to the nearer end, so that levels far out are as exact as those in the middle.

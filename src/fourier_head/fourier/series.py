@@ -86,11 +86,11 @@ def phases_at(z: Tensor, walls: bool) -> Phases:
         if z.dtype == torch.float32:
             # k * z loses the last bits of a large phase. Split z: k * coarse is exact, so is its remainder.
             coarse = (position.detach() * 4096).round() / 4096
-            turns = k * coarse
-            turns = (turns - 2 * (turns / 2).round()) + k * (position - coarse)
+            phase = k * coarse
+            phase = (phase - 2 * (phase / 2).round()) + k * (position - coarse)
         else:
-            turns = k * position
-        return torch.cos(math.pi * turns), torch.sin(math.pi * turns)
+            phase = k * position
+        return torch.cos(math.pi * phase), torch.sin(math.pi * phase)
 
     return phases
 
@@ -117,13 +117,13 @@ def phases_at_bins(index: Tensor, num_bins: int, walls: bool, dtype: torch.dtype
         # The product harmonic x numerator must be exact; floats, where they are, divide far faster than integers.
         exact = torch.float32 if 2 * denominator * step * count < 1 << 24 else torch.int64
         k = step * torch.arange(count, dtype=exact, device=index.device).unsqueeze(-1)
-        turns = k * numerator.to(exact)
+        phase = k * numerator.to(exact)
         if exact == torch.float32:
-            turns = turns - 2 * denominator * (turns / (2 * denominator)).round()
+            phase = phase - 2 * denominator * (phase / (2 * denominator)).round()
         else:
-            turns = torch.remainder(turns, 2 * denominator)
-            turns = torch.where(turns > denominator, turns - 2 * denominator, turns)
-        angle = turns.to(dtype) * (math.pi / denominator)
+            phase = torch.remainder(phase, 2 * denominator)
+            phase = torch.where(phase > denominator, phase - 2 * denominator, phase)
+        angle = phase.to(dtype) * (math.pi / denominator)
         return torch.cos(angle), torch.sin(angle)
 
     return phases
@@ -239,10 +239,10 @@ def fold(a: Tensor, num_bins: int, walls: bool = False) -> Tensor:
     length = a.shape[-1]
     if length <= modulus:
         return a
-    turns = -(-length // modulus)
-    a = torch.nn.functional.pad(a, (0, turns * modulus - length)).unflatten(-1, (turns, modulus))
+    folds = -(-length // modulus)
+    a = torch.nn.functional.pad(a, (0, folds * modulus - length)).unflatten(-1, (folds, modulus))
     if modulus % 2 == 0:
-        sign = 1 - 2 * (torch.arange(turns, device=a.device) % 2).to(a.dtype)
+        sign = 1 - 2 * (torch.arange(folds, device=a.device) % 2).to(a.dtype)
         a = a * sign.unsqueeze(-1)
     return a.sum(-2)
 

@@ -8,6 +8,9 @@ from torch import Tensor
 from fourier_head.fourier import series, spectrum, tails
 from fourier_head.fourier.inversion import Curve, invert
 
+FINER = 32
+"""Parts of a cell of the first table, where a graph cannot search on."""
+
 
 def curve_of(q: Tensor, walls: bool, weight: float) -> Curve:
     """Return the distribution function and density of spectra (..., rows, K), tails mixed in, at points (..., V)."""
@@ -37,6 +40,8 @@ def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tens
     low = -1 + 2 * cell.to(level.dtype) / cells
     high = low + 2 / cells
     start = low + (high - low) * ((level - lower) / (upper - lower).clamp_min(1e-30)).clamp(0, 1)
+    if series.exporting():
+        return _within(curve_of(q, walls, weight), level, low, high)
 
     def part(where: tuple[Tensor, ...]) -> Curve:
         rows = q.expand(*level.shape[:-1], *q.shape[-2:])[where[:-1]]
@@ -50,3 +55,14 @@ def unit_quantiles(q: Tensor, level: Tensor, walls: bool, weight: float) -> Tens
 
     noise = torch.finfo(level.dtype).eps
     return invert(curve_of(q, walls, weight), level, low, high, start, noise=noise, part=part)
+
+
+def _within(curve: Curve, level: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return where a curve reaches levels (..., V) between two near points, by a finer table: few steps, no search."""
+    share = torch.linspace(0, 1, FINER + 1, dtype=level.dtype, device=level.device)
+    z = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * share
+    table = curve(z.flatten(-2))[0].unflatten(-1, (-1, FINER + 1))
+    cell = (table < level.unsqueeze(-1)).sum(-1, keepdim=True).clamp(1, FINER) - 1
+    lower, upper = (table.gather(-1, cell + more).squeeze(-1) for more in (0, 1))
+    inside = ((level - lower) / (upper - lower).clamp_min(1e-30)).clamp(0, 1)
+    return low + (high - low) * (cell.squeeze(-1) + inside) / FINER

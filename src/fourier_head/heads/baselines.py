@@ -96,22 +96,11 @@ class HLGaussHead(_HistogramHead):
         )
         return mass / mass.sum(-1, keepdim=True)
 
-    def loss(
-        self,
-        x: Tensor,
-        target: Tensor,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: reductions.Reduction = "mean",
-    ) -> Tensor:
+    def _bin_losses(self, x: Tensor, target: Tensor, kept: Tensor, label_smoothing: float) -> Tensor:
         """Return the cross-entropy against Gaussian histograms around the centres of the target bins."""
-        target = reductions.check_target(target, self.out_features, ignore_index)
-        goal = self.soft_targets(torch.where(target == ignore_index, 0, target).float())
+        goal = self.soft_targets(torch.where(kept, target, 0).float())
         goal = (1 - label_smoothing) * goal + label_smoothing / self.out_features
-        loss = -(goal * self(x)).sum(-1)
-        return reductions.reduce_loss(loss, target, weight, ignore_index, reduction, self.out_features)
+        return -(goal * self(x)).sum(-1)
 
 
 class _MixtureHead(Head):
@@ -122,7 +111,7 @@ class _MixtureHead(Head):
 
     def __init__(self, in_features: int, num_bins: int | None, domain: DomainLike | None):
         super().__init__(in_features, num_bins, domain)
-        if self.domain.straight is None:
+        if self.domain.affine is None:
             raise ValueError(f"domain must be an Interval for a mixture of Gaussians, got {self.domain!r}")
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -140,8 +129,8 @@ class _MixtureHead(Head):
 
     def density(self, x: Tensor) -> GaussianMixture:
         logits, loc, scale = self.components(x)
-        assert self.domain.straight is not None
-        low, half = self.domain.straight
+        assert self.domain.affine is not None
+        low, half = self.domain.affine
         high = low + 2 * half
         return GaussianMixture(logits, low + (loc + 1) * half, scale * half, low=low, high=high, validate_args=False)
 
@@ -233,25 +222,14 @@ class RegressionHead(_MixtureHead):
         scale = self.residual_variance.sqrt().clamp_min(1e-3).expand_as(loc)
         return torch.zeros_like(loc), loc, scale
 
-    def loss(
-        self,
-        x: Tensor,
-        target: Tensor,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: reductions.Reduction = "mean",
-    ) -> Tensor:
+    def _bin_losses(self, x: Tensor, target: Tensor, kept: Tensor, label_smoothing: float) -> Tensor:
         """Return the squared error, in z, of the predicted number against the centre of the target bin."""
         if label_smoothing:
             raise ValueError(f"label_smoothing has no meaning for a regression, got {label_smoothing}")
-        target = reductions.check_target(target, self.out_features, ignore_index)
-        kept = target != ignore_index
         centers = bin_centers(self.out_features, device=target.device)
         error = (self.predict(x) - centers[torch.where(kept, target, 0)]) ** 2
         self._learn_spread(error, kept)
-        return reductions.reduce_loss(error, target, weight, ignore_index, reduction, self.out_features)
+        return error
 
     def nll(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""

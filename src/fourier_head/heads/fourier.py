@@ -13,7 +13,8 @@ from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Boundary
 from fourier_head.domains.adaptive import Adaptive  # noqa: F401  (in the example)
 from fourier_head.domains.maps import ValueMap
-from fourier_head.heads.head import DomainLike, Head, checked_features, whole_number
+from fourier_head.errors import whole_number
+from fourier_head.heads.head import DomainLike, Head, checked_features
 from fourier_head.layout import Layout, Regularizer
 from fourier_head.losses import Request
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -12,10 +11,11 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from fourier_head import reductions
-from fourier_head._arrays import is_out_of_sight, widened
+from fourier_head._arrays import needs_sync, widened
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Domain, Interval
 from fourier_head.domains.maps import ValueMap
+from fourier_head.errors import whole_number
 
 DomainLike = Domain | Bins | tuple[float, float]
 
@@ -32,15 +32,6 @@ def as_domain(domain: DomainLike | None) -> Domain:
         case (low, high):
             return Interval(low, high)
     raise TypeError(f"domain must be an Interval, Circle, Line, Adaptive, Bins or a pair (low, high), got {domain!r}")
-
-
-def whole_number(name: str, value: int, least: int) -> int:
-    """Return a size, or raise a clear error for what cannot be one."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r:.40}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    return int(value)
 
 
 def checked_features(x: Tensor, in_features: int, layer: nn.Module) -> Tensor:
@@ -107,9 +98,16 @@ class Head(nn.Module):
         label_smoothing: float = 0.0,
         reduction: reductions.Reduction = "mean",
     ) -> Tensor:
-        """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``."""
+        """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``, or the loss of the head."""
         target = reductions.check_target(target, self.out_features, ignore_index)
-        return reductions.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
+        losses = self._bin_losses(x, target, target != ignore_index, label_smoothing)
+        if losses is None:
+            return reductions.dense_cross_entropy(self(x), target, weight, ignore_index, label_smoothing, reduction)
+        return reductions.reduce_loss(losses, target, weight, ignore_index, reduction, self.out_features)
+
+    def _bin_losses(self, x: Tensor, target: Tensor, kept: Tensor, label_smoothing: float) -> Tensor | None:
+        """Return a loss for each token that takes the place of the cross-entropy, or None; only ``kept`` ids count."""
+        return None
 
     def nll(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
         """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
@@ -151,7 +149,7 @@ class Head(nn.Module):
         missing = torch.isnan(value)
         near = self.domain.nearest(value, map)
         there = torch.where(missing, self.domain.middle(value, map), near)
-        if not self._warned_outside and not torch.compiler.is_compiling() and not is_out_of_sight(value):
+        if not self._warned_outside and not torch.compiler.is_compiling() and not needs_sync(value):
             outside = int(((near != value) & ~missing).sum())
             if outside:
                 self._warned_outside = True

@@ -8,8 +8,8 @@ everything else is sums over that spectrum. With :math:`q_k`, :math:`\omega_k = 
 .. math:: \tfrac12 (y - m)^2 + \tfrac16 + \sum |q_k|^2 / \omega_k^2
     - 2\, \mathrm{Re} \sum q_k e^{i \omega_k y} / \omega_k^2
 
-which is `spectrum.crps` with its terms collected; tails are mixed in as in `spectrum.crps_with_tails`. The score is given
-less \|y\|, which the caller adds in units of the values: far out it would be lost in the rounding of that distance.
+which is `spectrum.crps` with its terms collected; tails are mixed in as in `spectrum.crps_with_tails`. The score is
+given less \|y\|, which the caller adds in units of the values: far out it would be lost in rounding.
 """
 
 from __future__ import annotations

@@ -23,10 +23,6 @@ from fourier_head.kernels.ranked import ranked_kernel
 # microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
 PADDED_FROM = 1 << 30
 Saved = tuple[Tensor, Tensor, Tensor, Tensor]
-# Numbers that a thread holds of the coefficients of its rows, with as many cosines and sines beside them, and harmonics
-# of packets, each with nine sums. The compiler then takes some hundred registers: five programs share a processor.
-PER_THREAD = 16
-PACKETS_PER_THREAD = 2
 
 
 def padded(outputs: int) -> int:
@@ -46,12 +42,12 @@ def blocks_of(score: Score) -> plans.Blocks:
     if score.kind == "crps":
         # A few rows per warp: what is known of a row is kept by every thread that holds a part of it. As measured.
         return plans.Blocks(rows=32 if tile <= 128 else 16, tile=tile, warps=4 if tile <= 64 else 8)
-    # Whole rows, two numbers for each harmonic; few where they are long or have many packets, so that nothing spills.
-    warps = max(4, min(16, 2 * tile // (32 * PER_THREAD)))
-    rows = min(16, 32 * warps * PER_THREAD // (2 * tile))
+    # Whole rows, one or two of which a thread shares in: what is known of each, its coefficients and their cosines then
+    # take about a hundred registers, and five programs share a processor. So do two harmonics of packets: nine sums.
+    rows = max(256 // tile, 2 if tile <= 512 else 1)
     if score.packets:
-        rows = min(rows, 32 * warps * PACKETS_PER_THREAD // (STEP.value * power_of_two_above(score.packets)))
-    return plans.Blocks(rows=max(1, rows), tile=tile, warps=warps)
+        rows = max(1, min(rows, 256 // (STEP.value * power_of_two_above(score.packets))))
+    return plans.Blocks(rows=rows, tile=tile, warps=min(16, max(4, tile // 256)))
 
 
 @functools.lru_cache(maxsize=256)

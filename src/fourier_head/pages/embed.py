@@ -113,11 +113,14 @@ def _stops(cell: Axes, panel: Panel, names: list[str]) -> list[Any]:
     found: dict[Any, list[Any]] = {}
     # Companions, such as the law fitted to points, speak only where nothing else does.
     for one in sorted(panel.series, key=lambda one: not one.legend):
-        for i, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
-            if x is None or y is None or (panel.y_log and y <= 0) or (panel.x_log and x <= 0):
-                continue
-            across = i if one.kind == "bars" else x / 86400 if one.time else x
-            place, up = to_axes.transform((across, y)).round(3).tolist()
+        known = [
+            (i, x, y)
+            for i, (x, y) in enumerate(zip(one.x, one.y, strict=True))
+            if x is not None and y is not None and (y > 0 or not panel.y_log) and (not panel.x_log or x > 0)
+        ]
+        points = [(i if one.kind == "bars" else x / 86400 if one.time else x, y) for i, x, y in known]
+        places = to_axes.transform(points).round(3).tolist() if points else []
+        for (i, x, _), (place, up) in zip(known, places, strict=True):
             stop = found.setdefault(x, [_words(panel, x, fine), place, []])
             if not stop[2] or (one.legend and stop[2][-1][0] != names.index(one.name)):  # of a step, one end
                 dotted = one.kind in ("line", "points") and 0 <= up <= 1

@@ -5,24 +5,27 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fourier_head.tabular.members import MemberNetwork, clip_each
+from fourier_head.tabular.members import MemberNetwork, Weights
 from fourier_head.tabular.network import Course
 
-USUAL_STEPS = 800
-"""For up to a thousand rows; more have more, by the fourth root."""
+USUAL_STEPS, GROWTH = 800, 0.25
+"""For up to a thousand rows; more have more, by this power."""
 SMALL_BATCH, LARGE_BATCH = 64, 512
-CHECKS = 50
+CHECKS = 40
 WARM_UP = 0.03
 """Share of the steps in which the learning rate rises."""
 AVERAGED = 0.1
 """The weights that count are a mean over about this share of the steps so far."""
-PATIENCE = 0.3
+PATIENCE = 0.15
 """Share of the steps after which a course that gets no better ends."""
+DROP_FROM, DROP_ERRORS, DROP_LOSS, DROP_ROWS = 0.4, 5.0, 0.1, 800
+"""After this share of the steps a kind of network is dropped that is so many standard errors and so much behind, if
+there are enough held-out rows to tell; of fewer it costs little to keep."""
 LONGEST_GRADIENT = 1.0
 PORTION = 1 << 22
 """Inputs of held-out rows that are looked at at once."""
@@ -48,22 +51,17 @@ class Plan:
         """Plan a course for so many rows: epochs, rows in a batch and patience, in epochs, as they are told.
 
         >>> Plan.for_rows(277), Plan.for_rows(7000).batch
-        (Plan(steps=800, batch=64, per_epoch=4, patience=240), 256)
+        (Plan(steps=800, batch=64, per_epoch=4, patience=120), 256)
         """
         if batch is None:
             batch = min(LARGE_BATCH, max(SMALL_BATCH, 1 << round(math.log2(max(1, rows / 30)))))
         batch = min(batch, rows)
         per_epoch = rows // batch
-        steps = USUAL_STEPS * max(1, rows / 1000) ** 0.25 if epochs is None else epochs * per_epoch
+        steps = USUAL_STEPS * max(1, rows / 1000) ** GROWTH if epochs is None else epochs * per_epoch
         steps = max(1, math.ceil(steps))
         if isinstance(patience, str):
             return cls(steps, batch, per_epoch, math.ceil(PATIENCE * steps))
         return cls(steps, batch, per_epoch, None if patience is None else patience * per_epoch)
-
-    def shortened(self, part: float) -> Plan:
-        """Return a course of this part of the steps."""
-        patience = None if self.patience is None else math.ceil(part * self.patience)
-        return replace(self, steps=math.ceil(part * self.steps), patience=patience)
 
     @property
     def check_every(self) -> int:
@@ -98,76 +96,105 @@ def fit(
 ) -> Course:
     """Train with Adam, and leave the network in evaluation mode with the weights that predict held-out rows best.
 
-    What is judged, and kept, is a mean of the weights over the last steps. All members are taken from one moment, the
-    best for the rows left out by any of them: of the few that one member leaves out little can be told.
+    What is judged, and kept, is a mean of the weights over the last steps. The members of a body are taken from one
+    moment, the best for the rows left out by any of them: of the few that one member leaves out little can be told.
+    Bodies that are far behind the best one are dropped on the way.
 
     Args:
         network: the members.
         columns: tensors with one entry per row; inputs first.
         weights: of the rows.
-        held: rows that judge each member, which leaves them out.
-        loss: called with entries of columns, (members, rows, ...), returns losses (members, rows).
+        held: parts of the rows; the members of a body leave out one after the other, and are judged by it.
+        loss: called with outputs (members, rows, size) and entries of the other columns, returns (members, rows).
         plan: how long and in what portions.
         seed: of the order of the rows.
         learning_rate, weight_decay: of AdamW, the rate at its highest.
         leave_out: whether members learn nothing from the rows that judge them; there may be too few for that.
         progress: called after each look at the held-out rows with the epoch and the score.
     """
-    device, rows = weights.device, len(weights)
     random = torch.Generator().manual_seed(seed)
-    parameters: list[Tensor] = list(network.parameters())
-    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)
-    mean, best = ([p.detach().clone() for p in parameters] for _ in range(2))
-    batches = _batches(rows, held if leave_out else [torch.arange(0)] * len(held), plan.batch, random)
-    course, found, start = Course(), 0, time.perf_counter()
+    bodies, start = [Weights(body) for body in network.bodies.values()], time.perf_counter()
+    optimizer = torch.optim.AdamW(
+        [body.now for body in bodies], lr=learning_rate, weight_decay=weight_decay, fused=True
+    )
+    batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
+    course, found = Course(), 0
     network.train()
     try:
         for step in range(1, plan.steps + 1):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * plan.rate(step)
-            index = next(batches).to(device)
-            value = (loss(*(column[index] for column in columns)) * weights[index]).mean(1).sum()
-            optimizer.zero_grad()
+            index = next(batches).to(weights.device)
+            x, *entries = (column[index] for column in columns)
+            value = (loss(network(x), *entries) * weights[index]).mean(1).sum()
+            for body in bodies:
+                body.gradient.zero_()
             value.backward()
-            clip_each(parameters, LONGEST_GRADIENT)
+            for body in bodies:
+                body.clip(LONGEST_GRADIENT)
             optimizer.step()
-            torch._foreach_lerp_(mean, [p.detach() for p in parameters], max(1 / step, 1 / (1 + AVERAGED * step)))
+            for body in bodies:
+                body.mean.lerp_(body.now.detach(), max(1 / step, 1 / (1 + AVERAGED * step)))
             if step % plan.check_every and step != plan.steps:
                 continue
-            with torch.no_grad():
-                _swap(parameters, mean)
-                network.eval()
-                score = _score(columns, weights, held, loss)
-                course.history.append((plan.epoch(step), score))
-                if score < course.best_score:
-                    torch._foreach_copy_(best, parameters)
-                    course.best_score, course.best_epoch, found = score, plan.epoch(step), step
-                network.train()
-                _swap(parameters, mean)
+            before = [body.take(body.mean) for body in bodies]
+            network.eval()
+            losses, weight = _held_losses(network, columns, weights, held, loss)
+            network.train()
+            scores = (losses * weight).sum(1) / weight.sum()
+            for body, score, old in zip(bodies, scores.tolist(), before, strict=True):
+                if score < body.best_score:
+                    body.best.copy_(body.mean)
+                    body.best_score, course.best_epoch, found = score, plan.epoch(step), step
+                body.take(old)
+            course.history.append((plan.epoch(step), float(scores.min())))
+            course.best_score = min(body.best_score for body in bodies)
+            kept = _still_good(losses, weight) if step >= DROP_FROM * plan.steps else list(range(len(bodies)))
+            if len(kept) < len(bodies):
+                names = list(network.bodies)
+                network.keep([names[b] for b in kept])
+                for b in set(range(len(bodies))) - set(kept):
+                    bodies[b].now.grad = None  # the optimiser passes over it
+                bodies = [bodies[b] for b in kept]
+                batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
             if progress is not None:
-                progress(plan.epoch(step), score)
+                progress(plan.epoch(step), float(scores.min()))
             if plan.patience is not None and step - found >= plan.patience:
                 break
     except KeyboardInterrupt:
         course.interrupted = True
-    with torch.no_grad():
-        torch._foreach_copy_(parameters, best)
+    for body in bodies:
+        body.release()
     network.eval()
     course.seconds = time.perf_counter() - start
     return course
 
 
-def _swap(a: Sequence[Tensor], b: Sequence[Tensor]) -> None:
-    for one, other in zip(a, b, strict=True):
-        one.data, other.data = other.data, one.data
+def _of_members(network: MemberNetwork, held: Sequence[Tensor]) -> list[Tensor]:
+    """Return the rows that each member leaves out."""
+    return [held[j % len(held)] for count in network.members for j in range(count)]
 
 
-def _batches(rows: int, held: Sequence[Tensor], size: int, random: torch.Generator) -> Iterator[Tensor]:
+def _still_good(losses: Tensor, weight: Tensor) -> list[int]:
+    """Return the bodies whose losses (bodies, held-out rows) are not far above those of the best one."""
+    if losses.shape[1] < DROP_ROWS:
+        return list(range(len(losses)))
+    means = (losses * weight).sum(1) / weight.sum()
+    behind = losses - losses[means.argmin()]
+    error = behind.std(1) / math.sqrt(losses.shape[1])
+    far = (means - means.min()) > torch.clamp_min(DROP_ERRORS * error, DROP_LOSS)
+    return (~far).nonzero().flatten().tolist()
+
+
+def _batches(
+    rows: int, held: Sequence[Tensor], size: int, random: torch.Generator, leave_out: bool = True
+) -> Iterator[Tensor]:
     """Yield rows (members, size) for ever: each member goes through those it learns from in an order of its own."""
     learned = []
     for out in held:
         kept = torch.ones(rows, dtype=torch.bool)
-        kept[out] = False
+        if leave_out:
+            kept[out] = False
         learned.append(kept.nonzero().squeeze(1))
     least = min(map(len, learned))
     size = min(size, least)
@@ -177,19 +204,20 @@ def _batches(rows: int, held: Sequence[Tensor], size: int, random: torch.Generat
 
 
 @torch.no_grad()
-def over_held_out(columns: Sequence[Tensor], held: Sequence[Tensor], function: Loss) -> list[Tensor]:
-    """Return what a function of entries of columns, (members, rows, ...), says of the rows that each leaves out."""
+def _held_losses(
+    network: MemberNetwork, columns: Sequence[Tensor], weights: Tensor, held: Sequence[Tensor], loss: Loss
+) -> tuple[Tensor, Tensor]:
+    """Return losses (bodies, rows) of held-out rows, the mean over members that leave out the same, and the weights."""
+    of_members = _of_members(network, held)
     longest = max(map(len, held))
-    padded = torch.stack([torch.nn.functional.pad(out, (0, longest - len(out))) for out in held])
-    portion = max(1, PORTION // (len(held) * columns[0].shape[-1]))
-    parts = [
-        function(*(column[index] for column in columns)) for index in padded.to(columns[0].device).split(portion, 1)
+    padded = torch.stack([torch.nn.functional.pad(out, (0, longest - len(out))) for out in of_members])
+    portion = max(1, PORTION // (len(padded) * columns[0].shape[-1]))
+    parts = []
+    for index in padded.to(weights.device).split(portion, 1):
+        x, *entries = (column[index] for column in columns)
+        parts.append(loss(network(x), *entries).cpu().double())
+    found = [
+        torch.cat([own[part :: len(held), : len(out)].mean(0) for part, out in enumerate(held)])
+        for own in torch.cat(parts, 1).split(network.members)
     ]
-    return [values[: len(out)] for values, out in zip(torch.cat(parts, 1), held, strict=True)]
-
-
-def _score(columns: Sequence[Tensor], weights: Tensor, held: Sequence[Tensor], loss: Loss) -> float:
-    """Return the mean loss of held-out rows."""
-    losses = torch.cat(over_held_out(columns, held, loss))
-    weight = weights[torch.cat(list(held)).to(weights.device)]
-    return float((losses * weight).double().sum() / weight.double().sum())
+    return torch.stack(found), weights.cpu()[torch.cat(list(held))].double()

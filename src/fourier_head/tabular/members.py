@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,12 @@ class MemberLinear(nn.Module):
         weight = torch.stack([layer.weight.mT for layer in layers]).contiguous()
         return cls(weight, torch.stack([layer.bias for layer in layers]).unsqueeze(1))
 
+    @classmethod
+    @torch.no_grad()
+    def join(cls, layers: Sequence[MemberLinear]) -> MemberLinear:
+        """Return layers of the same inputs as one, their outputs side by side."""
+        return cls(torch.cat([layer.weight for layer in layers], -1), torch.cat([layer.bias for layer in layers], -1))
+
     def forward(self, x: Tensor) -> Tensor:
         return torch.baddbmm(self.bias, x, self.weight)
 
@@ -38,59 +44,119 @@ class MemberLinear(nn.Module):
         return f"members={len(self.weight)}, in_features={self.in_features}, out_features={self.out_features}"
 
 
-class MemberNetwork(nn.Module):
-    """Networks of these widths, each with a head: features (members, rows, inputs) in, densities (members, rows) out.
+class Body(NamedTuple):
+    """Members of one kind.
 
     Args:
         members: how many.
-        inputs: numbers per row.
-        widths: of the layers between.
+        inputs: numbers per row that they are given, the first of all.
+        widths: of their layers.
         activation: between layers.
-        make_head: makes the head of one member for features of some size.
     """
 
-    def __init__(
-        self,
-        members: int,
-        inputs: int,
-        widths: Sequence[int],
-        activation: Callable[[], nn.Module],
-        make_head: Callable[[int], Head],
-    ):
+    members: int
+    inputs: int
+    widths: tuple[int, ...]
+    activation: Callable[[], nn.Module] = nn.ReLU
+
+
+class MemberNetwork(nn.Module):
+    """Networks of several kinds: inputs (members, rows, inputs) in, outputs for heads (members, rows, size) out.
+
+    Heads have no projection of their own: the last layer of each member is that.
+
+    Args:
+        bodies: the kinds of networks, by name.
+        make_heads: for each target, what makes its head for features of some size.
+    """
+
+    def __init__(self, bodies: Mapping[str, Body], make_heads: Sequence[Callable[[int], Head]]):
         super().__init__()
-        sizes = (inputs, *widths)
-        layers: list[nn.Module] = []
-        for inner, outer in itertools.pairwise(sizes):
-            layers += [MemberLinear.stack([nn.Linear(inner, outer) for _ in range(members)]), activation()]
-        self.body = nn.Sequential(*layers)
-        heads = [make_head(sizes[-1]) for _ in range(members)]
-        self.head = heads[0]
-        self.head.proj = MemberLinear.stack([head.proj for head in heads])  # type: ignore[assignment]
-        self.members = members
+        self.bodies = nn.ModuleDict()
+        for name, body in bodies.items():
+            sizes = (body.inputs, *body.widths)
+            layers: list[nn.Module] = []
+            for inner, outer in itertools.pairwise(sizes):
+                layers += [
+                    MemberLinear.stack([nn.Linear(inner, outer) for _ in range(body.members)]),
+                    body.activation(),
+                ]
+            last = [MemberLinear.stack([make(sizes[-1]).proj for _ in range(body.members)]) for make in make_heads]
+            self.bodies[name] = nn.Sequential(*layers, MemberLinear.join(last))
+        self.heads = nn.ModuleList(make(1) for make in make_heads)
+        self.sizes = [int(head.proj.out_features) for head in self.heads]
+        for head in self.heads:
+            head.proj = nn.Identity()
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return what the heads see, (members, rows, width), of rows (rows, inputs) that all members are given."""
-        features: Tensor = self.body(inputs.expand(self.members, *inputs.shape))
-        return features
+    @property
+    def members(self) -> list[int]:
+        """The number of members of each body."""
+        return [len(body[0].weight) for body in self.bodies.values()]  # type: ignore[index]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        given = zip(self.bodies.values(), inputs.split(self.members), strict=True)
+        return torch.cat([body(x[..., : body[0].in_features]) for body, x in given])  # type: ignore[index]
+
+    def of_rows(self, inputs: Tensor) -> Tensor:
+        """Return the outputs (members, rows, size) of rows (rows, inputs) that all members are given."""
+        return self(inputs.expand(sum(self.members), *inputs.shape))
+
+    def per_head(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs of each head."""
+        return outputs.split(self.sizes, -1)
+
+    def keep(self, names: Sequence[str]) -> None:
+        """Drop all bodies but these."""
+        self.bodies = nn.ModuleDict({name: self.bodies[name] for name in names})
 
 
-@torch.no_grad()
-def clip_each(parameters: Sequence[Tensor], largest: float) -> None:
-    """Scale the gradient of each member down to this norm where it is longer."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
-    scale = (largest / (torch.linalg.vector_norm(norms, dim=0) + 1e-12)).clamp_max(1)
-    for g in gradients:
-        g.mul_(scale.reshape(-1, *(1,) * (g.dim() - 1)))
+class Weights:
+    """All weights of the members of a body, (members, weights), whose layers become views of them.
+
+    One tensor instead of many: what is done to all weights in each step costs a few operations.
+    """
+
+    @torch.no_grad()
+    def __init__(self, body: nn.Module):
+        self._layers = list(body.parameters())
+        members, sizes = len(self._layers[0]), [p[0].numel() for p in self._layers]
+        self.now = nn.Parameter(torch.cat([p.reshape(members, -1) for p in self._layers], 1))
+        self.gradient = self.now.grad = torch.zeros_like(self.now)
+        self.mean, self.best = self.now.detach().clone(), self.now.detach().clone()
+        self.best_score = float("inf")
+        for p, weight, gradient in zip(
+            self._layers, self.now.data.split(sizes, 1), self.gradient.split(sizes, 1), strict=True
+        ):
+            p.data, p.grad = weight.view(p.shape), gradient.view(p.shape)
+
+    @torch.no_grad()
+    def clip(self, largest: float) -> None:
+        """Scale the gradient of each member down to this norm where it is longer."""
+        norm = torch.linalg.vector_norm(self.gradient, dim=1, keepdim=True)
+        self.gradient.mul_((largest / (norm + 1e-12)).clamp_max(1))
+
+    @torch.no_grad()
+    def take(self, weights: Tensor) -> Tensor:
+        """Take over these weights, and return those of before."""
+        before = self.now.detach().clone()
+        self.now.copy_(weights)
+        return before
+
+    def release(self) -> None:
+        """Leave the layers with the best weights, each a tensor of its own."""
+        self.take(self.best)
+        for p in self._layers:
+            p.data, p.grad = p.data.clone(memory_format=torch.contiguous_format), None
 
 
-def held_out(rows: int, members: int, share: float, order: Tensor) -> list[Tensor]:
-    """Return the rows that each member leaves out: a stretch of this share of the order, evenly moved along.
+def held_out(rows: int, parts: int, share: float, order: Tensor) -> list[Tensor]:
+    """Return parts of the rows to leave out: stretches of this share of the order, evenly moved along.
 
     >>> held_out(6, 3, 1 / 3, torch.arange(6))
     [tensor([0, 1]), tensor([2, 3]), tensor([4, 5])]
     """
-    if math.isclose(share * members, 1):
-        return [part.sort().values for part in order.tensor_split(members)]
     count = max(1, round(share * rows))
-    return [order[(torch.arange(count) + round(j * rows / members)) % rows].sort().values for j in range(members)]
+    ends = [round(j * rows / parts) for j in range(parts + 1)]
+    if count >= rows // parts and share * parts <= 1 + 1e-9:  # no row twice, and none never
+        return [order[low:high].sort().values for low, high in itertools.pairwise(ends)]
+    return [order[(torch.arange(count) + low) % rows].sort().values for low in ends[:-1]]

@@ -17,6 +17,7 @@ from studies.chronos.t5.model import T5Forecaster, shift
 from studies.chronos.tokenizer import ChronosTokenizer
 
 IGNORED = -100
+RECOMPILATIONS = 128
 PENALTY_STRIDE = 32
 """The regulariser is taken of one window in so many: its mean is the same, its cost that much less."""
 
@@ -60,6 +61,9 @@ class T5Objective(nn.Module):
         self.compiled = compile
         parts: tuple[Callable[..., Any], ...] = (model.encode, model.decode, self.token_loss)
         if compile:
+            # Arms of a study and their lengths go through the same functions. Torch would compile them a few times and
+            # then go on without, which FlexAttention must not.
+            torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
             # A few shapes, known from the first step on: better each on its own than one for all.
             parts = tuple(torch.compile(part, dynamic=False) for part in parts)
         self._encode, self._decode, self._loss = parts

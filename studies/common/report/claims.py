@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,13 @@ def read_claims(results: Path) -> list[dict[str, Any]]:
         raise UserError(f"{path} does not hold claims as python -m studies claims writes them: {error}.") from None
 
 
-def claims_table(claims: Sequence[Mapping[str, Any]], sections: Sequence[str]) -> str:
-    """Return a line for each part of the paper with a dot for each claim; it unfolds to the claims themselves."""
+def claims_table(claims: Sequence[Mapping[str, Any]], sections: Sequence[str], figures: Collection[str] = ()) -> str:
+    """Return a line for each part of the paper with a dot for each claim; it unfolds to the claims themselves.
+
+    Args:
+        claims: what `claims.json` holds.
+        sections, figures: what the page has beside, by the names that links use.
+    """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for claim in claims:
         groups.setdefault(title_of(claim), []).append(claim)
@@ -49,7 +54,7 @@ def claims_table(claims: Sequence[Mapping[str, Any]], sections: Sequence[str]) -
             for one in members
         )
         confirmed = sum(one["status"] == "confirmed" for one in members)
-        body = "".join(_claim(one, sections) for one in members)
+        body = "".join(_claim(one, sections, figures) for one in members)
         lines += f"""<details class="study"><summary><h2>{escape(title)}</h2><span class="claims">{dots}</span>
 <span>{confirmed} of {len(members)} confirmed</span></summary>
 <div class="scroll"><table><thead><tr><th>Claim</th><th>Paper</th><th>Ours</th></tr></thead>
@@ -61,9 +66,12 @@ def claims_table(claims: Sequence[Mapping[str, Any]], sections: Sequence[str]) -
 {lines}""" * bool(claims)
 
 
-def _claim(claim: Mapping[str, Any], sections: Sequence[str]) -> str:
+def _claim(claim: Mapping[str, Any], sections: Sequence[str], figures: Collection[str]) -> str:
     section = str(claim.get("section"))
-    link = f' <a href="#{escape(section)}">Figures and numbers</a>.' if section in sections else ""
+    figure = f"{section}-{Path(claim.get('picture') or '').stem}"
+    links = [f'<a href="#{escape(figure)}">Figure</a>'] if figure in figures else []
+    links += [f'<a href="#{escape(section)}">all figures and numbers</a>'] if section in sections else []
+    link = f" {', '.join(links)}." if links else ""
     why = f"{escape(claim['where'])}. Measured: {escape(claim['measure'])}. {escape(claim['why'])}{link}"
     return f"""<tr><td class="words"><span class="key {KEYS[claim["status"]]}">{escape(claim["claim"])}</span>
 <span class="theirs">{why}</span></td><td>{escape(number(claim["paper"]))}</td>

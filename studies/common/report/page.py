@@ -17,7 +17,6 @@ from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.words import prose
 from studies.common.report.claims import claims_table, read_claims
-from studies.common.report.derive import charts_from_rows
 from studies.common.report.prose import STUDIES, about
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
 from studies.common.report.tables import (
@@ -39,7 +38,7 @@ def write_report(results: Path = Path("results"), output: Path | None = None) ->
     studies = read_all(results, list(STUDIES))
     if not studies:
         raise UserError(f"{results} holds no results: run a study first, such as python -m studies smoothness.")
-    charts = {study.name: read_charts(results / study.name, study) for study in studies}
+    charts = {study.name: read_charts(results / study.name) for study in studies}
     path = results / "report.html" if output is None else output
     if path.is_dir():
         raise UserError(f"--output must name a file to write, but {path} is a folder.")
@@ -47,11 +46,11 @@ def write_report(results: Path = Path("results"), output: Path | None = None) ->
     return path
 
 
-def read_charts(folder: Path, study: Summary) -> list[Chart]:
-    """Return the charts a study wrote, or those that its rows give."""
+def read_charts(folder: Path) -> list[Chart]:
+    """Return the charts a study wrote."""
     path = folder / CHARTS
     if not path.exists():
-        return charts_from_rows(study.rows)
+        return []
     try:
         return [_named(Chart.from_dict(one)) for one in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -73,10 +72,11 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
     repeated = [study for study in counted if about(study.name).repeats]
     lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
     sections = "".join(_section(study, charts[study.name]) for study in studies)
+    figures = {f"{name}-{chart.name}" for name, own in charts.items() for chart in own}
     main = f"""<section id="overview">
 <h1>The Fourier head, measured again</h1>
 <p class="lead">{escape(" ".join(words for words in lead if words))}</p>
-{claims_table(claims, [study.name for study in studies])}
+{claims_table(claims, list(charts), figures)}
 {_overview(repeated)}
 </section>
 <h2 id="studies">All studies</h2>
@@ -200,12 +200,18 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
 {f"<p>{prose(words.text)}</p>" if words.text else ""}
 {f"<ul>{first}</ul>" if first else ""}
 {f"<details><summary>{len(notes) - NOTES} further notes</summary><ul>{more}</ul></details>" if more else ""}
-{"".join(figure_html(replace(chart, name=f"{study.name}-{chart.name}")) for chart in charts)}
+{"".join(_figure(study.name, chart) for chart in charts)}
 {tables}
 <pre><code>{escape(study.command)}</code></pre>
 <p class="small muted">{escape(_circumstances(study))}</p>
 </details></section>
 """
+
+
+def _figure(study: str, chart: Chart) -> str:
+    """Return a figure that links can point to."""
+    name = f"{study}-{chart.name}"
+    return f'<div id="{escape(name)}">{figure_html(replace(chart, name=name))}</div>'
 
 
 def _duration(seconds: float) -> str:

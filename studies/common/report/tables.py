@@ -219,7 +219,7 @@ def _html_table(part: Table) -> str:
 
 def _cell(row: Row | None) -> str:
     if row is None:
-        return '<td class="none">·</td>'
+        return "<td></td>"
     ours = escape(number_text(row["ours"], row.get("std")))
     theirs = next((known for key in ("paper", "published") if (known := number(row.get(key))) is not None), None)
     if theirs is None:

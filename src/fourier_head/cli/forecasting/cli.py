@@ -93,11 +93,11 @@ def forecast(
                 )
                 raise typer.Exit(130) from None
             bad = [row for row in rows if row.get("error")]
-            for said in guesses_of_files(rows):
-                err.print(f"fourier-head: {said}", markup=False, soft_wrap=True)
+            for line in guesses_of_files(rows):
+                err.print(f"fourier-head: {line}", markup=False, soft_wrap=True)
             for row in rows:
-                for said in [row["error"]] if row.get("error") else [f"{row['name']}: {n}" for n in row["notes"]]:
-                    err.print(f"fourier-head: {said}", markup=False, soft_wrap=True)
+                for line in [row["error"]] if row.get("error") else [f"{row['name']}: {n}" for n in row["notes"]]:
+                    err.print(f"fourier-head: {line}", markup=False, soft_wrap=True)
             if len(bad) < len(rows):
                 failed = f"; {count_files(len(bad))} failed" if bad else ""
                 done = count_files(len(rows) - len(bad))

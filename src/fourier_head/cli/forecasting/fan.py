@@ -98,14 +98,14 @@ def _years(forecasts: Forecasts, number: int, count: int) -> str:
 
 def _clock(series: SeriesSet, number: int, count: int, horizon: int) -> Changes:
     """Return the clock that a chart shows: that of the zone of the series."""
-    moments = np.concatenate([series.past(number, count), series.future(number, horizon)])
-    moments = moments[~np.isnat(moments)]
-    ahead = (series.local(moments) - moments) / np.timedelta64(1, "s")
-    return changes_of(moments, ahead) if ahead.any() else ()
+    times = np.concatenate([series.past(number, count), series.future(number, horizon)])
+    times = times[~np.isnat(times)]
+    ahead = (series.local(times) - times) / np.timedelta64(1, "s")
+    return changes_of(times, ahead) if ahead.any() else ()
 
 
-def _seconds(moments: np.ndarray) -> np.ndarray:
-    return moments.astype("datetime64[ns]").astype(np.int64) / 1e9
+def _seconds(times: np.ndarray) -> np.ndarray:
+    return times.astype("datetime64[ns]").astype(np.int64) / 1e9
 
 
 def charts(fans: Sequence[Panel]) -> list[tuple[str, Chart]]:

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,7 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
     forecaster = _forecaster(settings.model, settings.device)
     begin = time.perf_counter()
     try:
-        with warnings.catch_warnings(record=True) as notes:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             series = read_series(
                 frame,
@@ -147,18 +147,16 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
                 fill=settings.fill,
             )
             forecasts = forecaster.predict(series, settings.horizon, progress=progress or False)
-            looked_back = (
-                forecaster.backtest(series, settings.horizon, settings.backtest) if settings.backtest else None
-            )
+            backtest = forecaster.backtest(series, settings.horizon, settings.backtest) if settings.backtest else None
         table = forecasts.to_frame(settings.levels)
     except ValueError as error:
         raise UserError(f"{name}: {in_flags(str(error))}") from None
     seconds = time.perf_counter() - begin
-    said = [*frame.attrs.get("notes", ()), *map(in_flags, series.notes)]
-    said += [str(note.message) for note in notes if _worth_saying(note)]
+    notes = [*frame.attrs.get("notes", ()), *map(in_flags, series.notes)]
+    notes += [str(one.message) for one in caught if _is_for_users(one)]
     if not series.timed and settings.time is None:
         season = "" if settings.freq else " and no season is assumed"
-        said.append(f"no dates were found, so steps are numbered{season}; name the column of dates with --time.")
+        notes.append(f"no dates were found, so steps are numbered{season}; name the column of dates with --time.")
     guessed = None if settings.data is None else guesses(series)
     kinds = Counter("unknown" if c is None else c.freq for c in forecasts.series.calendars)
     summary = {
@@ -172,12 +170,12 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
         "model": settings.model,
         "seconds": seconds,
         "guessed": guessed,
-        "notes": said,
-        "backtest": None if looked_back is None else looked_back.words,
+        "notes": notes,
+        "backtest": None if backtest is None else backtest.words,
         "columns": list(table.columns),
     }
     with replacing(settings.folder, TOOL, "forecast") as stage:
-        _write(stage, forecasts, forecaster, table, settings, summary, looked_back)
+        _write(stage, forecasts, forecaster, table, settings, summary, backtest)
     return summary
 
 
@@ -191,15 +189,15 @@ def guesses(series: SeriesSet) -> str | None:
     >>> guesses(read_series(table, freq="D", target="sold"))
     "guessed time 'day'; name others with --time."
     """
-    said = []
+    parts = []
     for option, found in series.guessed.items():
         some = [found] if isinstance(found, str) else found
         # As the options take them: several names are one id.
         some = [",".join(some)] if option == "id" else some
-        said.append(f"frequency {_listed(some)}" if option == "freq" else f"{option} {_listed(list(map(repr, some)))}")
-    if not said:
+        parts.append(f"frequency {_listed(some)}" if option == "freq" else f"{option} {_listed(list(map(repr, some)))}")
+    if not parts:
         return None
-    return f"guessed {', '.join(said)}; name others with {', '.join(f'--{option}' for option in series.guessed)}."
+    return f"guessed {', '.join(parts)}; name others with {', '.join(f'--{option}' for option in series.guessed)}."
 
 
 def in_flags(sentence: str) -> str:
@@ -235,8 +233,8 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def _worth_saying(note: warnings.WarningMessage) -> bool:
-    return issubclass(note.category, DateWarning) or "hold no value" in str(note.message)
+def _is_for_users(warning: warnings.WarningMessage) -> bool:
+    return issubclass(warning.category, DateWarning) or "hold no value" in str(warning.message)
 
 
 def _table(path: Path | None) -> tuple[pd.DataFrame, str]:
@@ -254,11 +252,11 @@ def _write(
     table: pd.DataFrame,
     settings: Settings,
     summary: dict[str, Any],
-    looked_back: Backtest | None,
+    backtest: Backtest | None,
 ) -> None:
     """Write table, charts, page and the list of files."""
     from fourier_head.cli.forecasting import fan, page
-    from fourier_head.cli.forecasting.trust import section
+    from fourier_head.cli.forecasting.backtest import section
     from fourier_head.pages.drawing import save_png
     from fourier_head.tasks.runs import hardware, to_json
 
@@ -281,12 +279,12 @@ def _write(
         "seconds": summary["seconds"],
         "hardware": hardware(forecaster.device.type == "cuda"),
         "command": settings.command,
-        "backtest": None if looked_back is None else section(looked_back, BACKTEST),
+        "backtest": None if backtest is None else section(backtest, BACKTEST),
     }
     (stage / "index.html").write_text(page.build(forecasts, fans, about), encoding="utf-8")
     files = [RESULTS, file, "charts", "index.html"]
-    if looked_back is not None:
-        looked_back.to_frame().to_csv(stage / BACKTEST, index=False, float_format="%.6g")
+    if backtest is not None:
+        backtest.to_frame().to_csv(stage / BACKTEST, index=False, float_format="%.6g")
         files.append(BACKTEST)
     (stage / RESULTS).write_text(to_json({**summary, "files": files}, indent=1), encoding="utf-8")
 
@@ -339,22 +337,7 @@ def forecast_folder(settings: Settings, engine: str = "local", console: Console 
     # A model that is not there is one sentence, not one for every file.
     _forecaster(settings.model, settings.device)
     stems = Counter(path.name.split(".")[0] for path in sources)
-    keys = (
-        "horizon",
-        "freq",
-        "id",
-        "time",
-        "target",
-        "levels",
-        "model",
-        "format",
-        "charts",
-        "device",
-        "fill",
-        "aggregate",
-        "backtest",
-    )
-    options = {key: getattr(settings, key) for key in keys}
+    options = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name not in ("data", "output")}
     options["levels"] = list(settings.levels)
     if Path(settings.model).exists():
         options["model"] = str(Path(settings.model).resolve())

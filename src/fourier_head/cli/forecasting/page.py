@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.cli.forecasting.fan import first_quantiles, name_of
-from fourier_head.forecasting.inputs import moment
+from fourier_head.forecasting.inputs import in_print
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.pages.charts import Chart, Panel
 from fourier_head.pages.embed import figure_html
@@ -109,7 +109,7 @@ def _what_was_read(forecasts: Forecasts) -> str:
 def _dates(forecasts: Forecasts, number: int, steps: Sequence[int]) -> list[str]:
     """Return when some steps of one series are, nothing where time is not known."""
     when = forecasts.series.local(forecasts.series.future(number, forecasts.horizon))
-    return ["" if np.isnat(when[step]) else moment(when[step]) for step in steps]
+    return ["" if np.isnat(when[step]) else in_print(when[step]) for step in steps]
 
 
 def _table(forecasts: Forecasts) -> str:

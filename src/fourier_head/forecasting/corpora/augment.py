@@ -138,6 +138,20 @@ class LevelShift(Augmentation):
 
 
 @dataclass(frozen=True)
+class ShiftAhead(Augmentation):
+    """Move the level at a moment of the future, by up to `largest` deviations: the farther ahead, the less is sure."""
+
+    largest: float = 3.0
+
+    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
+        """Return all rows changed."""
+        size = _uniform(windows, generator, -1.0, 1.0) * self.largest * _spread(windows.context)
+        steps = torch.arange(windows.future.shape[1], device=size.device)
+        moved = steps >= _uniform(windows, generator) * windows.future.shape[1]
+        return windows._replace(future=windows.future + size * moved)
+
+
+@dataclass(frozen=True)
 class Noise(Augmentation):
     """Add white noise of up to `largest` deviations to context and future."""
 

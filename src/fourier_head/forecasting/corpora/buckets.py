@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.corpora.augment import DEFAULT
+from fourier_head.forecasting.corpora.augment import DEFAULT, Augmentation
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 
@@ -25,6 +25,7 @@ class Bucket:
         first, drawn: patches of the horizon that always count, and how many of the others, drawn at random, do too.
         shortest: least length of a series to take part.
         shares: of its parts, see ``standard_corpus``.
+        steps: how its windows are changed at random.
     """
 
     context: int
@@ -35,6 +36,7 @@ class Bucket:
     drawn: int
     shortest: int
     shares: Mapping[str, float] = field(default_factory=dict)
+    steps: tuple[Augmentation, ...] = DEFAULT
 
     def patches(self, patch: int, device: torch.device) -> Tensor:
         """Draw the patches (K,) of the horizon to train on."""
@@ -63,9 +65,17 @@ def without(buckets: Sequence[Bucket], *parts: str) -> tuple[Bucket, ...]:
     >>> sorted(without(BUCKETS, "fine", "kernels")[2].shares)
     ['mixup', 'real']
     """
-    return tuple(
-        Bucket(**{**vars(one), "shares": {k: v for k, v in one.shares.items() if k not in parts}}) for one in buckets
-    )
+    return tuple(replace(one, shares={k: v for k, v in one.shares.items() if k not in parts}) for one in buckets)
+
+
+def longer(buckets: Sequence[Bucket], *changes: Mapping[str, Any]) -> tuple[Bucket, ...]:
+    """Return the buckets with the middle and the long one changed, each by its own options.
+
+    >>> [one.drawn for one in longer(BUCKETS, {"drawn": 10}, {"drawn": 14})]
+    [0, 10, 14]
+    """
+    short, *rest = buckets
+    return short, *(replace(one, **change) for one, change in zip(rest, changes, strict=True))
 
 
 class BucketStream:
@@ -78,16 +88,14 @@ class BucketStream:
         seed: int,
         *,
         buckets: Sequence[Bucket] = BUCKETS,
-        augment: bool = True,
         device: str | None = None,
         rank: int = 0,
         chunk: int = 4,
     ) -> None:
-        steps = DEFAULT if augment else ()
         self.streams = []
         for number, one in enumerate(buckets):
             own = store.select((store.lengths >= one.shortest).nonzero().flatten())
-            corpus = standard_corpus(own, one.context, one.horizon, shares=one.shares, steps=steps, device=device)
+            corpus = standard_corpus(own, one.context, one.horizon, shares=one.shares, steps=one.steps, device=device)
             rows = max(8, round(batch * one.share) // 8 * 8)
             self.streams.append(BatchStream(corpus, rows, seed * 17 + number, rank=rank, chunk=chunk))
 

@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fourier_head.errors import UserError, did_you_mean, needs_extra
+from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.corpora.store import SeriesStore, periods
-from fourier_head.forecasting.frequency import frequency_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CHRONOS_HUB = "autogluon/chronos_datasets"
 """Where the authors of Chronos keep their data sets, one folder of parquet files each."""
+
+LEFT_OUT: dict[str, dict[str, str]] = {
+    "astsa_monthly": {
+        "unemp": "M1 monthly MND32 and M3 monthly N2756, which forecasters are tested on, in another unit and rounded",
+    },
+}
+"""Series that are never read to train on, by data set and ``id``, with the reason."""
 
 _SUFFIXES = (".parquet", ".arrow", ".feather")
 _SHARD = re.compile(r"^(data|train|test|validation)?[-_]?\d+([-_]of[-_]\d+)?$")
@@ -30,8 +37,9 @@ def read_store(
 
     One row is one series. Columns: `target` (list of numbers, oldest first, missing as null or NaN; a list of lists is
     one series per inner list), and what says the frequency: `freq` (pandas alias), or `timestamp` (list), whose spacing
-    is looked at; else the argument `freq`, else it is unknown. Other columns are ignored. A file that
-    `SeriesStore.save` wrote may be named too. Series with fewer than `shortest` values are left out.
+    is looked at; else the argument `freq`, else it is unknown; and `id`, by which `LEFT_OUT` names series that are test
+    data. Other columns are ignored. A file that `SeriesStore.save` wrote may be named too. Series with fewer than
+    `shortest` values are left out.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     parts: list[SeriesStore] = []
@@ -122,7 +130,7 @@ def _read_table(file: Path, target: str) -> pa.Table:
         from pyarrow import parquet
     except ImportError as error:
         raise needs_extra(error, "forecasting") from None
-    wanted = ("freq", "timestamp", f"{target}._np_shape")
+    wanted = ("id", "freq", "timestamp", f"{target}._np_shape")
     try:
         if file.suffix == ".parquet":
             handle = parquet.ParquetFile(file)
@@ -147,6 +155,8 @@ def _columns(names: Sequence[str], target: str, wanted: Sequence[str], file: Pat
 def _from_table(table: pa.Table, name: str, target: str, freq: str | None, source: str) -> SeriesStore:
     import pyarrow as pa
 
+    if name in LEFT_OUT and "id" in table.column_names:
+        table = table.filter(pa.array([str(one) not in LEFT_OUT[name] for one in table.column("id").to_pylist()]))
     if table.num_rows == 0:
         raise UserError(f"{source} holds no rows.")
     freqs = _frequencies(table, freq)
@@ -204,11 +214,13 @@ def _frequencies(table: pa.Table, freq: str | None) -> list[str | None]:
 
 
 def _spacing(row: Any) -> str | None:
-    moments = row.values
-    if moments is None or len(moments) < 2:
+    times = row.values
+    if times is None or len(times) < 2:
         return None
     try:
         # A few dozen show the spacing; all would be as much work as reading the series.
-        return frequency_of(np.asarray(moments.slice(0, 40).to_numpy(zero_copy_only=False), dtype="datetime64[s]"))
+        few = np.asarray(times.slice(0, 40).to_numpy(zero_copy_only=False), dtype="datetime64[ns]")
+        calendar = Calendar.fitting(few)
+        return None if calendar is None else calendar.freq
     except (ValueError, TypeError):
         return None

@@ -7,6 +7,7 @@ long horizon can be computed, and trained on, alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,6 +39,8 @@ large changes from step to step are."""
 LEAST_UNIT, GROWTH = 0.02, 0.75
 """A step that is h ahead is placed in units of 4 usual changes times h^0.75, from the least unit to 1: what a smooth
 series does next is a small part of what it ever did."""
+KNOT = 4
+"""Steps ahead at which ``spread`` is given: powers of this number, from 1 on."""
 DITHER = 0.1
 """Noise on outcomes whose likelihood is taken, in these units: counts must not invite spikes."""
 
@@ -61,6 +64,8 @@ class MultiscaleConfig:
         find: whether a period that the past itself shows takes the last place, where the frequency leaves it free.
         recent: values whose weight in the scale of a series is more than a half.
         bend: whether values far from the mean are drawn in, by asinh.
+        spread: logarithms of what densities 1, 4, 16, ... steps ahead are widened by, those between them in between;
+            found after training, see ``calibrate``.
     """
 
     spans: tuple[int, ...] = (512, 2048, 10240)
@@ -81,9 +86,11 @@ class MultiscaleConfig:
     find: bool = True
     recent: int = 512
     bend: bool = True
+    spread: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spans", tuple(self.spans))
+        for name in ("spans", "spread"):  # lists, where they come from a file
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         edge = 0
         for level, span in enumerate(self.spans):
             token = self.patch * COARSER**level
@@ -200,14 +207,22 @@ class MultiscaleForecaster(nn.Module):
             raise ValueError(f"horizon must be from 1 to {self.config.horizon}, got {horizon}")
         patches = torch.arange(-(-horizon // self.config.patch), device=context.device)
         features, anchor, unit, map = self.features(context, period, patches)
-        outputs = self.outputs(features, unit).flatten(1, 2)
+        outputs = self.outputs(features, unit, unit * self.widening(patches)).flatten(1, 2)
         return outputs[:, :horizon], map.inverse(anchor.flatten(1)[:, :horizon]), map
 
-    def outputs(self, features: Tensor, unit: Tensor) -> Tensor:
+    def widening(self, patches: Tensor) -> Tensor:
+        """Return what the widths of densities of the steps of patches (K,) are multiplied by, (K, patch)."""
+        steps = patches.unsqueeze(-1) * self.config.patch + torch.arange(
+            1, self.config.patch + 1, device=patches.device
+        )
+        place = steps.float().log() / math.log(KNOT)
+        return spread_at(place, self.config.spread).exp()
+
+    def outputs(self, features: Tensor, unit: Tensor, wide: Tensor) -> Tensor:
         """Return the outputs of the head (..., patch, size), the place and width of densities in their units."""
         outputs = self.head.proj(features).float().unflatten(-1, (self.config.patch, -1))
         shape, place, raw, gate = outputs.split([outputs.shape[-1] - 3, 1, 1, 1], dim=-1)
-        width = unit.unsqueeze(-1) * functional.softplus(raw) + LEAST_WIDTH
+        width = wide.unsqueeze(-1) * functional.softplus(raw) + LEAST_WIDTH
         # The inverse of softplus, which the head applies.
         return torch.cat([shape, unit.unsqueeze(-1) * place, width + torch.log(-torch.expm1(-width)), gate], dim=-1)
 
@@ -332,7 +347,7 @@ class MultiscaleForecaster(nn.Module):
         return self.scores(*asked).sum() / there.sum().clamp_min(1)
 
     def asked(self, context: Tensor, future: Tensor, period: Tensor, patches: Tensor) -> tuple[Tensor, ...]:
-        """Return what ``scores`` takes, a row for each patch: features, guesses, outcomes and units.
+        """Return what ``scores`` takes, a row for each patch: features, guesses, outcomes, units of place and width.
 
         What is infinite counts as missing: one such value would spoil the gradients of a whole batch.
         """
@@ -340,13 +355,13 @@ class MultiscaleForecaster(nn.Module):
         features, anchor, unit, map = self.features(context, period, patches)
         parts = future.unflatten(-1, (-1, self.config.patch))[:, patches]
         u = map.forward(parts.flatten(1).float()).view(anchor.shape)
-        return tuple(x.flatten(0, 1) for x in (features, anchor, u, unit))
+        return tuple(x.flatten(0, 1) for x in (features, anchor, u, unit, unit * self.widening(patches)))
 
-    def scores(self, features: Tensor, anchor: Tensor, u: Tensor, unit: Tensor) -> Tensor:
+    def scores(self, features: Tensor, anchor: Tensor, u: Tensor, unit: Tensor, wide: Tensor) -> Tensor:
         """Return the loss of every step (N, patch), zero where the outcome is NaN."""
         there = ~u.isnan()
         u = torch.where(there, u, 0.0)
-        outputs = self.outputs(features, unit)
+        outputs = self.outputs(features, unit, wide)
         loss = torch.zeros_like(u)
         if self.config.loss != "nll":
             crps = self.head.values_loss_of(outputs, u, kind="crps", anchor=anchor)
@@ -369,3 +384,16 @@ def usual_change(u: Tensor) -> Tensor:
     there = ~change.isnan()
     mean = torch.where(there, change, 0.0).sum(-1) / there.sum(-1).clamp_min(1)
     return torch.where(there.any(-1), mean, 1.0)
+
+
+def spread_at(place: Tensor, spread: Sequence[float | Tensor]) -> Tensor:
+    """Return the spread at places, counted in knots: straight between knots, as at the last one beyond it.
+
+    >>> spread_at(torch.tensor([0.0, 0.5, 1.0, 7.0]), (0.2, 0.4))
+    tensor([0.2000, 0.3000, 0.4000, 0.4000])
+    """
+    place = place.clamp_max(max(len(spread) - 1, 0))
+    total = torch.zeros_like(place)
+    for knot, value in enumerate(spread):
+        total = total + value * (1 - (place - knot).abs()).clamp_min(0.0)
+    return total

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,16 @@ from torch import Tensor, nn
 
 from fourier_head._devices import best_device, fast_training
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora.buckets import BUCKETS, Bucket, BucketStream, without
+from fourier_head.forecasting.corpora.augment import DEFAULT, ShiftAhead
+from fourier_head.forecasting.corpora.buckets import BUCKETS, Bucket, BucketStream, longer, without
 from fourier_head.forecasting.corpora.readers import read_store
+from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.patch.calibrate import fit_spread
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.patch.recipe import SIZES, hold_out
-from fourier_head.forecasting.validation import Validation, hold_out_sets, validation_sets
+from fourier_head.forecasting.validation import CALIBRATION_SETS, Validation, hold_out_sets, validation_sets
 from fourier_head.training.log import print_line
 from fourier_head.training.loop import Training, seconds_spent
 from fourier_head.training.settings import TrainingSettings
@@ -52,6 +56,16 @@ VARIANTS: Mapping[str, Variant] = {
     "likelihood counts 0.05": Variant({"likelihood": 0.05}),
     "adamw": Variant({}, {"optimizer": "adamw", "learning_rate": 1e-3}),
     "no fine series": Variant(buckets=without(BUCKETS, "fine", "simple")),
+    "dropout 0.1": Variant({"dropout": 0.1}),
+    "more patches": Variant(buckets=longer(BUCKETS, {"drawn": 10}, {"drawn": 14})),
+    "shifts ahead": Variant(buckets=longer(BUCKETS, *[{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2)),
+    "less real": Variant(
+        buckets=longer(
+            BUCKETS,
+            {"shares": {"real": 0.25, "coarse": 0.1, "mixup": 0.2, "kernels": 0.1, "structural": 0.05, "fine": 0.3}},
+            {"shares": {"real": 0.3, "mixup": 0.2, "kernels": 0.1, "fine": 0.4}},
+        )
+    ),
 }
 """Ablations of the recipe by name."""
 
@@ -73,7 +87,7 @@ class BucketObjective(nn.Module):
         # One call for the steps of all buckets: one graph to compile.
         scores = self.scores(*(torch.cat(parts) for parts in zip(*asked, strict=True)))
         total = batch[0].new_zeros(())
-        for bucket, own, (_, _, u, _) in zip(
+        for bucket, own, (_, _, u, *_) in zip(
             self.buckets, scores.split([len(a[0]) for a in asked]), asked, strict=True
         ):
             total = total + bucket.weight * own.sum() / (~u.isnan()).sum().clamp_min(1)
@@ -92,6 +106,11 @@ def parser() -> argparse.ArgumentParser:
     add("--weights", type=Path, help="folder of a model to start from")
     add("--choose", action="store_true", help="hold whole sets out of training, not a few series of every set")
     add("--score", action="store_true", help="score the model on what was held out")
+    add(
+        "--calibrate",
+        action="store_true",
+        help="at the end fit the spread of forecasts on sets that are held out whole",
+    )
     add("--steps", type=int, help="budget in steps")
     add("--seconds", type=float, help="budget in seconds, over all runs, without what is needed to compile")
     add(
@@ -123,18 +142,37 @@ def warm_up(objective: BucketObjective, stream: BucketStream, device: str, preci
     stream.load_state_dict(before)
 
 
-def score(model: MultiscaleForecaster, held: Any, most: int) -> dict[str, dict[str, float]]:
-    """Return relative MASE and WQL on held-out series by kind of frequency, and the mean error of their intervals."""
+def score(model: MultiscaleForecaster, held: SeriesStore, most: int, refit: bool = False) -> dict[str, Any]:
+    """Return relative MASE and WQL on held-out series by kind of frequency, and how far their intervals are off.
+
+    Args:
+        model: the network.
+        held: what was held out.
+        most: series of each set.
+        refit: whether the spread of each half of the sets is that which the other half asks for.
+    """
     from fourier_head.forecasting.evaluation import evaluate
     from fourier_head.forecasting.forecaster import Forecaster
 
-    longest = model.config.context + 1024
-    validation = Validation(validation_sets(held, most=most, longest=longest, far=True))
-    rows = evaluate(Forecaster(model.eval()), validation.sets)
-    found = validation.scores(rows)
-    found["all"]["interval_error"] = sum(row["interval_error"] for row in rows) / len(rows)
+    validation = Validation(held_out_sets(model, held, most))
+    names = sorted({one.name.partition("/")[0] for one in validation.sets})
+    halves = [[one for one in validation.sets if names.index(one.name.partition("/")[0]) % 2 == k] for k in (0, 1)]
+    rows, before = [], model.config
+    for own, others in (halves, halves[::-1]):
+        if refit:
+            model.config = replace(before, spread=fit_spread(model, others))
+        rows += evaluate(Forecaster(model.eval()), own)
+    model.config = before
+    found: dict[str, Any] = validation.scores(rows)
+    for group, coverage in validation.coverage(rows).items():
+        found.setdefault(group, {}).update(coverage)
     found["sets"] = {row["dataset"]: row["mase"] / validation.naive[row["dataset"]]["mase"] for row in rows}
     return found
+
+
+def held_out_sets(model: MultiscaleForecaster, held: SeriesStore, most: int) -> list[EvaluationSet]:
+    """Return held-out series as sets to forecast, of which the network reads all it can."""
+    return validation_sets(held, most=most, longest=model.config.context + 1024, far=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -149,6 +187,9 @@ def main(arguments: list[str] | None = None) -> int:
     if given.resume and spent is None:
         raise UserError(f"--resume was given, but {given.output} holds no checkpoint.")
     store, held = (hold_out_sets if given.choose else hold_out)(read_store(given.corpus))
+    whole = held
+    if given.calibrate and not given.choose:
+        store, whole = hold_out_sets(store, CALIBRATION_SETS)
     torch.manual_seed(given.seed)
     size = {**SIZES[given.size], **({"layers": given.layers} if given.layers else {}), **variant.model}
     model = MultiscaleForecaster(MultiscaleConfig(**size))
@@ -187,23 +228,36 @@ def main(arguments: list[str] | None = None) -> int:
         layer._compiled_call_impl = None  # series to score come in any shape
     save_model(model, given.output / "last")
     training.use_ema()
+    about: dict[str, Any] = {
+        "variant": given.variant,
+        "seed": given.seed,
+        "steps": training.step,
+        "batch": given.batch,
+        "seconds": training.spent,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "hardware": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "torch": torch.__version__,
+    }
+    if done and given.choose and given.calibrate:
+        _write_score({**about, **score(model, held, given.most, refit=True)}, given.output / "spread", "spread fitted")
+    elif done and given.calibrate:
+        model.config = replace(model.config, spread=fit_spread(model, held_out_sets(model, whole, given.most)))
+        print(f"spread {model.config.spread}")
     save_model(model, given.output / "model")
-    if given.score:
-        found: dict[str, Any] = {
-            "variant": given.variant,
-            "seed": given.seed,
-            "steps": training.step,
-            "batch": given.batch,
-            "seconds": training.spent,
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "hardware": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-            "torch": torch.__version__,
-            **score(model, held, given.most),
-        }
-        (given.output / "score.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-        print(json.dumps({key: value for key, value in found.items() if key != "sets"}))
+    if done and given.score:
+        _write_score({**about, **score(model, held, given.most)}, given.output)
     print("done" if done else "stopped at its limit; the same command goes on from here")
     return 0
+
+
+def _write_score(found: dict[str, Any], folder: Path, change: str = "") -> None:
+    """Write ``score.json`` and print it; ``change`` names what was done to the variant after training."""
+    if change:
+        recipe = found["variant"] == "recipe"
+        found["variant"] = change if recipe else f"{found['variant']}, {change}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "score.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    print(json.dumps({key: value for key, value in found.items() if key != "sets"}))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fourier_head.domains.maps import Affine, Asinh, ValueMap
+from fourier_head.fourier.series import exporting
 
 # With n values seen, a deviation below this share of the level over n says nothing: one value, or a constant series.
 LEAST_DEVIATION = 0.3
@@ -40,7 +42,8 @@ def scale_of(context: Tensor, bend: bool = True, recent: int | None = None) -> V
     deviation = torch.where(seen, values - mean, 0)
     std = ((deviation * deviation * weight).sum(-1, keepdim=True) / total).sqrt()
     least = LEAST_DEVIATION * mean.abs() / count.clamp_min(1)
-    scale = torch.hypot(std, least) * unit
+    # ONNX has no hypot; in these units squares neither overflow nor vanish.
+    scale = (std * std + least * least).sqrt() * unit
     return (Asinh if bend else Affine)(mean * unit, torch.where(scale > TINY, scale, LEAST_SCALE))
 
 
@@ -51,7 +54,14 @@ def fill_forward(x: Tensor) -> Tensor:
     tensor([nan, 1., 1., 2.])
     """
     place = torch.arange(x.shape[-1], device=x.device).expand(x.shape)
-    last = torch.where(x.isnan(), 0, place).cummax(-1).values
+    last = torch.where(x.isnan(), 0, place)
+    if exporting():  # ONNX has no cumulative maximum: by strides of 1, 2, 4 and so on
+        stride = 1
+        while stride < x.shape[-1]:
+            last = torch.maximum(last, functional.pad(last[..., :-stride], (stride, 0)))
+            stride *= 2
+    else:
+        last = last.cummax(-1).values
     return x.gather(-1, last)
 
 

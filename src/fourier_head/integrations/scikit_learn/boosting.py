@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
 from fourier_head.integrations.scikit_learn.predictive import Floats
 
@@ -20,14 +20,16 @@ STAGES = (30, 100)
 """Trees after which the prediction is taken, too: where it still moves later, leaves are fine and rows few."""
 FOREST, FOREST_ROWS = 60, 20_000
 """Trees of the forest, and the most rows that one of them sees."""
+MISS_TREES, MISS_LEAVES = 100, 31
+"""Trees that say how far off the others are, which is less to learn."""
 
 
 class Boosting:
     """Fit trees to parts of the rows, and describe each row by the trees that have not seen it.
 
-    Boosted trees say what target to expect, all of them and the first of them, and how far off that is. A random forest
-    says the mean and the deviation of the targets in its leaves. New rows get the mean over the parts. LightGBM where
-    it is installed, else scikit-learn's histogram boosting; all take gaps (NaN) as they are.
+    Boosted trees say what target to expect, all of them and the first of them, and how far off that is. A forest of
+    trees cut at random says the mean and the deviation of the targets in its leaves. New rows get the mean over the
+    parts. LightGBM where it is installed, else scikit-learn's histogram boosting; all take gaps (NaN) as they are.
 
     Args:
         X: rows of training (n, columns).
@@ -46,12 +48,13 @@ class Boosting:
         for k, model in enumerate(self._means):
             means[part == k] = _stages(model, X[part == k])
         miss = np.abs(y - means[:, 0])
-        self._misses = [self._fit(X, miss, weights, part != k, TREES // 3) for k in range(part.max() + 1)]
+        self._misses = [self._fit(X, miss, weights, part != k, MISS_TREES, MISS_LEAVES) for k in range(part.max() + 1)]
         for k, model in enumerate(self._misses):
             miss[part == k] = model.predict(X[part == k])
         share = min(1.0, FOREST_ROWS / len(y))
-        self._forest = RandomForestRegressor(
+        self._forest = ExtraTreesRegressor(
             FOREST,
+            bootstrap=True,
             min_samples_leaf=2,
             max_samples=share,
             oob_score=True,
@@ -66,9 +69,17 @@ class Boosting:
         self.out_of_fold = self._scaled(inputs)
         """Inputs (n, columns) of the rows of training, in deviations, each from trees that have not seen the row."""
 
-    def _fit(self, X: Floats, y: Floats, weights: Floats, rows: NDArray[np.bool_], trees: int = TREES) -> Any:
+    def _fit(
+        self,
+        X: Floats,
+        y: Floats,
+        weights: Floats,
+        rows: NDArray[np.bool_],
+        trees: int = TREES,
+        most: int = MOST_LEAVES,
+    ) -> Any:
         least = int(np.clip(self._rows / 100, 3, 20))
-        leaves = int(np.clip(self._rows / ROWS_PER_LEAF, FEWEST_LEAVES, MOST_LEAVES))
+        leaves = int(np.clip(self._rows / ROWS_PER_LEAF, FEWEST_LEAVES, most))
         if importlib.util.find_spec("lightgbm"):
             from lightgbm import LGBMRegressor
 

@@ -89,8 +89,10 @@ class IntervalDistribution(PredictiveDistribution):
 
     def _mixture(self, members: Any) -> Any:
         if not isinstance(members, HistogramDensity):
-            return MixtureDensity(members, validate_args=False)
-        return HistogramDensity(probs=members.logits.exp().mean(0), edges=members.edges, validate_args=False)
+            return MixtureDensity(members, self.weights, validate_args=False)
+        chance = members.logits.exp()
+        chance = chance.mean(0) if self.weights is None else (chance * self.weights[:, None, None]).sum(0)
+        return HistogramDensity(probs=chance, edges=members.edges, validate_args=False)
 
     def logpdf(self, y: ArrayLike) -> Floats:
         """Return the log-density; finite for every finite value."""

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from fourier_head._cpu import plain_blas
 from fourier_head.densities.tabulated import TabulatedMixture
+from fourier_head.domains.adaptive import Placed
 from fourier_head.heads import Head
+from fourier_head.integrations.scikit_learn.truncated import Truncated
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +34,10 @@ class Frame:
     scale: float
     values: Floats | None = None
     """All that targets can be, where they are discrete."""
+    bounds: tuple[float, float] | None = None
+    """Between which targets lie, in t."""
+    spread: float = 1.0
+    """How many times as wide as networks say distributions are."""
 
     def standardised(self, y: ArrayLike) -> Floats:
         return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
@@ -44,16 +50,17 @@ class PredictiveDistribution:
     Rows can be picked as of an array.
     """
 
-    def __init__(self, head: Head, features: Tensor, frame: Any):
-        self.head, self.features, self.frame = head, features, frame
+    def __init__(self, head: Head, outputs: Tensor, frame: Any, weights: Tensor | None = None):
+        self.head, self.outputs, self.frame, self.weights = head, outputs, frame, weights
 
     def __len__(self) -> int:
-        return self.features.shape[1]
+        return self.outputs.shape[1]
 
     def __getitem__(self, index: Any) -> PredictiveDistribution:
         """Return the distributions of some of the rows: a number, a slice, numbers or a mask."""
         rows = np.atleast_1d(np.arange(len(self))[index])
-        return type(self)(self.head, self.features[:, torch.from_numpy(rows).to(self.features.device)], self.frame)
+        outputs = self.outputs[:, torch.from_numpy(rows).to(self.outputs.device)]
+        return type(self)(self.head, outputs, self.frame, self.weights)
 
     # --- the density and its distribution
 
@@ -121,7 +128,17 @@ class PredictiveDistribution:
 
     def _mixture(self, members: Any) -> Any:
         """Return the density of rows from those of members."""
-        return TabulatedMixture(members, validate_args=False)
+        if self.frame.spread != 1:
+            members.domain = self._spread(members.domain)
+        mixture = TabulatedMixture(members, self.weights, validate_args=False)
+        return mixture if self.frame.bounds is None else Truncated(mixture, *self.frame.bounds)
+
+    def _spread(self, place: Placed) -> Placed:
+        """Widen the mixture of all members about its middle: each of them, and their distances."""
+        share = 1 / len(place.loc) if self.weights is None else self.weights[:, None]
+        middle, spread = (place.loc * share).sum(0), self.frame.spread
+        loc, width = middle + spread * (place.loc - middle), spread * place.width
+        return Placed(loc, width, place.tails, place.map, place.bins)
 
     def _values(self, y: ArrayLike) -> Floats:
         t = self.frame.standardised(y)
@@ -136,13 +153,13 @@ class PredictiveDistribution:
     def _each(self, function: Callable[..., Tensor], values: Floats | None = None) -> Floats:
         """Apply a function to the densities of all rows, and to values (..., n), in portions."""
         points = 1 if values is None else max(1, values.size // max(1, len(self)))
-        size = max(1, PORTION // (self.features.shape[0] * self.head.proj.out_features * points))
+        size = max(1, PORTION // (self.outputs.shape[0] * self.outputs.shape[-1] * points))
         parts = []
-        with torch.inference_mode(), quiet(self.features.device):
+        with torch.inference_mode(), quiet(self.outputs.device):
             for start in range(0, max(1, len(self)), size):
                 rows = slice(start, start + size)
-                mixture = self._mixture(self.head.density(self.features[:, rows]))
-                given = [] if values is None else [torch.as_tensor(values[..., rows].copy()).to(self.features)]
+                mixture = self._mixture(self.head.density(self.outputs[:, rows]))
+                given = [] if values is None else [torch.as_tensor(values[..., rows].copy()).to(self.outputs)]
                 parts.append(function(mixture, *given).double().cpu().numpy())
         return np.concatenate(parts, axis=-1)
 

@@ -22,8 +22,9 @@ def merged(X: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats, Float
     So a weight of two is the same as two equal rows, no row has a twin among those held out, and the order in which
     rows were given does not matter.
 
-    >>> merged(np.array([[1.0], [0.0], [1.0]]), np.array([5.0, 4.0, 5.0]), np.ones(3))[1:]
-    (array([4., 5.]), array([0.66666667, 1.33333333]))
+    >>> merged(np.array([[1.0], [0.0], [1.0]]), np.array([[5.0], [4.0], [5.0]]), np.ones(3))[1:]
+    (array([[4.],
+           [5.]]), array([0.66666667, 1.33333333]))
     """
     kept = weights > 0
     # Adding zero makes minus zero zero; NaN is equal to itself, bit by bit.
@@ -31,7 +32,8 @@ def merged(X: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats, Float
     bits = rows.view(f"V{rows.itemsize * rows.shape[1]}").ravel()
     _, first, place = np.unique(bits, return_index=True, return_inverse=True)
     weight = np.bincount(place.ravel(), weights[kept])
-    return rows[first, :-1], rows[first, -1], weight / weight.mean()
+    columns = X.shape[1]
+    return rows[first, :columns], rows[first, columns:], weight / weight.mean()
 
 
 def target_frame(y: Floats, weights: Floats, tails: float) -> tuple[Frame, Adaptive]:

@@ -76,11 +76,19 @@ def predict_quantiles(estimator: Any, X: ArrayLike, levels: float | ArrayLike = 
     return predict_density(estimator, X).quantile(levels)
 
 
+def _mean_score(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: Any, name: str) -> float:
+    """Return the mean of a score over rows and, where there are several, targets."""
+    found, y = predict_density(estimator, X), np.asarray(y, dtype=np.float64)
+    each = found if isinstance(found, list) else [found]
+    scores = [getattr(density, name)(own) for density, own in zip(each, y.reshape(len(y), -1).T, strict=True)]
+    return float(np.average(np.mean(scores, axis=0), weights=sample_weight))
+
+
 def log_likelihood_scorer(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: Any = None) -> float:
     """Return the mean log-density of the targets, in nats; higher is better."""
-    return float(np.average(predict_density(estimator, X).logpdf(np.asarray(y)), weights=sample_weight))
+    return _mean_score(estimator, X, y, sample_weight, "logpdf")
 
 
 def crps_scorer(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: Any = None) -> float:
     """Return minus the mean CRPS of the targets, in their units; higher is better."""
-    return -float(np.average(predict_density(estimator, X).crps(np.asarray(y)), weights=sample_weight))
+    return -_mean_score(estimator, X, y, sample_weight, "crps")

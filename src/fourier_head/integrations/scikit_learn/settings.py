@@ -42,7 +42,20 @@ def check(model: Any) -> None:
         raise ValueError(f"weight_decay must be 'auto' or not negative, got {model.weight_decay}.")
     if model.discrete not in (True, False, "auto"):
         raise ValueError(f"discrete must be True, False or 'auto', got {model.discrete!r}.")
+    if model.bounds is not None:
+        _check_bounds(model.bounds, str(model.head))
     if not 0 < model.tails < 1:
         raise ValueError(f"tails must be a share of probability between 0 and 1, got {model.tails}.")
     if model.validation_fraction != "auto" and not 0 <= model.validation_fraction <= 0.9:
         raise ValueError(f"validation_fraction must lie between 0 and 0.9, got {model.validation_fraction}.")
+
+
+def _check_bounds(bounds: Any, head: str) -> None:
+    ends = list(bounds) if isinstance(bounds, Iterable) else []
+    known = [end for end in ends if end is not None]
+    if len(ends) != 2 or not all(isinstance(end, numbers.Real) for end in known):
+        raise ValueError(f"bounds must be a pair of numbers, None for no such end, got {bounds!r}.")
+    if len(known) == 2 and not known[0] < known[1]:
+        raise ValueError(f"bounds must be the lower one first, got {bounds!r}.")
+    if head != "fourier":
+        raise ValueError(f"bounds are of the Fourier head, got head={head!r}.")

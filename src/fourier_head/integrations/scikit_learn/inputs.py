@@ -1,0 +1,77 @@
+"""Rows as networks are given them, and the kinds of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fourier_head.integrations.scikit_learn.boosting import Boosting
+from fourier_head.integrations.scikit_learn.predictive import Floats
+from fourier_head.tabular.columns import Columns
+from fourier_head.tabular.members import Body
+
+BODIES: dict[str, tuple[tuple[int, ...], Any]] = {
+    "smooth": ((64, 64, 64), nn.SiLU),
+    "pieces": ((160, 160), nn.ReLU),
+    "boosting": ((160, 160), nn.ReLU),
+}
+"""Widths of layers, and what stands between them; each gets what the one before it gets, and more."""
+
+
+class Inputs:
+    """Numbers for networks: columns, then columns piece by piece, then what trees say of the row.
+
+    Args:
+        X: rows of training (n, columns).
+        targets: of size one (n, targets).
+        weights: of the rows.
+        categorical: which columns hold categories, as codes.
+        body: a name of ``BODIES``, or "auto" for all.
+        seed: of the trees.
+    """
+
+    def __init__(
+        self, X: Floats, targets: Floats, weights: Floats, categorical: NDArray[np.bool_] | None, body: str, seed: int
+    ):
+        self.bodies = list(BODIES) if body == "auto" else [body]
+        self._columns = Columns(X, weights, categorical)
+        boosted = "boosting" in self.bodies
+        self._trees = [Boosting(X, y, weights, categorical, seed) for y in targets.T] if boosted else []
+
+    def training(self, X: Floats) -> Tensor:
+        """Return the inputs of the rows of training, what trees say that have not seen them."""
+        return self._joined(X, [trees.out_of_fold for trees in self._trees])
+
+    def __call__(self, X: Floats) -> Tensor:
+        """Return the inputs of new rows (n, inputs)."""
+        return self._joined(X, [trees(X) for trees in self._trees])
+
+    def _joined(self, X: Floats, said: Sequence[NDArray[np.float32]]) -> Tensor:
+        pieces = self.bodies != ["smooth"]
+        return torch.from_numpy(np.concatenate([self._columns(X, pieces), *said], axis=1))
+
+    def plan(self, inputs: int, n_members: int, hidden_sizes: Any) -> dict[str, Body]:
+        """Return the bodies to train: of several, half as many members of the large ones."""
+        said = sum(trees.out_of_fold.shape[1] for trees in self._trees)
+        given = {"smooth": self._columns.plain, "pieces": inputs - said, "boosting": inputs}
+        several = len(self.bodies) > 1
+        return {
+            name: Body(
+                max(1, n_members // 2) if several and name != "smooth" else n_members,
+                given[name],
+                BODIES[name][0] if isinstance(hidden_sizes, str) else tuple(hidden_sizes),
+                BODIES[name][1],
+            )
+            for name in self.bodies
+        }
+
+    def keep(self, bodies: Sequence[str]) -> None:
+        """Leave out what only other bodies were given."""
+        self.bodies = list(bodies)
+        if "boosting" not in bodies:
+            self._trees = []

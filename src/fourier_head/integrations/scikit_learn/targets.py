@@ -1,0 +1,106 @@
+"""What is predicted: the place and unit of a target, its head, what that learns by, and its distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fourier_head.bins import Bins
+from fourier_head.domains import Affine, Interval, ValueMap
+from fourier_head.heads import FourierHead, Head
+from fourier_head.heads.baselines import HLGaussHead, LinearHead
+from fourier_head.integrations.scikit_learn import settings
+from fourier_head.integrations.scikit_learn.discrete import DiscreteDistribution, values_seen
+from fourier_head.integrations.scikit_learn.interval import FlooredMixtureHead, IntervalDistribution, IntervalFrame
+from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution
+from fourier_head.integrations.scikit_learn.rows import target_frame
+
+CRPS_WEIGHT = 10.0
+"""How much the CRPS of a standardised target counts beside its likelihood, where both are learned."""
+
+
+class Target:
+    """One number to predict.
+
+    Args:
+        model: the regressor, for its settings.
+        y: the targets of training (n,).
+        weights: of the rows.
+    """
+
+    def __init__(self, model: Any, y: Floats, weights: Floats):
+        self.head, self.loss, self.num_bins = str(model.head), str(model.loss), int(model.num_bins)
+        self.map: ValueMap = Affine()
+        self.make_head: Callable[[int], Head]
+        self.frame: Frame
+        if self.head == "fourier":
+            frame, adaptive = target_frame(y, weights, model.tails)
+            self.map = adaptive.map
+            values = values_seen(y, model.discrete)
+            self.frame = replace(frame, values=values, bounds=_standard_bounds(model.bounds, y, frame, self.map))
+            options: dict[str, Any] = {"num_frequencies": int(model.num_frequencies), "packets": int(model.packets)}
+            self.make_head = lambda size: FourierHead(size, domain=adaptive, **options)
+            return
+        self.frame = frame = IntervalFrame.fit(y)
+        domain = Interval(frame.low, frame.high)
+        if self.head in settings.MIXTURES:
+            components = int(model.num_components)
+            self.make_head = lambda size: FlooredMixtureHead(size, self.num_bins, components, domain=domain)
+        else:
+            kind = HLGaussHead if self.head == "hl-gauss" else LinearHead
+            self.make_head = lambda size: kind(size, self.num_bins, domain=domain)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "make_head": None}  # a fitted model makes none
+
+    def mapped(self, y: Floats) -> Floats:
+        """Return targets as numbers of size one whose distribution is not far from a bell."""
+        return self.map.forward(torch.from_numpy(self.frame.standardised(y))).numpy()
+
+    def losses(self, head: Any, outputs: Tensor, value: Tensor) -> Tensor:
+        """Return the loss of each row, from outputs of its projection."""
+        if isinstance(head, FourierHead):
+            kind = {"likelihood": "nll", "crps": "crps", "both": "both"}[self.loss]
+            options: dict[str, Any] = {"kind": kind, "crps_weight": CRPS_WEIGHT, "mapped": True}
+            return head.values_loss_of(outputs, value, **options)
+        density = head.density(outputs)
+        if self.loss == "crps":
+            return density.crps(value)
+        if self.head in settings.MIXTURES or not head.training:
+            likelihood = -density.log_prob(value)
+        else:
+            frame: Any = self.frame
+            bins = Bins.uniform(self.num_bins, frame.low, frame.high)
+            likelihood = head.loss(outputs, bins.encode(value), reduction="none")
+        return likelihood if self.loss == "likelihood" else likelihood + CRPS_WEIGHT * density.crps(value)
+
+    def distribution(self, head: Any, outputs: Tensor, weights: Tensor | None = None) -> PredictiveDistribution:
+        """Return the distributions of rows, from outputs (members, rows, size) and the weights of members."""
+        kind: type[PredictiveDistribution] = IntervalDistribution
+        if self.head == "fourier":
+            kind = PredictiveDistribution if self.frame.values is None else DiscreteDistribution
+        return kind(head, outputs, self.frame, weights)
+
+    def spread(self, spread: float) -> Target:
+        """Return the same target with distributions so many times as wide as the networks say."""
+        other = object.__new__(Target)
+        other.__dict__ = {**self.__dict__, "frame": replace(self.frame, spread=spread)}
+        return other
+
+
+def _standard_bounds(bounds: Any, y: Floats, frame: Frame, map: ValueMap) -> tuple[float, float] | None:
+    """Return bounds in units of the frame, infinite where there is none; an error where targets lie beyond."""
+    if bounds is None:
+        return None
+    low, high = (side * np.inf if end is None else float(end) for side, end in zip((-1, 1), bounds, strict=True))
+    if y.min() < low or y.max() > high:
+        raise ValueError(f"bounds are {bounds!r}, but targets lie between {y.min():g} and {y.max():g}.")
+    if map.kind == "log" and low <= 0:
+        low = -np.inf  # nothing lies below zero there
+    found = frame.standardised([low, high])
+    return (float(found[0]), float(found[1])) if np.isfinite(found).any() else None

@@ -1,0 +1,107 @@
+"""Truncated: a mixture of densities on the line, given that values lie between bounds."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fourier_head.densities.mixture import NODES, MixtureDensity
+from fourier_head.fourier.quadrature import legendre
+
+LEAST_MASS = 1e-6
+"""A density counts as having at least so much between the bounds: less is not known to many digits."""
+
+
+class Truncated:
+    r"""Represent a density between bounds, where it is a multiple of another one.
+
+    .. math:: p(x) = \frac{q(x)}{Q(high) - Q(low)}, \qquad low \le x \le high
+
+    Distribution function, quantiles and likelihood follow from those of q; moments, entropy and the ranked score are
+    taken by quadrature between places where q is smooth.
+
+    Args:
+        whole: the density q of rows.
+        low, high: the bounds; infinite where there is none.
+
+    Example:
+        >>> from fourier_head import Adaptive, FourierDensity
+        >>> place = Adaptive(tails=0.01).at(torch.zeros(1, 1), torch.ones(1, 1))
+        >>> whole = MixtureDensity(FourierDensity(torch.zeros(1, 1, 2, 4), place))  # uniform on [-1, 1], with tails
+        >>> half = Truncated(whole, 0.0, float("inf"))
+        >>> half.cdf(torch.tensor([0.5])), half.icdf(torch.tensor([0.5])), half.log_prob(torch.tensor([-0.1]))
+        (tensor([0.4989]), tensor([0.5011]), tensor([-inf]))
+    """
+
+    def __init__(self, whole: MixtureDensity, low: float, high: float):
+        self.whole, self.low, self.high = whole, low, high
+        like = whole._like
+        zero = like.new_zeros(whole.batch_shape)
+        self._below = whole.cdf(zero + low) if np.isfinite(low) else zero
+        above = whole.cdf(zero + high) if np.isfinite(high) else zero + 1
+        self._mass = (above - self._below).clamp_min(LEAST_MASS)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log-density, ``-inf`` beyond the bounds."""
+        inside = (value >= self.low) & (value <= self.high)
+        return torch.where(inside, self.whole.log_prob(value) - self._mass.log(), -torch.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Return P(X <= value)."""
+        inner = ((self.whole.cdf(value.clamp(self.low, self.high)) - self._below) / self._mass).clamp(0, 1)
+        return torch.where(value >= self.high, 1.0, torch.where(value < self.low, 0.0, inner))
+
+    def icdf(self, level: Tensor) -> Tensor:
+        """Return quantiles."""
+        inner = (self._below + level * self._mass).clamp(1e-12, 1 - 1e-12)
+        return self.whole.icdf(inner).clamp(self.low, self.high)
+
+    @functools.cached_property
+    def _ends(self) -> Tensor:
+        ends = self.whole._panels()
+        sides = [ends.new_full((1, *ends.shape[1:]), end) for end in (self.low, self.high) if np.isfinite(end)]
+        return torch.cat([ends, *sides]).clamp(self.low, self.high).sort(0).values
+
+    def _integral(self, function: Callable[[Tensor], Tensor], ends: Tensor | None = None) -> Tensor:
+        ends = self._ends if ends is None else ends
+        half, total = ends.diff(dim=0) / 2, torch.zeros_like(ends[0])
+        for t, w in np.stack(legendre(NODES), 1).tolist():
+            total = total + (w * half * function(ends[:-1] + half * (1 + t))).sum(0)
+        return total
+
+    def _expected(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        def part(x: Tensor) -> Tensor:
+            log_prob = self.whole.log_prob(x) - self._mass.log()
+            return torch.where(log_prob > -torch.inf, log_prob.exp() * function(x), 0)
+
+        return self._integral(part)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        return self._expected(lambda x: x)
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        mean = self.mean
+        return self._expected(lambda x: (x - mean) ** 2)
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats."""
+        return -self._expected(lambda x: self.whole.log_prob(x) - self._mass.log())
+
+    def crps(self, value: Tensor) -> Tensor:
+        r"""Return the ranked score :math:`\int (F(x) - 1[x \ge y])^2 dx`; beyond the bounds the distance is added."""
+        value = value.expand(torch.broadcast_shapes(value.shape, self.whole.batch_shape))
+        rows = []
+        for y in value.reshape(-1, *self.whole.batch_shape):
+            near = y.clamp(self.low, self.high)
+            ends = torch.cat([self._ends, near[None].to(self._ends.dtype)]).sort(0).values
+            score = self._integral(lambda x, y=near: (self.cdf(x) - (x >= y).to(x.dtype)) ** 2, ends)  # type: ignore[misc]
+            rows.append(score + (y - near).abs())
+        return torch.stack(rows).reshape(value.shape)

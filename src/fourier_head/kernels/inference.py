@@ -1,0 +1,188 @@
+"""Quantiles, samples, distribution functions and log-probabilities of rows, without gradients."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fourier_head.kernels.devices import on, require
+from fourier_head.kernels.plan import Score
+from fourier_head.kernels.scores import check_projection, match, score_rows
+
+# Up to this many levels are put in order while they are found, up to this many coefficients sampled one by one.
+FEW_LEVELS = 32
+FEW_COEFFICIENTS = 4096
+
+
+@torch.no_grad()
+def sample(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    num_samples: int = 1,
+    *,
+    floor: float = 0.0,
+    generator: torch.Generator | None = None,
+    walls: bool = False,
+) -> Tensor:
+    """Draw exact samples of the projected densities, (num_samples, tokens) in [-1, 1], in O(N) each.
+
+    No bins, no search and no approximation: `sampling.py` explains the method. No gradient flows.
+    """
+    from fourier_head.kernels import evaluation  # triton is optional, and importing it takes a while
+
+    check_projection(x, weight, bias)
+    x, weight = match(x, weight)
+    length = weight.shape[0] if walls else weight.shape[0] // 2
+    noise = _noise(x, length, num_samples, generator)
+    bias = bias if bias is None else bias.contiguous()
+    with on(x):
+        return evaluation.sample(x, weight, bias, noise, Score("nll", "interval", length, floor=floor, walls=walls))
+
+
+@torch.no_grad()
+def coefficient_sample(
+    a: Tensor,
+    num_samples: int = 1,
+    *,
+    floor: float = 0.0,
+    generator: torch.Generator | None = None,
+    walls: bool = False,
+) -> Tensor:
+    """Draw samples as :func:`sample` does from coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls."""
+    from fourier_head.kernels import evaluation
+
+    a = _rows("a", a, walls)
+    if a.shape[2] > FEW_COEFFICIENTS:
+        raise ValueError(f"a: expected at most {FEW_COEFFICIENTS} coefficients, got {a.shape[2]}")
+    noise = _noise(a, a.shape[2], num_samples, generator)
+    with on(a):
+        return evaluation.coefficient_sample(a, noise, floor, walls)
+
+
+def _noise(x: Tensor, harmonics: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
+    """Return uniform numbers for samples: for the floor, the shift and each binary digit."""
+    digits = max(harmonics - 1, 1).bit_length()
+    return torch.rand((2 + digits, num_samples, len(x)), device=x.device, generator=generator)
+
+
+@torch.no_grad()
+def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
+    """Return log-probabilities of all bins, (tokens, num_bins) in float32, on the circle and without a gradient.
+
+    ``y`` are outputs of a projection, (tokens, 2 (N + 1)). Those of float32 give results of that precision. For those
+    of a 16-bit type matrix units multiply numbers of 11 bits, which is as many as the outputs have or more; up to 64
+    harmonics nothing of float16 outputs is rounded further.
+    """
+    from fourier_head.kernels import evaluation
+
+    require("y", y)
+    if y.dim() != 2 or y.shape[1] % 2:
+        raise ValueError(f"y: expected (tokens, 2 (N + 1)), got {tuple(y.shape)}")
+    if y.shape[1] // 2 > num_bins:
+        raise ValueError(f"num_bins: {y.shape[1] // 2 - 1} frequencies need more than {num_bins} bins")
+    y = y if y.stride(-1) == 1 else y.contiguous()
+    with on(y):
+        return evaluation.log_pmf(y, Score("nll", "bins", y.shape[1] // 2, num_bins, floor=floor))
+
+
+@torch.no_grad()
+def quantile(q: Tensor, levels: Tensor, *, walls: bool = False, tails: float = 0.0) -> Tensor:
+    """Return the quantiles of spectra (tokens, 2, N), or (tokens, 1, N) between walls, at levels (tokens, V).
+
+    The distribution function is interpolated from a grid twice as fine as its waves (``window``); Laplace tails of a
+    weight are mixed in. No gradient flows.
+    """
+    from fourier_head.kernels import evaluation
+
+    q = _rows("q", q, walls, levels).float()
+    with on(q):
+        return evaluation.quantile(q, levels.float(), walls, tails)
+
+
+@torch.no_grad()
+def distribution(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False, spectra: bool = False) -> Tensor:
+    """Return distribution functions at z (tokens, V) of [-1, 1]: of coefficients, or of ``spectra``; no gradient flows.
+
+    Interpolated as in :func:`quantile`, in float32.
+    """
+    from fourier_head.kernels import evaluation
+
+    a = _rows("a", a, walls, z).float()
+    if not z.numel():
+        return torch.empty(z.shape, device=a.device)
+    with on(a):
+        grid = evaluation.spectrum_grid(a, walls) if spectra else evaluation.grid_of(a, floor, walls)
+        return evaluation.distribution(grid, z.float(), walls)
+
+
+@torch.no_grad()
+def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False) -> Tensor:
+    """Return log-densities of coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls, at z (tokens,)."""
+    a = _rows("a", a, walls)
+    score = Score("nll", "interval", a.shape[2], floor=floor, walls=walls, origin=-1.0, reduction="none")
+    return -score_rows(a.flatten(1), None, None, z, score)
+
+
+@torch.no_grad()
+def coefficient_quantile(
+    a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False, tails: float = 0.0
+) -> Tensor:
+    """Return the quantiles of densities with coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls.
+
+    As :func:`quantile`, without making a spectrum. Coefficients of a 16-bit type are multiplied as such.
+    """
+    from fourier_head.kernels import evaluation
+
+    a = _rows("a", a, walls, levels)
+    with on(a):
+        return evaluation.coefficient_quantile(a, levels.float(), floor, walls, tails)
+
+
+@torch.no_grad()
+def ordered_quantiles(
+    a: Tensor,
+    levels: Tensor,
+    low: float = -1.0,
+    half_width: float = 1.0,
+    *,
+    floor: float = 0.0,
+    walls: bool = False,
+    tails: float = 0.0,
+    loc: Tensor | None = None,
+    width: Tensor | None = None,
+    spectra: bool = False,
+) -> Tensor:
+    """Return quantiles at levels (V,), the same for all tokens, as values; of shape (V, tokens), they never cross.
+
+    Args:
+        a: coefficients as for :func:`coefficient_quantile` or, with ``spectra``, spectra as for :func:`quantile`.
+        levels: at most 32.
+        low, half_width: of the interval of values.
+        loc, width: middle and half width of the interval of each token, (tokens,), in place of those.
+        floor, walls, tails: of the densities.
+    """
+    from fourier_head.kernels import evaluation
+
+    if levels.dim() != 1 or len(levels) > FEW_LEVELS:
+        raise ValueError(f"levels: expected shape (V,), V at most {FEW_LEVELS}, got {tuple(levels.shape)}")
+    levels = levels.float().contiguous()
+    a = _rows("a", a, walls)
+    if loc is not None and width is not None:
+        loc, width, low, half_width = loc.float().contiguous(), width.float().contiguous(), 0.0, 1.0
+    if not len(a) or not len(levels):
+        return torch.empty(len(levels), len(a), device=a.device)
+    with on(a):
+        grid = evaluation.spectrum_grid(a.float(), walls) if spectra else evaluation.grid_of(a, floor, walls)
+        return evaluation.ordered_quantiles(grid, levels, low, half_width, walls, tails, loc, width)
+
+
+def _rows(name: str, tensor: Tensor, walls: bool, levels: Tensor | None = None) -> Tensor:
+    """Check (tokens, halves, length) beside levels (tokens, V) and return it as the kernels read it."""
+    require(name, tensor)
+    rows = 1 if walls else 2
+    if tensor.dim() != 3 or tensor.shape[1] != rows:
+        raise ValueError(f"{name}: expected (tokens, {rows}, N) with walls={walls}, got {tuple(tensor.shape)}")
+    if levels is not None and (levels.dim() != 2 or len(levels) != len(tensor)):
+        raise ValueError(f"levels: expected shape ({len(tensor)}, V), got {tuple(levels.shape)}")
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
