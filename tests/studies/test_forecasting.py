@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from typer.testing import CliRunner
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.tasks.runs import RunStore
+from fourier_head.version import __version__
 
 SCORE = {"model": "linear", "dataset": "a", "status": "own", "mase": 2.0, "wql": 0.5}
 
@@ -293,3 +295,17 @@ def test_errors_by_series_add_up_to_the_scores_of_averaged_weights(tmp_path):
     assert results[0.0]["scores"] != results[0.2]["scores"]
     assert "average" not in protocol.training(arm, 0, "")
     assert replace(protocol, average=0.2).training(arm, 0, "")["average"] == 0.2
+
+
+@pytest.mark.skipif(__version__ != "0.1.0", reason="runs of another version are made again")
+def test_committed_runs_are_known_so_that_they_are_not_made_again():
+    """Of the seeds of the table: the plan to finish them counts on it."""
+    folder = Path(__file__).parents[2] / "results" / "forecasting-seeds"
+    committed = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
+    assert len(committed) >= 18
+    protocol = Settings(steps=2900, batch=256, average=0.06, seeds=3).protocol
+    for one in committed:
+        arm = parse_arm(one["model"])
+        key = protocol.training(arm, one["seed"], "21633 series, 27150305 values") | protocol.scoring
+        key |= {"sets": [[score["dataset"], score["series"]] for score in one["scores"]]}
+        assert RunStore(folder).path(f"{arm.label}, seed {one['seed']}", key).stem == one["key"]
