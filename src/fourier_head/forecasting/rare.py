@@ -1,7 +1,7 @@
 """Rare demand: series of whole numbers that are mostly zero, forecast by how often they are not and by how much then.
 
-A network trained on errors of size has no reason to tell one sale in fifty from none. Here the rate of steps with a sale
-is the mean of the past, recent steps counting more, and the size of a sale is one of those seen.
+A network trained on errors of size has no reason to tell one sale in fifty from none. Here the rate of steps with a
+sale is the mean of the past, recent steps counting more, and the size of a sale is one of those seen.
 """
 
 from __future__ import annotations
