@@ -45,7 +45,7 @@ def main(picture: Path, steps: int = 2000) -> None:
         with torch.no_grad():  # the target is a draw from what the next state promises, but for its outermost tails
             target = reward + DISCOUNT * ~done * head.density(body(after)).icdf(0.01 + 0.98 * torch.rand(512))
         x = body(state)
-        loss = head.crps(x, target, mapped=True) + 0.05 * head.nll(x, target)
+        loss = head.crps(x, target, mapped=True)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -37,7 +37,7 @@ def _array(values: ArrayLike) -> np.ndarray:
     """Return an array of numbers, also from one of objects, as pandas keeps decimals and columns with None."""
     array = np.asarray(values)
     try:
-        return array.astype(np.float64) if array.dtype == object else array
+        return array.astype(np.float64) if array.dtype.kind in "OUS" else array
     except (TypeError, ValueError):
         raise TypeError(f"expected real numbers, got {values!r:.60}") from None
 

@@ -40,13 +40,13 @@ def require(extra: str, *modules: str) -> None:
 def needs_extra(error: ImportError, extra: str = "cli") -> UserError:
     """Turn a failed import of an optional dependency into the command that installs it."""
     name = (error.name or "more").split(".")[0]
-    return UserError(f'this command needs {name}: install it with pip install "fourier-head[{extra}]".')
+    return UserError(f'this needs {name}: install it with pip install "fourier-head[{extra}]".')
 
 
 def whole_number(name: str, value: int, least: int) -> int:
     """Return a size, or raise a clear error for what cannot be one."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
+        raise TypeError(f"{name} must be a whole number, got {value!r:.40}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
     return int(value)

@@ -95,6 +95,7 @@ def check_name(impl: str) -> None:
 
 
 def _checked(request: Request) -> Request:
+    known = check_target(request.target, request.layout.num_classes, request.ignore_index)
     target, expected = request.target, tuple(request.x.shape[:-1])
     if target.shape != expected:
         raise ValueError(f"target must have the shape {expected} of x without features, got {tuple(target.shape)}")
@@ -102,7 +103,6 @@ def _checked(request: Request) -> Request:
         raise ValueError(f"label_smoothing must lie in [0, 1), got {request.label_smoothing}")
     if request.reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {request.reduction!r}")
-    known = check_target(target, request.layout.num_classes, request.ignore_index)
     return request if known is target else replace(request, target=known)
 
 

@@ -17,6 +17,8 @@ def check_target(target: Tensor, num_classes: int, ignore_index: int) -> Tensor:
 
     Ids on a device are not looked at, which would make the host wait.
     """
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor of bin ids, got {type(target).__name__}; torch.as_tensor makes one")
     if target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
         raise TypeError(f"target must hold integer bin ids, got dtype {target.dtype}; encode values with Bins first")
     if target.dtype not in (torch.int64, torch.int32):

@@ -223,7 +223,7 @@ def test_missing_typer_is_told_too():
     code = "import sys; sys.modules['typer'] = None; import fourier_head.cli"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == 'fourier-head: this command needs typer: install it with pip install "fourier-head[cli]".\n'
+    assert done.stderr == 'fourier-head: this needs typer: install it with pip install "fourier-head[cli]".\n'
 
 
 # --- the folder

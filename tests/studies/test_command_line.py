@@ -112,7 +112,7 @@ def test_a_missing_extra_is_named_before_any_work(study, missing, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2, done.stderr
     assert done.stderr == (
-        f'fourier-head: this command needs {missing}: install it with pip install "fourier-head[transformers]".\n'
+        f'fourier-head: this needs {missing}: install it with pip install "fourier-head[transformers]".\n'
     )
 
 

@@ -300,7 +300,7 @@ def test_numbers_that_others_published_are_shown_but_not_counted_as_the_papers()
     assert '1.500<span class="theirs">1.2 <i>+25 %</i></span>' in page
     assert '–<span class="theirs">1.1</span>' in page
     assert "numbers that others than the paper published" in page
-    assert "published&nbsp;=" not in page  # a number beside ours, not part of an arm's name
+    assert "published\u00a0=" not in page  # a number beside ours, not part of an arm's name
 
 
 def test_the_page_says_whose_seconds_were_added_up():

@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 
 from fourier_head._arrays import widened
 from fourier_head.densities import kernel_calls
-from fourier_head.densities.scalar import Shape
+from fourier_head.densities.scalar import Shape, checked_shape
 from fourier_head.densities.unit import UnitDensity
 from fourier_head.domains import Boundary, Domain, Interval, fine_grid
 from fourier_head.fourier import series, tails
@@ -328,7 +328,7 @@ class FourierDensity(UnitDensity):
     ) -> Tensor:
         """Draw samples without gradients; one per density is drawn digit by digit where the kernels run."""
         with torch.no_grad():
-            found = kernel_calls.sample(self, sample_shape, generator)
+            found = kernel_calls.sample(self, checked_shape(sample_shape), generator)
             return super().sample(sample_shape, generator) if found is None else found
 
     # --- summaries

@@ -41,6 +41,8 @@ class ScalarDensity(Distribution):
 
     def _cast(self, numbers: Tensor | float | Sequence[float]) -> Tensor:
         """Return numbers in the type of the results."""
+        if isinstance(numbers, str):
+            raise TypeError(f"expected numbers, got {numbers!r}.")
         return torch.as_tensor(numbers, dtype=self._like.dtype, device=self._like.device)
 
     def _value(self, value: Tensor | float) -> Tensor:
@@ -52,6 +54,10 @@ class ScalarDensity(Distribution):
     def _supported(self, value: Tensor | float) -> Tensor:
         """Return values whose density is asked for."""
         value = self._value(value)
+        pairs = zip(reversed(value.shape), reversed(self.batch_shape), strict=False)
+        if not torch.compiler.is_compiling() and not all(a == b or 1 in (a, b) for a, b in pairs):
+            given, batch = tuple(value.shape), tuple(self.batch_shape)
+            raise ValueError(f"value must broadcast with the batch shape {batch}, got shape {given}.")
         if self._validate_args and not bool(self.support.check(value).all()):  # type: ignore[union-attr]
             raise ValueError(f"value must lie within the support {self.support}, got some outside.")
         return value
@@ -90,7 +96,7 @@ class ScalarDensity(Distribution):
     def _levels(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return levels as a tensor, checked where that makes no device wait."""
         if not torch.compiler.is_compiling() and not (isinstance(levels, Tensor) and needs_sync(levels)):
-            wrong = [level for level in torch.as_tensor(levels).flatten().tolist() if level < 0 or level > 1]
+            wrong = [level for level in self._cast(levels).flatten().tolist() if level < 0 or level > 1]
             if wrong:
                 raise ValueError(f"levels must lie in [0, 1], got {wrong[0]:g}.")
         return self._cast(levels)
@@ -108,7 +114,7 @@ class ScalarDensity(Distribution):
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw samples whose gradients flow to the parameters."""
-        shape = self._extended_shape(torch.Size(sample_shape))
+        shape = self._extended_shape(checked_shape(sample_shape))
         return self._icdf(torch.rand(shape, dtype=self._like.dtype, device=self._like.device, generator=generator))
 
     def sample(
@@ -117,6 +123,13 @@ class ScalarDensity(Distribution):
         """Draw samples without gradients."""
         with torch.no_grad():
             return self.rsample(sample_shape, generator)
+
+
+def checked_shape(sample_shape: Sequence[int] | torch.Size) -> torch.Size:
+    """Return how many samples are asked for; one number is no shape, in torch's distributions neither."""
+    if isinstance(sample_shape, int):
+        raise TypeError(f"sample_shape must be a tuple, got {sample_shape}; write ({sample_shape},)")
+    return torch.Size(sample_shape)
 
 
 class Rows:

@@ -36,6 +36,9 @@ class Interval(Domain):
     numbers = ("low", "high")
 
     def __init__(self, low: Number = -1.0, high: Number = 1.0):
+        for end in (low, high):
+            if isinstance(end, str):
+                raise TypeError(f"low and high must be numbers, got {end!r}")
         if not isinstance(low, Tensor) and not isinstance(high, Tensor) and not -math.inf < low < high < math.inf:
             raise ValueError(f"low must be less than high, both finite, got low={low} and high={high}")
         self.low, self.high = low, high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,7 +100,9 @@ def _items(data: Any) -> Iterable[tuple[Any, Any]]:
         raise ValueError(
             f"data must be a pandas DataFrame, arrays or a GluonTS data set, got a {kind}; use to_pandas()."
         )
-    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+    if isinstance(data, (str, PathLike)):
+        raise ValueError(f"data must be a table or numbers, got {str(data)!r}; pandas.read_csv reads a file.")
+    if isinstance(data, bytes) or not isinstance(data, Iterable):
         raise ValueError(f"data must be a DataFrame, arrays or a GluonTS data set, got {type(data).__name__}.")
     items = list(data)
     if items and all(one is None or np.isscalar(one) or _is_number(one) for one in items):
@@ -143,7 +146,7 @@ def _with_gaps(name: Any, values: Any) -> np.ndarray:
         each = [float(one) if isinstance(one, Tensor) else one for one in values]
         return np.array([np.nan if str(one) == "<NA>" else one for one in each], dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{label(name)} must hold numbers, got something else.") from None
+        raise ValueError(f"{label(name)} must hold numbers, got {values!r:.40}.") from None
 
 
 def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> None:

@@ -38,7 +38,7 @@ class _HistogramHead(Head):
         self.proj = nn.Linear(in_features, self.out_features, bias=bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.log_softmax(widened(self.proj(x)), dim=-1)
+        return torch.log_softmax(widened(self._project(x)), dim=-1)
 
     def density(self, x: Tensor) -> HistogramDensity:
         log_probs = self(x)
@@ -176,7 +176,7 @@ class MixtureHead(_MixtureHead):
             self.raw_scale = nn.Parameter(torch.full((num_components,), one_bin, device=device, dtype=dtype))
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.components_of(widened(self.proj(x)), self.raw_scale if self.kind == "paper" else None)
+        return self.components_of(widened(self._project(x)), self.raw_scale if self.kind == "paper" else None)
 
     def components_of(self, outputs: Tensor, raw_scale: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the components that outputs of the projection stand for."""
@@ -215,7 +215,7 @@ class RegressionHead(_MixtureHead):
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the predicted number in z, (...)."""
-        return widened(self.proj(x)).squeeze(-1)
+        return widened(self._project(x)).squeeze(-1)
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         loc = self.predict(x).unsqueeze(-1)

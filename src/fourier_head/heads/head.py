@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
@@ -31,6 +32,19 @@ def as_domain(domain: DomainLike | None) -> Domain:
         case (low, high):
             return Interval(low, high)
     raise TypeError(f"domain must be an Interval, Circle, Line, Adaptive, Bins or a pair (low, high), got {domain!r}")
+
+
+def checked_features(x: Tensor, in_features: int, layer: nn.Module) -> Tensor:
+    """Return features, or say in one sentence why this layer of a head cannot take them."""
+    if isinstance(x, (list, tuple, np.ndarray)):
+        raise TypeError(f"x must be a tensor of features, got {type(x).__name__}; torch.as_tensor makes one")
+    if x.shape[-1:] != (in_features,):
+        raise ValueError(f"x must have the shape (..., {in_features}) that in_features says, got {tuple(x.shape)}")
+    dtype = getattr(getattr(layer, "weight", None), "dtype", None)  # a quantised layer has none
+    wider = x.dtype == torch.float64 and dtype in (torch.float32, torch.bfloat16, torch.float16)
+    if wider or not x.is_floating_point():
+        raise TypeError(f"x must hold numbers of the head's type, {dtype}, got {x.dtype}; x.to({dtype}) converts them")
+    return x
 
 
 class Head(nn.Module):
@@ -103,6 +117,10 @@ class Head(nn.Module):
         """Return the continuous ranked probability score of values; missing values (NaN) do not count."""
         return self._over_values(lambda safe: self.density(x).crps(safe), x, value, reduction)  # type: ignore[attr-defined]
 
+    def _project(self, x: Tensor) -> Tensor:
+        """Return the outputs of the projection for features that are checked."""
+        return self.proj(checked_features(x, self.in_features, self.proj))
+
     def _batch_shape(self, x: Tensor) -> torch.Size:
         """Return the shape of the densities of features, one for each row."""
         return x.shape[:-1]
@@ -120,6 +138,7 @@ class Head(nn.Module):
         Missing ones do not count; those outside the domain are moved to its nearest end, and the first time that
         happens a warning says how many.
         """
+        checked_features(x, self.in_features, self.proj)
         value = torch.as_tensor(value, device=x.device)
         shape = torch.broadcast_shapes(self._batch_shape(x), self.domain.shape)
         if value.dim() and value.shape != shape:

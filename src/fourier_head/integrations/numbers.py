@@ -191,6 +191,9 @@ class NumberLM(nn.Module):
     def _tokenize(self, prompts: Sequence[str]) -> list[list[int]]:
         if isinstance(prompts, str):
             raise TypeError("prompts must be a sequence of texts, got one text: put it into a list")
+        for i, prompt in enumerate(prompts):
+            if not isinstance(prompt, str):
+                raise TypeError(f"prompts[{i}] must be a text, got {type(prompt).__name__}")
         ids = self.tokenizer(list(prompts))["input_ids"] if len(prompts) else []
         for i, row in enumerate(ids):
             if not len(row):

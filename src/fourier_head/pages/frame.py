@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from html import escape
 from importlib import resources
@@ -23,6 +25,7 @@ def frame(title: str, parts: Mapping[str, str], main: str, footer: str = "") -> 
         footer: HTML in front of the sentence on figures.
     """
     links = "".join(f'<a href="#{escape(id)}">{escape(words)}</a>' for id, words in parts.items())
+    main, shared = _share_styles(main)
     script = resources.files(__package__).joinpath("page.js").read_text(encoding="utf-8")
     return f"""<!doctype html>
 <html lang="en">
@@ -32,7 +35,7 @@ def frame(title: str, parts: Mapping[str, str], main: str, footer: str = "") -> 
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <link rel="icon" href="data:,">
-<style>{css()}</style>
+<style>{css()}{shared}</style>
 </head>
 <body>
 <div class="frame">
@@ -48,3 +51,19 @@ curves off and on.</footer>
 </body>
 </html>
 """
+
+
+def _share_styles(main: str) -> tuple[str, str]:
+    """Return the page with the styles that many parts of its figures repeat as classes, and the rules of these.
+
+    >>> _share_styles('<path d="M 0 0" style="fill: none; stroke: red"/>' * 9)[1]
+    '.y0{fill: none; stroke: red}'
+    """
+    part = re.compile(r'(<(?:path|use|text) [^>]*?)style="([^"]{12,})"')
+    counts = Counter(style for _, style in part.findall(main))
+    names = {style: f"y{i}" for i, (style, count) in enumerate(counts.most_common()) if count > 8}
+
+    def named(found: re.Match[str]) -> str:
+        return f'{found[1]}class="{names[found[2]]}"' if found[2] in names else found[0]
+
+    return part.sub(named, main), "".join(f".{name}{{{style}}}" for style, name in names.items())

@@ -131,6 +131,26 @@ STUDIES = {
         "Variants of the recipe of the zero-shot forecaster, scored in the same way.",
         repeats=False,
     ),
+    "zero-shot-held-out": About(
+        "Zero-shot forecasting, sets held out of training",
+        "Zero-shot, held out",
+        "Small networks by recipe, scored on whole training sets that none of them was trained on.",
+        repeats=False,
+    ),
+    "joint-paths": About(
+        "Forecasts of sums",
+        "Joint paths",
+        "Whole trajectories drawn from a forecast: how often the truth of a sum over the horizon lies in its interval, "
+        "beside steps drawn each by itself.",
+        repeats=False,
+    ),
+    "covariates": About(
+        "Forecasts with covariates",
+        "Covariates",
+        "Tables with weather or holidays, forecast with and without them; windows of the past decide whether they are "
+        "used.",
+        repeats=False,
+    ),
     "atari": About("Offline reinforcement learning", "Atari", "Decision models trained on recorded games."),
     "atari-gravitar": About(
         "Offline reinforcement learning, a recorded agent that plays",

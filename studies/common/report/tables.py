@@ -210,7 +210,7 @@ def _html_table(part: Table) -> str:
         colour = "fourier-packets" if first["head"] == "fourier" and first["packets"] else first["head"]
         chip = f'<span class="chip" style="--chip:{css_colour(colour)}"></span>' if colour else ""
         numbers = "".join(_cell(cells.get(name)) for name in part.columns)
-        name = escape(label).replace(" = ", "&nbsp;=&nbsp;")
+        name = escape(label).replace(" = ", "\u00a0=\u00a0")
         body += f'<tr><th scope="row">{chip}{name}</th>{numbers}</tr>'
     head = f'<thead><tr><th scope="col"></th>{head}</tr></thead>'
     slim = ' class="slim"' if len(part.columns) <= 2 else ""
@@ -219,7 +219,7 @@ def _html_table(part: Table) -> str:
 
 def _cell(row: Row | None) -> str:
     if row is None:
-        return '<td class="none">·</td>'
+        return "<td></td>"
     ours = escape(number_text(row["ours"], row.get("std")))
     theirs = next((known for key in ("paper", "published") if (known := number(row.get(key))) is not None), None)
     if theirs is None:

@@ -173,7 +173,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self._categories = Categories(X)
         options: dict[str, Any] = {"y_numeric": True, "multi_output": True, "ensure_min_samples": 2}
         X, y = validate_data(self, self._categories(X), y, **ROWS, **options)
-        y = y.astype(np.float64)  # text that is no number ends here
+        try:
+            y = y.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"y must hold numbers to predict, got {y.flat[0]!r}.") from None
         self._single = y.ndim == 1
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
