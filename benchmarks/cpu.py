@@ -1,12 +1,14 @@
 """Compare heads on a CPU: ``python -m benchmarks.cpu`` writes ``benchmarks/results/cpu.csv``.
 
-Forward and backward in float32 at shapes with far fewer frequencies than bins; medians of wall time, the contenders
-taking turns, so that other work on the machine slows all of them alike. "fourier" is what ``FourierHead.loss`` takes,
-"formula" the same in plain torch, "projection" its matrix products alone.
+Forward and backward in float32 at shapes with far fewer frequencies than bins; medians of wall time and of the time
+that all threads together were at work, the contenders taking turns, so that other work on the machine slows all of them
+alike. "fourier" is what ``FourierHead.loss`` takes, "formula" the same in plain torch, "projection" its products of
+matrices alone. Rows of other machines and numbers of threads stay in the file.
 """
 
 from __future__ import annotations
 
+import csv
 import platform
 import statistics
 import time
@@ -16,7 +18,7 @@ import torch
 
 from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem
-from benchmarks.head import save
+from benchmarks.head import RESULTS, save
 from fourier_head import Interval, losses
 from fourier_head.layout import Layout
 
@@ -24,15 +26,30 @@ from fourier_head.layout import Layout
 SHAPES = [(1024, 384, 4096, 128), (1024, 384, 4096, 32), (1024, 128, 1024, 32), (1024, 256, 256, 16)]
 
 
-def measure(steps: dict[str, Callable[[], object]], rounds: int = 15, warmup: int = 2) -> dict[str, float]:
-    """Return the median milliseconds of each step."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
+def measure(
+    steps: dict[str, Callable[[], object]], rounds: int = 15, warmup: int = 2
+) -> dict[str, tuple[float, float]]:
+    """Return the median milliseconds of each step: by the clock, and of processors at work."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for _ in range(warmup + rounds):
         for name, step in steps.items():
-            start = time.perf_counter()
+            wall, work = time.perf_counter(), time.process_time()
             step()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(taken[warmup:]) * 1e3 for name, taken in times.items()}
+            times[name].append((time.perf_counter() - wall, time.process_time() - work))
+    medians = {}
+    for name, taken in times.items():
+        wall, work = (statistics.median(column) * 1e3 for column in zip(*taken[warmup:], strict=True))
+        medians[name] = wall, work
+    return medians
+
+
+def of_others(about: dict[str, object]) -> list[dict[str, object]]:
+    """Return the rows of the file that another machine or number of threads has made."""
+    path = RESULTS / "cpu.csv"
+    if not path.exists():
+        return []
+    with path.open() as file:
+        return [dict(row) for row in csv.DictReader(file) if any(row[key] != str(about[key]) for key in about)]
 
 
 def fourier(p: Problem) -> torch.Tensor:
@@ -43,6 +60,7 @@ def fourier(p: Problem) -> torch.Tensor:
 
 def main() -> None:
     rows: list[dict[str, object]] = []
+    about: dict[str, object] = {"threads": torch.get_num_threads(), "machine": platform.machine()}
     for shape in SHAPES:
         p = Problem(*shape, dtype=torch.float32, device="cpu")
         steps = {
@@ -53,12 +71,12 @@ def main() -> None:
         }
         if hasattr(torch.nn.functional, "linear_cross_entropy"):
             steps["torch linear_cross_entropy"] = arms.step(arms.torch_linear_ce, p)
-        for name, median in measure(steps).items():
+        for name, (wall, work) in measure(steps).items():
             rows.append({"tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "implementation": name,
-                         "median_ms": round(median, 2), "threads": torch.get_num_threads(),
-                         "machine": platform.machine(), "torch": torch.__version__})  # fmt: skip
-            print(shape, name, rows[-1]["median_ms"], "ms", flush=True)
-    save(rows, "cpu")
+                         "median_ms": round(wall, 2), **about, "torch": torch.__version__,
+                         "work_ms": round(work, 2)})  # fmt: skip
+            print(shape, name, rows[-1]["median_ms"], "ms,", rows[-1]["work_ms"], "ms at work", flush=True)
+    save(rows + of_others(about), "cpu")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ Three tasks: log-probabilities of all bins, nine quantiles, one sample per token
 cumulative sums with a binary search, and ``torch.multinomial``. ``--variants`` also measures the projection alone, the
 parts of the library's ways that follow it, ways that it takes at other sizes, and where the FFT overtakes the matrix
 product in plain torch. ``--compile`` only fills the cache of compiled kernels. Errors are those of :func:`error`; the
-linear head has no density to compare with.
+linear head has no density to compare with. Then what forecasters ask of adaptive densities and of packets, ``--rows``
+of them (50,000 series of 64 steps unless given), beside plain torch, a mixture of Gaussians and a linear head.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem
 from benchmarks.head import SHAPES, save
 from benchmarks.timing import Clock, machine
-from fourier_head import FourierHead, kernels
+from fourier_head import Adaptive, FourierDensity, FourierHead, MixtureHead, kernels
 from fourier_head.fourier import series, spectrum
 from fourier_head.fourier.unit_quantiles import unit_quantiles
 
@@ -28,6 +29,9 @@ BINS, QUANTILES, SAMPLE = "log-probabilities of all bins", "nine quantiles", "on
 SHORT = {BINS: "bins", QUANTILES: "quantiles", SAMPLE: "sample"}
 LEVELS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 CROSSOVER = [(l, m) for l in (9, 33, 129, 551) for m in (64, 256, 1024, 4096) if l <= m]
+
+# Series times steps, and the frequencies of the forecaster's head.
+FORECASTS, FORECAST_FREQUENCIES, FORECAST_BINS, PLAIN_ROWS = 50_000 * 64, 15, 256, 100_000
 
 Step = Callable[[], object]
 
@@ -86,7 +90,7 @@ def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
     a = y.unflatten(-1, (2, -1))
     score = Score("nll", "bins", p.frequencies + 1, p.num_bins, floor=FLOOR)
     levels = torch.tensor(LEVELS, device="cuda")
-    noise = kernels._noise(a, a.shape[2], 1, None)
+    noise = kernels.inference._noise(a, a.shape[2], 1, None)
     few = p.frequencies <= kernel.NARROW
 
     def result() -> torch.Tensor:
@@ -147,6 +151,75 @@ def error(p: Problem, head: FourierHead, task: str, found: object) -> float:
     return math.nan
 
 
+def forecasts(rows: int, device: str = "cuda") -> dict[str, dict[str, tuple[int, Step]]]:
+    """Return what is asked of densities whose outputs are known, by task and way, each with its number of rows.
+
+    Plain torch takes fewer rows, for its memory.
+    """
+    generator = torch.Generator(device).manual_seed(0)
+    levels = torch.tensor(LEVELS, device=device)
+    few = min(rows, PLAIN_ROWS)
+    value = 2 * torch.rand(rows, device=device, generator=generator) - 1  # where the mixture lives, too
+    logits = torch.randn(rows, FORECAST_BINS, device=device, generator=generator)
+    mixture = MixtureHead(1, num_components=16).to(device)
+    parameters = torch.randn(few, mixture.proj.out_features, device=device, generator=generator)
+    mixture.proj = torch.nn.Identity()  # type: ignore[assignment]
+
+    def linear() -> torch.Tensor:
+        total = logits.softmax(-1).cumsum(-1)
+        return torch.searchsorted(total, levels.expand(rows, -1).contiguous())
+
+    found: dict[str, dict[str, tuple[int, Step]]] = {
+        QUANTILES: {
+            f"linear, {FORECAST_BINS} bins": (rows, linear),
+            "mixture of 16": (few, lambda: mixture.density(parameters).quantile(levels)),
+        },
+        SAMPLE: {
+            f"linear, {FORECAST_BINS} bins": (rows, lambda: torch.multinomial(logits.softmax(-1), 1)),
+            "mixture of 16": (few, lambda: mixture.density(parameters).sample()),
+        },
+        "log-density": {"mixture of 16": (few, lambda: mixture.density(parameters).log_prob(value[:few]))},
+        "distribution function": {"mixture of 16": (few, lambda: mixture.density(parameters).cdf(value[:few]))},
+    }
+    for name, packets in (("adaptive", 0), ("adaptive, packets=4", 4)):
+        head = FourierHead(1, num_frequencies=FORECAST_FREQUENCIES, domain=Adaptive(), packets=packets).to(device)
+        start = head.layout.start(head.domain.start()).to(device)
+        outputs = start + torch.randn(rows, head.layout.out_features, device=device, generator=generator)
+        for impl, count in (("auto", rows), ("reference", few)):
+            way = f"FourierHead, {name}" + ("" if impl == "auto" else ", plain torch")
+
+            def density(
+                head: FourierHead = head, impl: str = impl, y: torch.Tensor = outputs[:count]
+            ) -> FourierDensity:
+                made = head.density_of(y)
+                made.impl = impl
+                return made
+
+            found[QUANTILES][way] = count, lambda density=density: density().quantile(levels)
+            found[SAMPLE][way] = count, lambda density=density: density().sample()
+            given = value[:count]
+            found["log-density"][way] = count, lambda density=density, v=given: density().log_prob(v)
+            found["distribution function"][way] = count, lambda density=density, v=given: density().cdf(v)
+    return found
+
+
+def measure_forecasts(rows: int, clock: Clock | None) -> list[dict[str, object]]:
+    """Return one row per task and way of ``forecasts``; without a clock, only run each once."""
+    measured: list[dict[str, object]] = []
+    for task, ways in forecasts(rows).items():
+        for name, (count, step) in ways.items():
+            step()
+            if clock is None:
+                continue
+            spread = clock.device(step)
+            measured.append({
+                "task": task, "tokens": count, "m": FORECAST_BINS, "N": FORECAST_FREQUENCIES, "head": name,
+                "median_us": round(spread.median, 1), "low_us": round(spread.low, 1), "high_us": round(spread.high, 1),
+            })  # fmt: skip
+            print(f"{task}, {name}: {spread.median / count * 1e3:.3f} ns a row, {count} rows", flush=True)
+    return measured
+
+
 def crossover(clock: Clock, tokens: int = 4096) -> list[dict[str, object]]:
     """Return times of all bins in plain torch by matrix product and by FFT."""
     rows: list[dict[str, object]] = []
@@ -200,6 +273,7 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, nargs="*", default=list(range(len(SHAPES))), help="which of the shapes")
     parser.add_argument("--variants", action="store_true", help="measure parts and other ways, too")
     parser.add_argument("--no-plain", action="store_true", help="leave out plain torch, which is slow")
+    parser.add_argument("--rows", type=int, default=FORECASTS, help="densities of forecasts; 0 leaves them out")
     parser.add_argument("--compile", action="store_true", help="run everything once and measure nothing")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -220,6 +294,10 @@ def main() -> None:
         rows += [row | about for row in measure(p, head, steps, clock)]
         del p, head, steps
         torch.cuda.empty_cache()
+        if clock is not None:
+            save(rows, "inference")
+    if arguments.rows:
+        rows += [row | about for row in measure_forecasts(arguments.rows, clock)]
         if clock is not None:
             save(rows, "inference")
     if arguments.variants and clock is not None and not arguments.no_plain:

@@ -49,7 +49,9 @@ def test_the_site_builds_strictly(tmp_path):
     assert "<math" in text
     assert "arithmatex" not in text, "a formula was left as it is written"
     outside = re.findall(r'<(?:script|img)[^>]+src="(?:https?:)?//|<link[^>]+stylesheet[^>]+href="(?:https?:)?//', text)
-    outside += [one for sheet in (tmp_path / "site").rglob("*.css") for one in re.findall(r"url\(.?https?:", sheet.read_text())]
+    outside += [
+        one for sheet in (tmp_path / "site").rglob("*.css") for one in re.findall(r"url\(.?https?:", sheet.read_text())
+    ]
     assert not outside, "the site has to work without the internet"
     for name in QUICK:
         shown = re.sub(r"<[^>]+>", "", (tmp_path / "site" / "tutorials" / f"{name}.html").read_text(encoding="utf-8"))

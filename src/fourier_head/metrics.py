@@ -6,8 +6,6 @@ on the last axis; samples and quantiles have them on the first, as `Distribution
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -27,26 +25,22 @@ __all__ = [
 ]
 
 
-def kl_divergence(p: Numeric, q: Numeric, *, log_input: bool = False) -> Tensor:
+def kl_divergence(p: Numeric, q: Numeric) -> Tensor:
     r"""Return the Kullback-Leibler divergence between categoricals, in nats, bins last.
 
     .. math:: \mathrm{KL}(p \,\|\, q) = \sum_j p_j \log (p_j / q_j)
 
     with 0 log 0 = 0 and infinity where q vanishes but p does not.
 
-    Args:
-        p, q: probabilities, or log-probabilities with `log_input=True`.
-
     Example:
         >>> print(f"{kl_divergence([0.5, 0.5, 0.0], [0.25, 0.5, 0.25]).item():.6f}")
         0.346574
     """
     first, second = as_tensors(p, q)
-    live = ~(first <= (-torch.inf if log_input else 0))  # NaN is live
+    live = ~(first <= 0)  # NaN is live
     # Masking before the logarithm keeps gradients finite where p vanishes.
     first, second = torch.where(live, first, 1.0), torch.where(live, second, 1.0)
-    terms = first.exp() * (first - second) if log_input else first * (first.log() - second.log())
-    return torch.where(live, terms, 0.0).sum(-1)
+    return torch.where(live, first * (first.log() - second.log()), 0.0).sum(-1)
 
 
 def tvd(p: Numeric, q: Numeric) -> Tensor:
@@ -96,7 +90,7 @@ def _by_level(quantiles: Numeric, levels: Numeric, target: Numeric) -> Tensor:
     return pinball_loss(quantiles, target, levels.reshape(-1, *[1] * (quantiles.ndim - 1)))
 
 
-def wql(quantiles: Numeric, levels: Numeric, target: Numeric, *, reduction: Literal["mean", "none"] = "mean") -> Tensor:
+def wql(quantiles: Numeric, levels: Numeric, target: Numeric) -> Tensor:
     r"""Return the weighted quantile loss of forecasts, as gluonts defines it (mean weighted sum quantile loss).
 
     .. math:: \mathrm{WQL} = \frac1K \sum_i \frac{2 \sum \rho_{\tau_i}(y - q_i)}{\sum |y|}
@@ -107,24 +101,16 @@ def wql(quantiles: Numeric, levels: Numeric, target: Numeric, *, reduction: Lite
         quantiles: shape (K, ...).
         levels: shape (K,).
         target: shape (...).
-        reduction: `"none"` returns one number for each level.
 
     Example:
         >>> wql([[1.0, 2.0], [2.0, 4.0]], [0.25, 0.75], [2.0, 2.0]).item()
         0.1875
     """
-    _check_reduction(reduction)
     loss = _by_level(quantiles, levels, target)
     target = as_tensors(target)[0].to(loss).expand(loss.shape[1:])
     missing = target.isnan()
     total = torch.where(missing, 0.0, target.abs()).sum()
-    by_level = 2 * torch.where(missing, 0.0, loss).flatten(1).sum(1) / total
-    return by_level if reduction == "none" else by_level.mean()
-
-
-def _check_reduction(reduction: str) -> None:
-    if reduction not in ("mean", "none"):
-        raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}")
+    return 2 * torch.where(missing, 0.0, loss).flatten(1).sum(1).mean() / total
 
 
 def _pit(values: Numeric) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from fourier_head._arrays import Numeric, as_tensors
 
 
-def spectral_entropy(signal: Numeric, *, base: float = 2.0, dc: bool = True, normalised: bool = False) -> Tensor:
+def spectral_entropy(signal: Numeric, *, base: float = 2.0, dc: bool = True) -> Tensor:
     r"""Return the Shannon entropy of the power spectrum of a signal, samples last.
 
     .. math:: H = -\sum_n p_n \log p_n, \qquad p_n = |Y_n|^2 / \sum_k |Y_k|^2, \quad n = 0, \dots, \lfloor m/2 \rfloor
@@ -24,7 +24,6 @@ def spectral_entropy(signal: Numeric, *, base: float = 2.0, dc: bool = True, nor
         signal: real samples.
         base: base of the logarithm.
         dc: whether the constant term n = 0 counts.
-        normalised: divide by the entropy of a flat spectrum, so that the result lies in [0, 1].
 
     References:
         Gillman et al., Fourier Head (2025), appendix B.
@@ -43,5 +42,4 @@ def spectral_entropy(signal: Numeric, *, base: float = 2.0, dc: bool = True, nor
     power = spectrum.real**2 + spectrum.imag**2
     total = power.sum(-1, keepdim=True)
     share = power / torch.where(total > 0, total, 1.0)
-    entropy = torch.special.entr(share).sum(-1) / math.log(base)
-    return entropy / math.log(max(power.shape[-1], 2), base) if normalised else entropy
+    return torch.special.entr(share).sum(-1) / math.log(base)

@@ -139,11 +139,11 @@ def search(
                         if is_copy(needle.series, needle.end, part, int(start) + RUN):
                             found[way].setdefault(key, set()).add(name)
     rows = []
-    for group, one in enumerate(sets):
+    for index, one in enumerate(sets):
         row: dict[str, Any] = {"dataset": one.name, "windows": len(one)}
         for way in wanted:
-            row[way] = sum(key[0] == group for key in found[way])
-        named = [name for key, names in found["forwards"].items() if key[0] == group for name in names]
+            row[way] = sum(key[0] == index for key in found[way])
+        named = [name for key, names in found["forwards"].items() if key[0] == index for name in names]
         row["from"] = {name: named.count(name) for name in sorted(set(named))}
         rows.append(row)
     return rows

@@ -240,8 +240,8 @@ def test_keyboard_ends_training_not_the_program(monkeypatch):
     calls = []
     original = FourierRegressor._progress
 
-    def interrupting(self, body, plan):
-        original(self, body, plan)
+    def interrupting(self, plan):
+        original(self, plan)
 
         def progress(epoch, score):
             calls.append(epoch)

@@ -297,3 +297,24 @@ def test_inference_of_heads_that_move_and_mix(options, packets):
         value, fast = found[3], fused.density(x)
         torch.testing.assert_close(fast.log_prob(value), exact.log_prob(value), rtol=1e-5, atol=1e-4)
         torch.testing.assert_close(fast.cdf(found), exact.cdf(found), rtol=0, atol=2e-6)
+
+
+def test_a_forecasters_densities_take_the_kernels():
+    """What `forecasting/patch` asks for, behind a map of each series' own."""
+    from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+
+    config = MultiscaleConfig(spans=(32,), horizon=8, patch=8, width=16, layers=1, heads=2, frequencies=5)
+    model = MultiscaleForecaster(config).to(DEVICE).eval()
+    past, period = torch.randn(2, 30, device=DEVICE).cumsum(-1), torch.tensor([1, 4], device=DEVICE)
+    with torch.no_grad():
+        model.head.impl = "fused"
+        fast = model.density(past, period)
+        model.head.impl = "reference"
+        slow = model.density(past, period)
+        levels = torch.tensor([0.001, 0.1, 0.5, 0.9], device=DEVICE)
+        quantiles = fast.quantile(levels)
+        torch.testing.assert_close(slow.cdf(quantiles), levels[:, None, None].expand_as(quantiles), rtol=0, atol=1e-4)
+        torch.testing.assert_close(fast.cdf(quantiles[2]), slow.cdf(quantiles[2]), rtol=0, atol=1e-4)
+        torch.testing.assert_close(fast.log_prob(quantiles[1]), slow.log_prob(quantiles[1]), rtol=1e-3, atol=1e-3)
+        assert fast.sample((2,)).shape == (2, 2, 8)
+    assert fast._kept is None  # no spectrum was made: the kernels did all of it

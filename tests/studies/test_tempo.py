@@ -385,7 +385,7 @@ def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path, capsys):
     runs = json.loads((tmp_path / "runs.json").read_text())
     assert runs[0]["macro_f1"] == first["macro_f1"]
     assert {path.stem for path in tmp_path.glob("*.png")} == {"pmfs", "scores", "training", "distances"}
-    options = "--model nano --seeds 1 --clips 1 --epochs 2 --batch 40 --pretrain 0 --frequencies 2"
+    options = "--model nano --seeds 1 --frequencies 2 --clips 1 --epochs 2 --batch 40 --pretrain 0"
     assert summary.command == f"python -m studies tempo {options} -o {tmp_path.name}"
     assert summary.seconds == pytest.approx(sum(r["seconds"] for r in runs), abs=0.01)  # the first is an earlier call's
 

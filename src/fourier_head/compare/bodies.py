@@ -9,7 +9,8 @@ import torch
 
 from fourier_head.compare.data import Part, Prepared
 from fourier_head.compare.settings import Settings
-from fourier_head.compare.training import Schedule, train
+from fourier_head.compare.training import train
+from fourier_head.tabular import Schedule
 
 
 def with_body(data: Prepared, settings: Settings, frequencies: int) -> Prepared:
@@ -23,7 +24,7 @@ def with_body(data: Prepared, settings: Settings, frequencies: int) -> Prepared:
     if settings.body == "boosting":
         return boosted
     short, head = replace(settings, quick=True), settings.heads[0]
-    schedule = Schedule.plan(len(data.train), short)
+    schedule = Schedule.for_rows(len(data.train), short.epochs, quick=True)
 
     def score(tried: Prepared) -> float:
         done = train(head, tried, short, frequencies, settings.seed, schedule, lambda *_: None)

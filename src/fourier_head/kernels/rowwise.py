@@ -40,8 +40,8 @@ def blocks_of(score: Score) -> plans.Blocks:
     """Return the blocks of the kernel of a score."""
     tile = max(16, power_of_two_above(score.length))
     if score.kind == "crps":
-        # A few rows per warp: what is known of a row is kept by every thread that holds a part of it. As measured.
-        return plans.Blocks(rows=32 if tile <= 128 else 16, tile=tile, warps=4 if tile <= 64 else 8)
+        # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
+        return plans.Blocks(rows=32 if tile <= 64 else 16, tile=tile, warps=4 if tile <= 32 else 8)
     # Whole rows, one or two of which a thread shares in: what is known of each, its coefficients and their cosines then
     # take about a hundred registers, and five programs share a processor. So do two harmonics of packets: nine sums.
     rows = max(256 // tile, 2 if tile <= 512 else 1)
@@ -52,25 +52,29 @@ def blocks_of(score: Score) -> plans.Blocks:
 
 @functools.lru_cache(maxsize=256)
 def _constants(score: Score, half: bool, bias: bool, weighted: bool, keep: bool) -> tuple[dict[str, Any], object]:
-    """Return the constants of the kernel of a score, in the order in which the kernel takes them, and a key."""
-    blocks, packets, atoms = blocks_of(score), score.packets, score.atoms
-    constants: dict[str, Any] = {"TARGET": KINDS[score.target], "WALLS": score.walls, "PLACES": score.places}
-    if score.kind == "nll":
-        lanes = {"PACKET_LANES": power_of_two_above(packets), "ATOM_LANES": power_of_two_above(atoms) if atoms else 0}
-        constants |= {"PACKETS": packets} | lanes
-    constants["BIAS"] = bias
-    if score.kind == "nll":
-        constants["WEIGHTED"] = weighted
-    constants |= {"REDUCE": score.reduction != "none", "MEAN": score.reduction == "mean", "GRAD": keep}
-    if score.kind == "nll":
-        constants["POINTS"] = score.points
-    constants["APPROX"] = half and not INTERPRETED
-    if score.kind == "crps":
-        constants["HALF"] = half
-    constants |= {"ROWS": blocks.rows, "TILE": blocks.tile}
-    if score.kind == "crps":
-        constants["POINTS"] = blocks.tile if score.walls else 2 * blocks.tile
-    return constants, object()
+    """Return the constants of the kernel of a score, in its order, which a launch depends on; and a key."""
+    blocks, ranked = blocks_of(score), score.kind == "crps"
+    points = blocks.tile if score.walls else 2 * blocks.tile  # that determine a spectrum
+    known: dict[str, Any] = {
+        "TARGET": KINDS[score.target],
+        "WALLS": score.walls,
+        "PLACES": score.places,
+        "PACKETS": score.packets,
+        "PACKET_LANES": power_of_two_above(score.packets),
+        "ATOM_LANES": power_of_two_above(score.atoms) if score.atoms else 0,
+        "BIAS": bias,
+        "WEIGHTED": weighted,
+        "REDUCE": score.reduction != "none",
+        "MEAN": score.reduction == "mean",
+        "GRAD": keep,
+        "POINTS": points if ranked else score.points,
+        "APPROX": half and not INTERPRETED,
+        "HALF": half,
+        "ROWS": blocks.rows,
+        "TILE": blocks.tile,
+    }
+    kernel: Any = ranked_kernel if ranked else likelihood_kernel
+    return {name: known[name] for name in kernel.arg_names if name in known}, object()
 
 
 @functools.lru_cache(maxsize=1024)
