@@ -121,9 +121,10 @@ def test_heads_chosen_on_other_seeds_take_the_place_of_those_with_the_best_score
 
 
 def planned():
-    """Return every command of a plan, of several lines or between backticks."""
+    """Return every command of the plans that are put in order, of several lines or between backticks."""
     found = []
-    for path in sorted((ROOT / "results").rglob("plan.md")):
+    order = (ROOT / "results" / "plan.md").read_text(encoding="utf-8")
+    for path in sorted({ROOT / "results" / link for link in re.findall(r"\((\S+/plan\.md)\)", order)}):
         text = path.read_text(encoding="utf-8").replace("\\\n", " ")
         for program, words in re.findall(r"(python -m studies(?:\.atari)?) ([^`\n]+)", text):
             if "..." not in words:
