@@ -83,10 +83,11 @@ class MemberNetwork(nn.Module):
                 ]
             last = [MemberLinear.stack([make(sizes[-1]).proj for _ in range(body.members)]) for make in make_heads]
             self.bodies[name] = nn.Sequential(*layers, MemberLinear.join(last))
-        self.heads = nn.ModuleList(make(1) for make in make_heads)
-        self.sizes = [int(head.proj.out_features) for head in self.heads]
-        for head in self.heads:
-            head.proj = nn.Identity()
+        heads = [make(1) for make in make_heads]
+        self.sizes = [head.proj.out_features for head in heads]
+        for head in heads:
+            head.proj = nn.Identity()  # type: ignore[assignment]
+        self.heads = nn.ModuleList(heads)
 
     @property
     def members(self) -> list[int]:
