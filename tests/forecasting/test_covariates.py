@@ -89,7 +89,9 @@ def test_holidays_of_a_country():
     series = read_series(table)
     read = read_covariates(series, 120, table, holidays="DE")
     christmas = int((np.datetime64("2021-12-25") - np.datetime64("2021-01-01")).astype(int))
-    (place,) = np.flatnonzero(read.values[0][christmas])  # names are in the language that the package chooses
+    # That day, in the language that the package chooses, and what holidays have in common.
+    place, shared = np.flatnonzero(read.values[0][christmas])
+    assert read.names[shared] == "holiday"
     days = np.datetime64("2021-01-01") + np.flatnonzero(read.values[0][:, place])
     assert [str(day) for day in days] == ["2021-12-25", "2022-12-25", "2023-12-25"]
     assert "day before a holiday" in read.names

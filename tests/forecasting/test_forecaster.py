@@ -223,7 +223,7 @@ def test_normalising_is_undone_exactly():
         ([[1.0, 2.0]], {"horizon": 2.5}, "horizon must be a whole number"),
         ([], {}, "nothing to forecast"),
         (pd.DataFrame({"time": [], "y": []}), {}, "the table has no rows"),
-        ("sales", {}, "data must be a DataFrame, arrays or a GluonTS data set, got str"),
+        ("sales", {}, "data must be a table or numbers, got 'sales'"),
         ({"a": ["x", "y"]}, {}, "series 'a' must hold numbers"),
         (np.zeros((2, 3, 4)), {}, "must have shape"),
         ([[1.0, 2.0]], {"freq": "often"}, "freq must be a pandas frequency"),

@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from fourier_head.cli import app
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.metrics import mase
 from tests.forecasting.test_forecaster import tiny, walk
 
 
@@ -36,8 +35,9 @@ def test_a_backtest_scores_what_predict_would_have_said():
     for end in (60, 55, 50):
         past, target = values[: end - 5], values[end - 5 : end]
         median = forecaster.predict(table(past), 5).median[0]
-        scores.append(float(mase(median, target, past, season=7)))
-        naive.append(float(mase(past[-7:][:5], target, past, season=7)))
+        scale = np.abs(past[7:] - past[:-7]).mean()
+        scores.append(np.abs(target - median).mean() / scale)
+        naive.append(np.abs(target - past[-7:][:5]).mean() / scale)
     assert result.overall["mase"] == pytest.approx(np.mean(scores), rel=1e-6)
     assert result.overall["naive_mase"] == pytest.approx(np.mean(naive), rel=1e-6)
     assert 0 <= result.overall["coverage_80"] <= 1

@@ -132,7 +132,7 @@ def test_a_fan_opens_at_the_last_value_and_its_bands_are_nested():
         # The legend lists names as they first come: from what is known to what is least sure.
         assert list(Chart("c", "", [panel]).legend()) == ["observed", "median", "50 %", "80 %", "95 %"]
     # Months show their years on the axis, and so do three years of weeks; days and hours do not.
-    assert [p.x_label for p in fans] == ["", "2024", "2024", ""]
+    assert [p.x_label for p in fans] == ["", "2024", "7 to 10 June 2024", ""]
     name, chart = charts(fans)[0]
     assert name == "Museum-visitors-monthly"
     assert Chart.from_dict(json.loads(json.dumps(chart.as_dict()))) == chart

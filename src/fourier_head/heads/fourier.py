@@ -159,7 +159,7 @@ class FourierHead(Head):
         2 (N + 1) is seldom a multiple of 8, and libraries multiply 16-bit matrices that are not aligned up to three
         times slower. The copy of the weights pays for itself in large products only.
         """
-        checked_features(x, self.in_features, self.proj)
+        checked_features(x, self.proj)
         layer, outputs = self.proj, self.layout.out_features * (self.num_outputs or 1)
         extra = -outputs % 8
         if not extra or not x.is_cuda or torch.is_grad_enabled() or x.numel() * outputs < PADDED_FROM:
@@ -175,7 +175,7 @@ class FourierHead(Head):
     def _projection(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return features, weight and bias for a loss; of a layer that is more than those, its outputs alone."""
         layer = self.proj
-        checked_features(x, self.in_features, layer)
+        checked_features(x, layer)
         hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
         # An adapter has a forward of its own; so has a layer whose weights are offloaded, as an attribute.
         more = hooks or type(layer).forward is not nn.Linear.forward or "forward" in layer.__dict__

@@ -34,12 +34,13 @@ def as_domain(domain: DomainLike | None) -> Domain:
     raise TypeError(f"domain must be an Interval, Circle, Line, Adaptive, Bins or a pair (low, high), got {domain!r}")
 
 
-def checked_features(x: Tensor, in_features: int, layer: nn.Module) -> Tensor:
+def checked_features(x: Tensor, layer: nn.Module) -> Tensor:
     """Return features, or say in one sentence why this layer of a head cannot take them."""
+    size = getattr(layer, "in_features", None)  # a head whose projection is left out takes its outputs, of any size
     if isinstance(x, (list, tuple, np.ndarray)):
         raise TypeError(f"x must be a tensor of features, got {type(x).__name__}; torch.as_tensor makes one")
-    if x.shape[-1:] != (in_features,):
-        raise ValueError(f"x must have the shape (..., {in_features}) that in_features says, got {tuple(x.shape)}")
+    if size is not None and x.shape[-1:] != (size,):
+        raise ValueError(f"x must have the shape (..., {size}) that in_features says, got {tuple(x.shape)}")
     dtype = getattr(getattr(layer, "weight", None), "dtype", None)  # a quantised layer has none
     wider = x.dtype == torch.float64 and dtype in (torch.float32, torch.bfloat16, torch.float16)
     if wider or not x.is_floating_point():
@@ -119,7 +120,7 @@ class Head(nn.Module):
 
     def _project(self, x: Tensor) -> Tensor:
         """Return the outputs of the projection for features that are checked."""
-        return self.proj(checked_features(x, self.in_features, self.proj))
+        return self.proj(checked_features(x, self.proj))
 
     def _batch_shape(self, x: Tensor) -> torch.Size:
         """Return the shape of the densities of features, one for each row."""
@@ -138,7 +139,7 @@ class Head(nn.Module):
         Missing ones do not count; those outside the domain are moved to its nearest end, and the first time that
         happens a warning says how many.
         """
-        checked_features(x, self.in_features, self.proj)
+        checked_features(x, self.proj)
         value = torch.as_tensor(value, device=x.device)
         shape = torch.broadcast_shapes(self._batch_shape(x), self.domain.shape)
         if value.dim() and value.shape != shape:

@@ -176,7 +176,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         try:
             y = y.astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"y must hold numbers to predict, got {y.flat[0]!r}.") from None
+            raise ValueError(f"y must hold numbers to predict, got {y.item(0)!r}.") from None
         self._single = y.ndim == 1
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
