@@ -183,11 +183,13 @@ class Forecaster:
         ruled = apply_rules(plain, horizon, self.config) if rules else None
         if ruled and (words := ruled.words(self.config.context)):
             warnings.warn(words, stacklevel=2)
+        # What values a series can take is seen in itself, not in what effects or rules leave of it.
+        as_given = effects is None and (ruled is None or ruled.shift is None)
         empty, support = 0, Support.unknown(len(series))
         with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
             for numbers, contexts, periods in self._batches(ruled.series if ruled else plain, rolling):
                 empty += int(contexts.isnan().all(-1).sum())
-                if natural:
+                if natural and as_given:
                     support.read(numbers, contexts)
                 if ruled:
                     contexts, absurd = without_absurd(contexts)
@@ -199,8 +201,7 @@ class Forecaster:
                 f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
-        if natural and (effects or (ruled and ruled.shift is not None)):
-            support = Support.unknown(len(series))  # what was read was not the series themselves
+        if natural and not as_given:
             for numbers, contexts, _ in self._batches(series, rolling):
                 support.read(numbers, contexts)
         shift = None if ruled is None else ruled.shift
