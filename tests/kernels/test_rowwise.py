@@ -163,6 +163,63 @@ def test_types_in_turn(dtype):
     compare(fused, plain, lambda h, x: 100 * h.crps(x, value), x)
 
 
+LOSSES = {
+    "bins": (BINS, lambda h, x, v, **o: h.loss(x, v.abs().long(), **o)),
+    "atoms": ({**BINS, "num_atoms": 2}, lambda h, x, v, **o: h.loss(x, v.abs().long(), **o)),
+    "nll": ({"domain": Adaptive(tails=0.02), "num_frequencies": 6}, lambda h, x, v, **o: h.nll(x, v, **o)),
+    "crps": ({"domain": Interval(-9, 9), "num_frequencies": 6}, lambda h, x, v, **o: h.crps(x, v, **o)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", LOSSES)
+def test_one_loss_per_row_in_16_bits(name, dtype):
+    """What arrives from above is float32 and may lie anywhere: strided, one number for all, zero for some."""
+    options, loss = LOSSES[name]
+    fused, plain = pair(dtype=dtype, **options)
+    x, value = torch.randn(10, 8, device=DEVICE).to(dtype), 3 * torch.randn(10, device=DEVICE)
+    drawn = torch.rand(20, device=DEVICE)
+    for upstream in (drawn[::2], drawn[:1].expand(10), (drawn[:10] > 0.5).float()):
+        found, exact = (gradients(h, lambda h, x: loss(h, x, value, reduction="none"), x, upstream) for h in (fused, plain))
+        assert [t.dtype for t in found[1:]] == [dtype] * 3
+        for a, b in zip(found, exact, strict=True):
+            assert (a.double() - b).norm() <= TOLERANCE[dtype] * b.norm() + 1e-9
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_of_some_inputs_are_those_of_all(name):
+    options, loss = LOSSES[name]
+    fused, _ = pair(dtype=torch.bfloat16, **options)
+    value = 3 * torch.randn(10, device=DEVICE)
+    x = torch.randn(10, 8, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    inputs = (x, *fused.parameters())
+    for reduction in ("none", "mean"):
+        whole = torch.autograd.grad(loss(fused, x, value, reduction=reduction).sum(), inputs)
+        for one, expected in zip(inputs, whole, strict=True):
+            for other in inputs:
+                other.requires_grad_(other is one)
+            (found,) = torch.autograd.grad(loss(fused, x, value, reduction=reduction).sum(), one)
+            torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-4)
+        for other in inputs:
+            other.requires_grad_()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_autocast_keeps_the_types_of_parameters(name):
+    options, loss = LOSSES[name]
+    fused, plain = pair(**options)
+    x, value = torch.randn(10, 8, device=DEVICE), 3 * torch.randn(10, device=DEVICE)
+
+    def cast(head, x):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=head is fused):
+            return loss(head, x, value, reduction="none")
+
+    found, exact = gradients(fused, cast, x), gradients(plain, cast, x)
+    assert [t.dtype for t in found] == [torch.float32] * 4
+    for a, b in zip(found, exact, strict=True):
+        assert (a.double() - b).norm() <= 4e-2 * b.norm()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["nll", "crps"])
 def test_replayed_from_a_graph(kind):

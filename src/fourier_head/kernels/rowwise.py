@@ -140,7 +140,7 @@ def forward(
     partial = sums_buffer(x, 4 * programs) if reduce else factor
     numbers = _numbers(score, tokens, y.stride(0))
     # The gradients of rows have the type of x.
-    key = (kernel, x.dtype, weight is None, *map(_kind, (y, target, bias, anchor, class_weight)))
+    key = (kernel, x.dtype, weight is None, *map(_kind, (y, target, bias, anchor, offsets, class_weight)))
     results = (gradient, loss, partial, factor)
     if score.kind == "crps":
         dtype = torch.float32 if x.dtype == torch.float32 else torch.float16
@@ -167,7 +167,8 @@ def backward(
     if len(x) == 0:
         return no_gradients(x, weight, bias, needs)
     if score.reduction == "none":
-        gradient, scale = gradient * upstream.unsqueeze(1), None
+        # What arrives is float32; the products below take one type, that of x.
+        gradient, scale = torch.mul(gradient, upstream.unsqueeze(1), out=torch.empty_like(gradient)), None
     else:
         scale = upstream * factor
     grad_x = grad_weight = grad_bias = None
