@@ -202,7 +202,8 @@ def test_levels_in_any_order_give_the_quantiles_of_each(count, walls):
 def test_levels_that_share_a_quantile_do_not_cross():
     """Between two peaks there is nothing: rounding decides where the quantiles of levels this close lie."""
     a = torch.zeros(20, 2, 33, device=DEVICE)
-    a[:, 0] = torch.exp(-(((torch.arange(33) - 16) / 6.0) ** 2)) * (0.5 + torch.rand(20, 1, device=DEVICE))
+    bell = torch.exp(-(((torch.arange(33, device=DEVICE) - 16) / 6.0) ** 2))
+    a[:, 0] = bell * (0.5 + torch.rand(20, 1, device=DEVICE))
     a[:, 0, 1::2] = 0
     levels = 0.5 + 1e-7 * torch.randn(32, device=DEVICE)
     values = kernels.ordered_quantiles(a.to(torch.bfloat16), levels)
@@ -282,21 +283,22 @@ def test_inference_of_heads_that_move_and_mix(options, packets):
     plain.load_state_dict(fused.state_dict())
     x = torch.randn(3, 5, 8, device=DEVICE)
     levels = torch.tensor([0.0005, 0.1, 0.5, 0.9, 0.9995], device=DEVICE)
+    close = 5e-6 if GPU else 2e-6
     with torch.no_grad():
         fast, exact = fused.density(x), plain.density(x)
         found = fast.quantile(levels)
         assert found.shape == (5, 3, 5)
         assert (found.diff(dim=0) >= 0).all()
         reached = exact.cdf(found)
-        torch.testing.assert_close(reached, levels[:, None, None].expand_as(reached), rtol=0, atol=2e-6)
+        torch.testing.assert_close(reached, levels[:, None, None].expand_as(reached), rtol=0, atol=close)
         if packets == 0:
             assert fast._kept is None  # so the kernels did run
         some = torch.rand(2, 3, 5, device=DEVICE)
-        torch.testing.assert_close(exact.cdf(fast.icdf(some)), some, rtol=0, atol=2e-6)
+        torch.testing.assert_close(exact.cdf(fast.icdf(some)), some, rtol=0, atol=close)
         assert fast.sample((4,)).shape == (4, 3, 5)
         value, fast = found[3], fused.density(x)
         torch.testing.assert_close(fast.log_prob(value), exact.log_prob(value), rtol=1e-5, atol=1e-4)
-        torch.testing.assert_close(fast.cdf(found), exact.cdf(found), rtol=0, atol=2e-6)
+        torch.testing.assert_close(fast.cdf(found), exact.cdf(found), rtol=0, atol=close)
 
 
 def test_a_forecasters_densities_take_the_kernels():

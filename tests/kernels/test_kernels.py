@@ -13,6 +13,7 @@ from benchmarks import arms
 from fourier_head import kernels
 from fourier_head.fourier import series, spectrum
 from fourier_head.kernels import launch, plan
+from fourier_head.training.graphs import capture
 from tests import kernel_reference as reference
 
 GPU = torch.cuda.is_available()
@@ -335,17 +336,9 @@ def test_cuda_graph(shape):
         loss = kernels.cross_entropy(x, weight, None, target, num_bins=shape[2], reduction="mean")
         return loss.detach(), *torch.autograd.grad(loss, (x, weight), upstream)
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    replay, captured = capture(step)
     with torch.no_grad():
         x.copy_(torch.randn_like(x))
-    graph.replay()
+    replay()
     for replayed, fresh in zip(captured, step(), strict=True):
         torch.testing.assert_close(replayed, fresh, rtol=1e-2, atol=1e-5)

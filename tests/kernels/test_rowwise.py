@@ -10,6 +10,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
 from fourier_head import Adaptive, Circle, FourierHead, Interval, Line
+from fourier_head.training.graphs import capture
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {torch.float32: 5e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
@@ -180,7 +181,9 @@ def test_one_loss_per_row_in_16_bits(name, dtype):
     x, value = torch.randn(10, 8, device=DEVICE).to(dtype), 3 * torch.randn(10, device=DEVICE)
     drawn = torch.rand(20, device=DEVICE)
     for upstream in (drawn[::2], drawn[:1].expand(10), (drawn[:10] > 0.5).float()):
-        found, exact = (gradients(h, lambda h, x: loss(h, x, value, reduction="none"), x, upstream) for h in (fused, plain))
+        found, exact = (
+            gradients(head, lambda h, x: loss(h, x, value, reduction="none"), x, upstream) for head in (fused, plain)
+        )
         assert [t.dtype for t in found[1:]] == [dtype] * 3
         for a, b in zip(found, exact, strict=True):
             assert (a.double() - b).norm() <= TOLERANCE[dtype] * b.norm() + 1e-9
@@ -232,18 +235,10 @@ def test_replayed_from_a_graph(kind):
         loss = getattr(fused, kind)(x, value)
         return loss.detach(), *torch.autograd.grad(loss, (x, fused.proj.weight), upstream)
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    replay, captured = capture(step)
     value.copy_(torch.randn_like(value))
     for _ in range(2):
-        graph.replay()
+        replay()
     for replayed, fresh in zip(captured, step(), strict=True):
         torch.testing.assert_close(replayed, fresh, rtol=0, atol=0)  # sums are added up in one order always
 
