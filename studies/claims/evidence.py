@@ -142,15 +142,8 @@ def t_quantile(freedom: int, level: float = 0.975) -> float:
     >>> round(t_quantile(2), 3), round(t_quantile(19), 3)
     (4.303, 2.093)
     """
-    constant = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
-
-    def above_median(t: float) -> float:
-        # x = sqrt(f) tan(angle) makes the density a power of a cosine, smooth to the far ends.
-        angle = np.linspace(0.0, math.atan(t / math.sqrt(freedom)), 2001)
-        return constant * math.sqrt(freedom) * float(np.trapezoid(np.cos(angle) ** (freedom - 1), angle))
-
-    low, high = 0.0, 1000.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if above_median(middle) < level - 0.5 else (low, middle)
-    return (low + high) / 2
+    # x = sqrt(f) tan(angle) makes the density a power of a cosine, smooth to the far ends.
+    angle = np.linspace(0.0, math.pi / 2, 200_001)
+    density = np.cos(angle) ** (freedom - 1)
+    mass = np.append(0.0, np.cumsum(density[1:] + density[:-1]))
+    return math.sqrt(freedom) * math.tan(np.interp(2 * level - 1, mass / mass[-1], angle))

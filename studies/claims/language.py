@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from studies.claims.claim import Claim, decide, joined
+from studies.claims.claim import Claim, Side, joined
 from studies.claims.evidence import Selector, header, paired
 
 TEXT, BASE = {"head": "linear"}, {"head": "base"}
 WHERE = "Section 4.2, appendix C.4"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two arms, what is compared of them, and on which Gaussians."""
-
-    claim: str
-    arm: Selector
-    other: Selector
-    words: str
-    paper: float | str | None
-    more: str = ""
-    study: str = "numbers"
-    score: str = "tvd"
-    group: str = "trained"
-    side: Literal["below", "above"] = "below"
-    where: str = WHERE
 
 
 @dataclass(frozen=True)
@@ -48,20 +31,20 @@ def heads() -> Heads:
     """Return those chosen on seeds of their own, where that was run, else those with the least distance reported."""
     choices = header("numbers-chosen", "choices")
     if choices is None:
-        ours = {"head": "fourier", "frequencies": 8, "init_scale": 3.0, "head_first": 0, "packets": 0}
-        start = {"head": "fourier", "frequencies": 12, "init_scale": 1000.0, "gamma": 0.0}
         return Heads(
-            ours, start, "numbers", "numbers-start",
+            {"head": "fourier", "frequencies": 8, "init_scale": 3.0, "head_first": 0, "packets": 0},
+            {"head": "fourier", "frequencies": 12, "init_scale": 1000.0, "gamma": 0.0},
+            "numbers",
+            "numbers-start",
             "First weights are divided by 3, which was chosen on these scores.",
             "Three seeds; N = 12 is the best of four on these scores.",
-        )  # fmt: skip
-    fourier = [row for row in choices if row["head"] == "fourier"]
-    found = [
-        {key: row[key] for key in ("head", "frequencies", "init_scale")}
-        for row in (fourier[0], next(row for row in fourier if row["init_scale"] == 1000.0))
+        )
+    fourier = [
+        {key: row[key] for key in ("head", "frequencies", "init_scale")} for row in choices if row["head"] == "fourier"
     ]
+    start = next(row for row in fourier if row["init_scale"] == 1000.0)
     how = "N, start and learning rates, text's too, were chosen on other seeds."
-    return Heads(found[0], found[1], "numbers-chosen", "numbers-chosen", how, how)
+    return Heads(fourier[0], start, "numbers-chosen", "numbers-chosen", how, how)
 
 
 def _times(factor: float) -> float:
@@ -69,13 +52,39 @@ def _times(factor: float) -> float:
     return round(100 / factor - 100, 1)
 
 
-def pairs() -> list[Pair]:
-    """Return what is compared."""
+def compared(
+    claim: str,
+    arm: Selector,
+    other: Selector,
+    words: str,
+    paper: float | str | None,
+    note: str = "",
+    *,
+    study: str,
+    score: str = "tvd",
+    group: str = "trained",
+    side: Side = "below",
+    where: str = WHERE,
+) -> Claim:
+    """Return a claim about two arms: by how many percent a score, the mean over a group of Gaussians, is larger."""
+
+    def measured(run: Mapping[str, Any]) -> float:
+        return float(np.mean([one[score] for one in run["scores"] if one["group"] == group]))
+
+    what = "number" if score == "unique" else "total variation distance"
+    measure = f"percent by which the {what} is larger: {words}"
+    figure = paired(study, measured, arm, other, ratio=True)
+    return Claim(claim, where, measure, paper, figure, side, joined("SmolLM2-135M-Instruct in place of Llama.", note))
+
+
+def language() -> list[Claim]:
+    """Return the claims, total variation distances in percent."""
     known = heads()
     ours, start = (f"Fourier-{arm['frequencies']}" for arm in (known.ours, known.start))
+    eight = {**known.start, "frequencies": 8}
     many = header("numbers-many", "choices") is not None
     return [
-        Pair(
+        compared(
             "LoRA on text learns a better distribution than the base model.",
             TEXT,
             BASE,
@@ -83,7 +92,7 @@ def pairs() -> list[Pair]:
             _times(2.07),
             study=known.study,
         ),
-        Pair(
+        compared(
             "LoRA with the Fourier head learns a better distribution than the base model.",
             known.ours,
             BASE,
@@ -92,7 +101,7 @@ def pairs() -> list[Pair]:
             known.choice,
             study=known.study,
         ),
-        Pair(
+        compared(
             "The Fourier head learns a better distribution than LoRA on text.",
             known.ours,
             TEXT,
@@ -101,7 +110,7 @@ def pairs() -> list[Pair]:
             known.choice,
             study=known.study,
         ),
-        Pair(
+        compared(
             "It does so with the paper's initialisation, weights divided by 1000.",
             known.start,
             TEXT,
@@ -110,10 +119,10 @@ def pairs() -> list[Pair]:
             joined(known.choice_of_start, "A start near zero learns little in 64 steps."),
             study=known.study_of_start,
         ),
-        Pair(
+        compared(
             "Dividing the first weights of the head by 1000 improves learning.",
-            {**known.start, "frequencies": 8},
-            {**known.start, "frequencies": 8, "init_scale": 3.0},
+            eight,
+            eight | {"init_scale": 3.0},
             "Fourier-8, divided by 1000 against divided by 3",
             "below 0",
             "The density depends on the direction of the weights alone, so a step of one length turns small weights "
@@ -122,7 +131,7 @@ def pairs() -> list[Pair]:
             study=known.study_of_start,
             where="Section 2.3",
         ),
-        Pair(
+        compared(
             "The Fourier head gives more different answers than LoRA on text.",
             known.ours,
             TEXT,
@@ -133,7 +142,7 @@ def pairs() -> list[Pair]:
             score="unique",
             side="above",
         ),
-        Pair(
+        compared(
             "It is better on Gaussians that it was not trained on, too (the paper does not say).",
             known.ours,
             TEXT,
@@ -145,43 +154,11 @@ def pairs() -> list[Pair]:
             study="numbers-many" if many else known.study,
             group="unseen",
         ),
-    ]
-
-
-def language() -> list[Claim]:
-    """Return the claims, total variation distances in percent."""
-    found = []
-    for pair in pairs():
-
-        def score(run: Mapping[str, Any], pair: Pair = pair) -> float:
-            own = [one[pair.score] for one in run["scores"] if one["group"] == pair.group]
-            return float(np.mean(own))
-
-        figure = paired(pair.study, score, pair.arm, pair.other, ratio=True)
-        status, why = decide(figure, pair.side)
-        what = "number" if pair.score == "unique" else "total variation distance"
-        measure = f"percent by which the {what} is larger: {pair.words}"
-        model = "SmolLM2-135M-Instruct in place of Llama."
-        found.append(
-            Claim(
-                pair.claim,
-                pair.where,
-                measure,
-                pair.paper,
-                status,
-                joined(why, model, pair.more),
-                figure,
-                section=pair.study,
-            )
-        )
-    found.append(
         Claim(
             "These figures with Llama-3.1-8B-Instruct and ten seeds.",
             WHERE,
             "total variation distance",
             "2.07 and 4.86 times better than the base model",
-            "cannot be run here",
-            "Its weights cannot be had here; `python -m studies numbers --model FOLDER` runs it.",
-        )
-    )
-    return found
+            note="Its weights cannot be had here; `python -m studies numbers --model FOLDER` runs it.",
+        ),
+    ]
