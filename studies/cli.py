@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fourier_head.command_errors import clear_errors
+from fourier_head.commands import clear_errors
 from fourier_head.errors import UserError
 from studies.common.command_line import study_command
 from studies.common.folders import QUICK_RESULTS

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fourier_head.command_errors import clear_errors
+from fourier_head.commands import clear_errors
 
 app = typer.Typer(help="Recordings of Atari play to learn from.", no_args_is_help=True)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 import typer
 
-from fourier_head.command_errors import clear_errors
+from fourier_head.commands import clear_errors
 from fourier_head.errors import require
 
 if TYPE_CHECKING:

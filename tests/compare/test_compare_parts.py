@@ -259,7 +259,7 @@ def test_trees_before_the_network_are_an_option():
     chosen = with_body(data, dataclasses.replace(settings, body="auto"), 6)
     assert chosen.num_features in (data.num_features, boosted.num_features)
     assert "nats on the validation rows" in chosen.notes[-1]
-    with pytest.raises(UserError, match="--body names no body, got 'trees'"):
+    with pytest.raises(UserError, match="--body must be one of network, boosting, auto, got trees"):
         Settings(body="trees")
 
 

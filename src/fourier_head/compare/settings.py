@@ -3,100 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
+from fourier_head.commands import Options, option, output_folder
 from fourier_head.errors import UserError, did_you_mean
 from fourier_head.pages.style import HEADS
 
-MAX_FREQUENCIES = 4096
-MAX_BINS = 65536
-EXAMPLES = ("hills", "bimodal")
-BODIES = ("network", "boosting", "auto")
 OTHER_NAMES = {"mixture": "gmm", "adaptive": "fourier-adaptive", "packets": "fourier-packets"}
 """What heads are called elsewhere in the package."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Hold the options of ``fourier-head compare`` under the names they have there.
-
-    >>> Settings(target="price", data=Path("homes.csv"), bins=80).command
-    'fourier-head compare homes.csv --target price --bins 80'
-    """
-
-    data: Path | None = None
-    target: str | None = None
-    output: Path | None = None
-    bins: int = 50
-    frequencies: int | None = None
-    packets: int = 2
-    components: int = 2
-    epochs: int | None = None
-    seed: int = 0
-    seeds: int = 1
-    heads: tuple[str, ...] = tuple(HEADS)
-    log: bool = False
-    example: str = EXAMPLES[0]
-    body: str = BODIES[0]
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        for name in self.heads:
-            if name not in HEADS:
-                raise UserError(f"--heads names {name!r}, which is no head; {did_you_mean(name, HEADS)}")
-        if not self.heads:
-            raise UserError(f"--heads must name at least one head; {did_you_mean('', HEADS)}")
-        if not 2 <= self.bins <= MAX_BINS:
-            raise UserError(f"--bins must lie between 2 and {MAX_BINS}, got {self.bins}.")
-        if self.frequencies is not None and not 1 <= self.frequencies <= MAX_FREQUENCIES:
-            raise UserError(
-                f"--frequencies must be 'auto' or lie between 1 and {MAX_FREQUENCIES}, got {self.frequencies}."
-            )
-        for option in ("packets", "components", "seeds"):
-            if not 1 <= getattr(self, option) <= 1000:
-                raise UserError(f"--{option} must lie between 1 and 1000, got {getattr(self, option)}.")
-        if self.epochs is not None and self.epochs < 1:
-            raise UserError(f"--epochs must be at least 1, got {self.epochs}.")
-        if not 0 <= self.seed < 2**31:
-            raise UserError(f"--seed must lie between 0 and {2**31 - 1}, got {self.seed}.")
-        if self.example not in EXAMPLES:
-            raise UserError(f"--example names no built-in data; {did_you_mean(self.example, EXAMPLES)}")
-        if self.body not in BODIES:
-            raise UserError(f"--body names no body, got {self.body!r}; {did_you_mean(self.body, BODIES)}")
-        if self.data is not None and self.target is None:
-            raise UserError(f"--target must name the column of {self.data.name} to predict, got none.")
-        if self.data is None and self.target is not None:
-            raise UserError(f"--target names a column of a data file, got {self.target!r} but no file.")
-
-    @property
-    def folder(self) -> Path:
-        """The folder to write: the one asked for, or one named after the data in the current folder."""
-        name = self.example if self.data is None else self.data.name.split(".")[0]
-        return self.output or Path(f"compare-{name}")
-
-    @property
-    def command(self) -> str:
-        """The command that repeats this comparison; options at their defaults are left out."""
-        words = ["fourier-head", "compare"]
-        if self.data is not None:
-            words.append(str(self.data))
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "data" or value == field.default:
-                continue
-            words.append(f"--{field.name}")
-            if value is not True:
-                words.append(",".join(value) if isinstance(value, tuple) else str(value))
-        return shlex.join(words)
-
-
 def parse_frequencies(text: str) -> int | None:
     """Return the number of frequencies, or None where it is to be chosen from the data."""
-    if text.strip().lower() == "auto":
-        return None
     try:
-        return int(text)
+        return None if text.strip().lower() == "auto" else int(text)
     except ValueError:
         raise UserError(f"--frequencies must be 'auto' or a whole number, got {text!r}.") from None
 
@@ -107,3 +28,60 @@ def parse_heads(text: str) -> tuple[str, ...]:
     names = [OTHER_NAMES.get(name, name) for name in names]
     known = [name for name in HEADS if name in names]
     return tuple(known + [name for name in names if name not in HEADS])
+
+
+@dataclass(frozen=True)
+class Settings(Options):
+    """The options of ``fourier-head compare``.
+
+    >>> Settings(target="price", data=Path("homes.csv"), bins=80).command
+    'fourier-head compare homes.csv --target price --bins 80'
+    """
+
+    data: Path | None = option(None, "CSV, parquet or Excel file; built-in data if left out.", argument=True)
+    target: str | None = option(None, "Column to predict.", "--target", "-t")
+    output: Path | None = option(None, "Folder to write.", "--output", "-o", shown="compare-<name of the data>")
+    bins: int = option(50, "Number of bins of the target.", low=2, high=65536)
+    frequencies: int | None = option(
+        "auto", "Frequencies of the Fourier heads, or 'auto'.", parse=parse_frequencies, low=1, high=4096
+    )
+    packets: int = option(2, "Wave packets of the head that has them.", low=1, high=1000)
+    components: int = option(2, "Gaussians of the mixture head.", low=1, high=1000)
+    epochs: int | None = option(None, "Passes over the training rows.", shown="from the number of rows", low=1)
+    seed: int = option(0, "Of the split, the first weights and the order of rows.", low=0, high=2**31 - 1)
+    seeds: int = option(1, "Train this often and report mean and deviation.", low=1, high=1000)
+    heads: tuple[str, ...] = option(",".join(HEADS), "Heads to compare, separated by commas.", parse=parse_heads)
+    log: bool = option(False, "Predict the logarithm of the target, for skewed ones.")
+    example: str = option(
+        "hills",
+        "Built-in data: 'hills', real heights, or 'bimodal', whose true density is known.",
+        choices=("hills", "bimodal"),
+    )
+    body: str = option(
+        "network",
+        "What heads share: 'network', 'boosting' (trees before it) or 'auto' (tries both).",
+        choices=("network", "boosting", "auto"),
+    )
+    quick: bool = option(False, "Train a tenth as long, for a first look.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.heads:
+            if name not in HEADS:
+                raise UserError(f"--heads names {name!r}, which is no head; {did_you_mean(name, HEADS)}")
+        if not self.heads:
+            raise UserError(f"--heads must name at least one head; {did_you_mean('', HEADS)}")
+        if self.data is not None and self.target is None:
+            raise UserError(f"--target must name the column of {self.data.name} to predict, got none.")
+        if self.data is None and self.target is not None:
+            raise UserError(f"--target names a column of a data file, got {self.target!r} but no file.")
+
+    @property
+    def folder(self) -> Path:
+        """The folder to write."""
+        return output_folder(self.output, "compare", self.example if self.data is None else self.data.name)
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this comparison."""
+        return shlex.join(["fourier-head", "compare", *self.words()])

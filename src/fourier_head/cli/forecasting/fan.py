@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from fourier_head._clocks import Changes, changes_of
+from fourier_head.cli.forecasting.settings import LEVELS
 from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 
 BANDS = ((0.95, 0.2), (0.8, 0.38), (0.5, 0.6))
 """Shares of the outcomes, widest first, and how dense each is painted."""
-LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 SHOWN = 360
 """Values of the past drawn at most, unless a season is longer."""
 MOST = 3600

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
-import shlex
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fourier_head.cli.forecasting.fan import LEVELS
+from fourier_head.cli.forecasting.settings import Settings
 from fourier_head.compare.files import SUFFIXES, kind_of, read_frame
 from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
 from fourier_head.errors import UserError
 from fourier_head.forecasting.dates import DateWarning
 from fourier_head.forecasting.inputs import read_series
-from fourier_head.forecasting.series_set import AGGREGATES, SeriesSet
+from fourier_head.forecasting.series_set import SeriesSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,96 +27,9 @@ if TYPE_CHECKING:
     from fourier_head.forecasting.backtest import Backtest
     from fourier_head.forecasting.forecaster import Forecaster
     from fourier_head.forecasting.results import Forecasts
-    from fourier_head.tasks.engine import Engine
 
 TOOL = "fourier-head forecast"
-FORMATS = ("csv", "parquet")
 BACKTEST = "backtest.csv"
-FARTHEST = 100_000
-"""Steps ahead that the command still forecasts: weeks of minutes, and more would take hours without a word."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to forecast and how; the command's options, checked.
-
-    Args:
-        data: a file, a folder of files, or None for the built-in example.
-        output: folder to write, named after the data unless given.
-        horizon, freq, id, time, target: as `Forecaster.predict` takes them.
-        levels: of the quantiles in the table.
-        model: name or folder of the forecaster.
-        format: of the table, "csv" or "parquet".
-        charts: fan charts drawn at most.
-        device: where to compute; a GPU where there is one unless given.
-        fill, aggregate: as `read_series` takes them.
-        backtest: windows of the past that are forecast, too; none unless given.
-    """
-
-    data: Path | None
-    output: Path | None = None
-    horizon: int = 24
-    freq: str | None = None
-    id: str | None = None
-    time: str | None = None
-    target: str | None = None
-    levels: tuple[float, ...] = LEVELS
-    model: str = "small"
-    format: str = "csv"
-    charts: int = 12
-    device: str | None = None
-    fill: float | None = None
-    aggregate: str | None = None
-    backtest: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.horizon < 1:
-            raise UserError(f"--horizon must be at least 1, got {self.horizon}.")
-        if self.horizon > FARTHEST:
-            raise UserError(f"--horizon must be at most {FARTHEST:,} steps, got {self.horizon:,}.")
-        if self.format not in FORMATS:
-            raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {self.format}.")
-        if self.aggregate not in (None, *AGGREGATES):
-            raise UserError(f"--aggregate must be one of {', '.join(AGGREGATES)}, got {self.aggregate}.")
-        if self.fill is not None and not math.isfinite(self.fill):
-            raise UserError(f"--fill must be a finite number, got {self.fill}.")
-        if self.charts < 1:
-            raise UserError(f"--charts must be at least 1, got {self.charts}.")
-        if not self.levels or not all(0 < level < 1 for level in self.levels):
-            raise UserError(f"--levels must lie strictly between 0 and 1, got {', '.join(map(str, self.levels))}.")
-        if self.data is not None and not self.data.exists():
-            raise UserError(f"there is no file or folder {self.data}.")
-
-    @property
-    def folder(self) -> Path:
-        """Where results go."""
-        return self.output or Path(f"forecast-{'example' if self.data is None else self.data.name.split('.')[0]}")
-
-    @property
-    def command(self) -> str:
-        """The command that does the same."""
-        words = ["fourier-head", "forecast", "--example" if self.data is None else shlex.quote(str(self.data))]
-        words.append(f"--horizon {self.horizon}")
-        for name in ("freq", "id", "time", "target", "fill", "aggregate", "backtest"):
-            if (value := getattr(self, name)) is not None:
-                words.append(f"--{name} {shlex.quote(value if isinstance(value, str) else f'{value:g}')}")
-        if self.levels != LEVELS:
-            words.append(f"--levels {','.join(f'{level:g}' for level in self.levels)}")
-        if self.model != "small":
-            words.append(f"--model {shlex.quote(self.model)}")
-        return " ".join(words)
-
-
-def parse_levels(text: str) -> tuple[float, ...]:
-    """Return levels of a comma-separated list, ascending.
-
-    >>> parse_levels("0.9, 0.1")
-    (0.1, 0.9)
-    """
-    try:
-        return tuple(sorted({float(part) for part in text.split(",") if part.strip()}))
-    except ValueError:
-        raise UserError(f"--levels must be numbers separated by commas, such as 0.1,0.5,0.9, got {text!r}.") from None
 
 
 @functools.lru_cache(maxsize=2)
@@ -128,7 +39,7 @@ def _forecaster(model: str, device: str | None) -> Forecaster:
     return Forecaster.from_pretrained(model, device)
 
 
-def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+def forecast_one(settings: Settings) -> dict[str, Any]:
     """Forecast one file and write its folder, whole or not at all; return what the index and the terminal say."""
     frame, name = _table(settings.data)
     check_replaceable(settings.folder.resolve(), TOOL, "forecast")
@@ -146,7 +57,7 @@ def forecast_one(settings: Settings, progress: Callable[[int, int], None] | None
                 aggregate=settings.aggregate,
                 fill=settings.fill,
             )
-            forecasts = forecaster.predict(series, settings.horizon, progress=progress or False)
+            forecasts = forecaster.predict(series, settings.horizon)
             backtest = forecaster.backtest(series, settings.horizon, settings.backtest) if settings.backtest else None
         table = forecasts.to_frame(settings.levels)
     except ValueError as error:
@@ -311,24 +222,21 @@ def forecast_file(source: str, output: str, options: dict[str, Any], stamp: Sequ
     ``stamp`` is the size and date of the file: it makes a changed file a new task.
     """
     options = {**options, "levels": tuple(options["levels"])}
-    settings = Settings(Path(source), Path(output), **options)
+    settings = Settings(data=Path(source), output=Path(output), **options)
     try:
         return {**forecast_one(settings), "folder": settings.folder.name}
     except UserError as error:
         return {"name": Path(source).name, "error": str(error)}
 
 
-def forecast_folder(settings: Settings, engine: str = "local", console: Console | None = None) -> list[dict[str, Any]]:
+def forecast_folder(settings: Settings, console: Console | None = None) -> list[dict[str, Any]]:
     """Forecast every file of a folder into a folder of its own, and write a page over all; finished files are kept."""
     from fourier_head._files import write_atomically
     from fourier_head.cli.forecasting import page
-    from fourier_head.tasks.engine import ENGINES, Task, run_tasks
+    from fourier_head.tasks.engine import Task, run_tasks
     from fourier_head.tasks.runs import PARTIAL, RunStore, to_json
 
     assert settings.data is not None
-    if engine not in ENGINES:
-        raise UserError(f"--engine must be one of {', '.join(ENGINES)}, got {engine}.")
-    chosen: Engine = "ray" if engine == "ray" else "local"
     output, data = settings.folder.resolve(), settings.data.resolve()
     if output == data or output in data.parents:
         raise UserError(f"--output must name a folder of its own, got {settings.folder}, which holds the data.")
@@ -338,7 +246,8 @@ def forecast_folder(settings: Settings, engine: str = "local", console: Console 
     # A model that is not there is one sentence, not one for every file.
     _forecaster(settings.model, settings.device)
     stems = Counter(path.name.split(".")[0] for path in sources)
-    options = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name not in ("data", "output")}
+    left_out = ("data", "output", "engine")  # none of them changes what is written
+    options = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name not in left_out}
     options["levels"] = list(settings.levels)
     if Path(settings.model).exists():
         options["model"] = str(Path(settings.model).resolve())
@@ -355,7 +264,7 @@ def forecast_folder(settings: Settings, engine: str = "local", console: Console 
         }
         tasks.append(Task(forecast_file, task, path.name))
     store = RunStore(output)
-    rows = run_tasks(tasks, store, engine=chosen, console=console, title="files")
+    rows = run_tasks(tasks, store, engine=settings.engine, console=console, title="files")
     good = [name for name, row in zip(names, rows, strict=True) if not row.get("error")]
     store.clear()
     if not good:
