@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,50 +47,25 @@ def replacing(output: Path, tool: str, what: str = "comparison") -> Iterator[Pat
     """Yield a folder beside ``output`` that takes its place when the block ends well and vanishes when it does not."""
     output = output.resolve()
     check_replaceable(output, tool, what)
-    made: list[Path] = []
+    made = [parent for parent in output.parents if not parent.exists()]
+    stage, old = (output.with_name(f".{output.name}.{os.getpid()}.{part}") for part in ("new", "old"))
     try:
-        for parent in reversed([output.parent, *output.parent.parents]):
-            if not parent.exists():
-                parent.mkdir()
-                made.append(parent)
-        stage = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    except OSError as error:
-        _remove_empty(made)
-        raise UserError(f"--output {output} cannot be written: {error.strerror}.") from None
-    try:
+        stage.mkdir(parents=True)
         yield stage
-        # mkdtemp makes folders for one person's eyes; give this one the usual rights.
-        umask = os.umask(0)
-        os.umask(umask)
-        stage.chmod(0o777 & ~umask)
-        _swap(stage, output, tool, what)
+        # Once more: training takes a while, and somebody may have put something there.
+        check_replaceable(output, tool, what)
+        if output.exists():
+            output.rename(old)
+        stage.rename(output)
     except BaseException as error:
+        if old.exists() and not output.exists():
+            old.rename(output)
         shutil.rmtree(stage, ignore_errors=True)
-        _remove_empty(made)
+        for parent in made:
+            with suppress(OSError):
+                parent.rmdir()
         if isinstance(error, OSError):
             raise UserError(f"--output {output} cannot be written: {error.strerror}.") from error
         raise
-
-
-def _swap(stage: Path, output: Path, tool: str, what: str) -> None:
-    # Once more: training takes a while, and somebody may have put something there.
-    check_replaceable(output, tool, what)
-    if not output.exists():
-        stage.rename(output)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    try:
-        output.rename(old / "old")
-        try:
-            stage.rename(output)
-        except OSError:
-            (old / "old").rename(output)
-            raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in reversed(folders):
-        with suppress(OSError):
-            folder.rmdir()

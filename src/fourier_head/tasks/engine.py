@@ -97,13 +97,8 @@ def run_tasks(
     left = [i for i in range(len(tasks)) if i not in results]
     with _progress(console, title, len(tasks), len(results)) as bar:
         count = min(len(left), workers or os.cpu_count() or 1)
-        if engine == "ray":
-            finished = _ray([(i, tasks[i]) for i in left], bar, deadline)
-        elif count > 1:
-            finished = _processes([(i, tasks[i]) for i in left], bar, count, deadline)
-        else:
-            finished = _local([(i, tasks[i]) for i in left], bar, deadline)
-        for i, result in finished:
+        run = _ray if engine == "ray" else _processes if count > 1 else _local
+        for i, result in run([(i, tasks[i]) for i in left], bar, count, deadline):
             results[i] = store.put(tasks[i].label, tasks[i].settings, result)
             # A store need not keep the result of a task that ran out of time; such a one is not finished.
             bar.ended(kept=store.get(tasks[i].label, tasks[i].settings) is not None)
@@ -153,7 +148,7 @@ def _progress(console: Console | None, title: str, total: int, finished: int) ->
         yield Rich()
 
 
-def _local(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> Iterator[tuple[int, Any]]:
+def _local(tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None) -> Iterator[tuple[int, Any]]:
     """Yield results one after the other, made in this process."""
     for i, task in tasks:
         bar.start(task.label)
@@ -188,7 +183,7 @@ def _in_process(number: int, task: Task, deadline: float | None) -> tuple[int, A
     return number, None
 
 
-def _ray(tasks: list[tuple[int, Task]], bar: _Bar, deadline: float | None) -> Iterator[tuple[int, Any]]:
+def _ray(tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None) -> Iterator[tuple[int, Any]]:
     """Yield results as a Ray cluster finishes them; without RAY_ADDRESS, Ray runs on this machine alone."""
     if not tasks:
         return
