@@ -14,8 +14,11 @@ from studies.claims.evidence import ROOT
 from studies.claims.games import games
 from studies.claims.language import language
 from studies.claims.series import series
+from studies.common.report.claims import number, spread
+from studies.common.report.prose import part_of
 
 CLAIMS, PAGE = Path("results/claims.json"), Path("docs/paper.md")
+MARKS = {"confirmed": "✓", "not confirmed": "✗", "cannot be run here": "–"}
 
 
 def all_claims() -> list[Claim]:
@@ -47,38 +50,33 @@ def counts(claims: list[dict[str, Any]]) -> str:
     return ", ".join(f"{sum(claim['status'] == status for claim in claims)} {status}" for status in STATUSES)
 
 
-def ours_text(claim: dict[str, Any]) -> str:
-    """Return our number with its interval and seeds."""
-    if claim["ours"] is None:
-        return ""
-    text = f"{claim['ours']:g}"
-    if claim["interval"] is not None:
-        text += f" ({claim['interval'][0]:g} to {claim['interval'][1]:g})"
-    if claim["seeds"]:
-        text += f", {claim['seeds']} seed{'s' if claim['seeds'] > 1 else ''}"
-    return text
-
-
 def page(claims: list[dict[str, Any]]) -> str:
-    """Return the page of the documentation."""
-    rows = []
+    """Return the page of the documentation: a table for each part of the paper."""
+    parts: dict[str, list[str]] = {}
     for claim in claims:
-        evidence = claim["evidence"]
-        links = {Path(evidence["file"]).parent.name: evidence["file"]} if evidence else {}
-        links |= {"figure": claim["picture"], "plan": claim["plan"]}
-        source = ", ".join(f"[{name}](../{path})" for name, path in links.items() if path)
-        paper = "" if claim["paper"] is None else str(claim["paper"])
-        cells = (claim["where"], claim["claim"], claim["measure"], paper, ours_text(claim), f"**{claim['status']}**")
-        rows.append(f"| {' | '.join(cells)} | {claim['why']} | {source} |")
-    table = "\n".join(rows)
+        title = part_of(claim["section"], claim["where"]).title
+        parts.setdefault(title, []).append(_row(claim))
+    header = "| | Claim | Paper | Ours |\n|---|---|---|---|"
+    tables = "".join(f"\n## {title}\n\n{header}\n{chr(10).join(rows)}\n" for title, rows in parts.items())
     text = (
         "Every claim of [the paper](https://arxiv.org/abs/2410.22269) beside what our runs say of it: "
-        f"{counts(claims)}. A claim is confirmed where the 95 % interval of our number lies on the paper's side. Not "
-        "confirmed may mean that it is wrong, that it does not hold here, or that our runs are too few to tell: the "
-        "reason says which, and a plan, written before the runs, what would settle it ([all of them, in order]"
-        "(../results/plan.md)). Numbers are "
-        "computed from the files in the last column by `python -m studies claims`, which writes this page and "
+        f"{counts(claims)}. A claim is confirmed (✓) where the 95 % interval of our number lies on the paper's side. "
+        "Not confirmed (✗) may mean that it is wrong, that it does not hold here, or that our runs are too few to "
+        "tell: the reason says which, and a plan, written before the runs, what would settle it "
+        "([all of them, in order](../results/plan.md)). What cannot be run here has a dash. Numbers are computed by "
+        "`python -m studies claims` from the files named with each claim; it writes this page and "
         "`results/claims.json`."
     )
-    header = "| where | claim | measure | paper | ours | status | why | evidence |\n|---|---|---|---|---|---|---|---|"
-    return f"# The paper's claims\n\n{text}\n\n{header}\n{table}\n"
+    return f"# The paper's claims\n\n{text}\n{tables}"
+
+
+def _row(claim: dict[str, Any]) -> str:
+    """Return a line of a table: the claim, below it in small how it was measured and why it is said to hold or not."""
+    evidence = claim["evidence"]
+    links = {Path(evidence["file"]).parent.name: evidence["file"]} if evidence else {}
+    links |= {"figure": claim["picture"], "plan": claim["plan"]}
+    source = ", ".join(f"[{name}](../{path})" for name, path in links.items() if path)
+    why = f"{claim['where']}. Measured: {claim['measure']}. {claim['why']}{f' Evidence: {source}.' if source else ''}"
+    ours = number(claim, "ours") + (f"<br><small>{text}</small>" if (text := spread(claim)) else "")
+    words = f"{claim['claim']}<br><small>{why}</small>"
+    return f"| {MARKS[claim['status']]} | {words} | {number(claim, 'paper')} | {ours} |"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,8 +11,9 @@ import numpy as np
 
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow, relative_scores
 from fourier_head.forecasting.scores import INTERVALS
-from fourier_head.pages.charts import DASHES, Chart, Mark, Panel, Series
+from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
+from studies.common.report.tables import model_label
 
 __all__ = ["calibration_chart", "overview_chart", "pens", "relative_chart"]
 
@@ -110,6 +112,15 @@ def relative_chart(
     return Chart(name or f"relative-{metric}", title, panels, caption, columns=2, height=2.3)
 
 
+def _family(model: str) -> str:
+    """Return the name that the sizes of a published model share.
+
+    >>> _family("chronos_bolt_base"), _family("timesfm-2.0"), _family("chronos-t5-mini"), _family("tirex")
+    ('Chronos Bolt', 'TimesFM', 'Chronos T5', 'TiRex')
+    """
+    return model_label(re.sub(r"[_-](tiny|mini|small|base|large|arima|ets|theta|[\d.]+)$", "", model))
+
+
 def overview_chart(
     scores: Iterable[ScoreRow],
     naive: Sequence[ScoreRow],
@@ -118,7 +129,10 @@ def overview_chart(
     heads: Mapping[str, str] | None = None,
     which: str = "verified",
 ) -> Chart:
-    """Draw every model as a point, relative MASE across and relative WQL up; published models are hollow and grey."""
+    """Draw every model as a point, relative MASE across and relative WQL up; hollow points are published models.
+
+    Of these the families with the lowest WQL are shown, at most as many as there are colours left.
+    """
     series = []
     merged = [one for sets in _mean_by_set(scores).values() for one in sets.values()]
     points = [one for one in relative_scores(merged, naive) if one["dataset"] == which]
@@ -132,18 +146,21 @@ def overview_chart(
     families: dict[str, list[ScoreRow]] = {}
     for one in relative_scores(others, theirs):
         if one["dataset"] == "verified":
-            families.setdefault(one["model"].rsplit("-", 1)[0], []).append(one)
-    for dash, (family, members) in zip(DASHES, families.items(), strict=False):
-        members = sorted(members, key=lambda one: one["relative_mase"])
+            families.setdefault(_family(one["model"]), []).append(one)
+    best = sorted(families, key=lambda family: min(one["relative_wql"] for one in families[family]))
+    used = {look(one.colour).light for one in series}
+    free = [name for name in _COLOURS if look(name).light not in used]
+    for colour, family in zip(free, best, strict=False):
+        members = sorted(families[family], key=lambda one: one["relative_mase"])
         at = [one["relative_mase"] for one in members], [one["relative_wql"] for one in members]
-        series.append(Series(f"{family}, published", *at, "muted", dash=dash, dots=True, hollow=True))
+        series.append(Series(f"{family}, published", *at, colour, dash="dot", dots=True, hollow=True))
     count = points[0]["sets"] if points else 0
     return Chart(
         "overview",
         "Accuracy of forecasts",
         [Panel(series, "", "relative MASE", "relative WQL")],
         f"Geometric means over the {count} {'verified ' if which == 'verified' else ''}sets of score over that of "
-        "seasonal naive; lower left is better. Published models are joined by family, one point for each size.",
+        "seasonal naive; lower left is better. Hollow points are the best published models, the sizes of one joined.",
         columns=1,
         height=3.6,
     )

@@ -23,6 +23,7 @@ from studies.common.forecast_charts import calibration_chart, overview_chart, re
 from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
 from studies.common.options import option
 from studies.common.report.summary import Row, Summary
+from studies.common.report.tables import dataset_label
 from studies.common.results import row, write_results
 from studies.zero_shot import ablation, gift, speed, tails
 
@@ -204,10 +205,9 @@ def _ablation(settings: Settings, device: str, console: Console | None) -> tuple
 
 def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]], missing: int) -> list[str]:
     notes = [
-        "Scores are relative to seasonal naive, geometric means over sets. `verified` are the 15 sets on which our "
-        "seasonal naive equals the published scores and that the paper uses; `verified_17` adds the two others of the "
-        "benchmark; only these compare with published models. `all` adds three that are partial or reconstructed. "
-        "`gift` are configurations of GIFT-Eval, `gift_long` the medium and long ones.",
+        "Scores are relative to seasonal naive, geometric means over sets. Verified are the 15 sets on which our "
+        "seasonal naive equals the published scores and that the paper uses; two others of the benchmark make 17. Only "
+        "these compare with published models; three more sets are partial or reconstructed.",
         "The forecaster may be told the period of a series, which its frequency gives: 12 for months, 7 for days. "
         "Of the published models none is.",
     ]
@@ -215,7 +215,7 @@ def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]]
         if one["dataset"] != "all":
             scores = f"relative MASE {one['relative_mase']:.3f}, WQL {one['relative_wql']:.3f}"
             error = 100 * one["interval_error"]
-            where = f"{one['model']} on {one['sets']} sets ({one['dataset']})"
+            where = f"{one['model']} on {one['sets']} sets ({dataset_label(one['dataset'])})"
             notes.append(f"{where}: {scores}, intervals off by {error:.1f} points on average.")
     notes += [
         f"Independent days of a known distribution ({one['dataset']}): the 99 % level of totals of {tails.HORIZON} is "

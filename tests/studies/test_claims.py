@@ -13,6 +13,7 @@ from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_inter
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
 from studies.cli import app
 from studies.common.report.claims import claims_table
+from studies.common.report.prose import BEYOND, PARTS, part_of
 
 COMMITTED = json.loads((ROOT / CLAIMS).read_text(encoding="utf-8"))
 
@@ -99,10 +100,15 @@ def test_the_report_shows_them_with_links():
     html = claims_table(COMMITTED, ["synthetic"], {"synthetic-released-kl"})
     assert 'href="#synthetic-released-kl"' in html
     assert 'href="#synthetic-released-smoothness"' not in html
-    assert all(escape(claim["claim"]) in html for claim in COMMITTED)
-    assert "Further" not in html  # every claim has its part of the paper
+    assert html.count('<td class="words">') == len(COMMITTED)
+    shown = [one["claim"] for one in COMMITTED if not re.search(r"\^", one["claim"])]
+    assert len(shown) > 70
+    assert all(escape(claim) in html for claim in shown)
     assert 'href="#synthetic"' in html
     assert 'href="#atari"' not in html  # a section that is not there
+    assert BEYOND not in {part_of(one["section"], one["where"]) for one in COMMITTED}
+    known = {one["claim"] for one in COMMITTED}
+    assert {one for part in PARTS for one in part.headlines} <= known, "the first screen tells of claims there are"
 
 
 def test_heads_chosen_on_other_seeds_take_the_place_of_those_with_the_best_scores(tmp_path, monkeypatch):

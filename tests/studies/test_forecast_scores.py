@@ -100,8 +100,8 @@ def test_charts_show_every_model_and_can_be_drawn(tmp_path):
     assert bars.panels[2].series[2].y == (None,)
     assert bars.panels[2].series[0].x == ("M5*",)
     overview = overview_chart(ours, NAIVE, PUBLISHED, heads=heads)
-    assert list(overview.legend()) == ["fourier-64", "linear", "chronos-t5, published"]
-    assert overview.legend()["chronos-t5, published"].x == (0.85, 0.9)
+    assert list(overview.legend()) == ["fourier-64", "linear", "Chronos T5, published"]
+    assert overview.legend()["Chronos T5, published"].x == (0.85, 0.9)
     calibration = calibration_chart(ours, heads=heads)
     assert list(calibration.legend()) == ["fourier-64"]  # the others have no intervals
     assert calibration.panels[1].series[1].y == (50.0, 80.0, 93.0)

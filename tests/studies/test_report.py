@@ -90,12 +90,12 @@ def test_every_number_of_the_paper_is_in_the_page(folder):
     page = path.read_text()
     for name in ("synthetic", "scaling-law", "my-own_study"):
         assert f'<section id="{name}">' in page
-        assert f'<a href="#{name}">' in page
+    assert re.findall(r'<a href="#(part-[^"]*)">', page) == ["part-theory", "part-synthetic", "part-beyond"]
     assert page.count('class="theirs"') == 71  # 69 divergences and two exponents
     assert "My own study" in page
     assert "python -m studies mine &lt;script&gt;" in page
     assert "A &lt;b&gt;" in page
-    assert page.index('id="synthetic"') < page.index('id="scaling-law"') < page.index('id="my-own_study"')
+    assert page.index('id="scaling-law"') < page.index('id="synthetic"') < page.index('id="my-own_study"')
     assert page.count('class="dot') == 70  # the negative one has no ratio
     assert "1 of them are zero or differ in sign" in page
 
@@ -348,3 +348,16 @@ def test_a_short_logarithmic_axis_has_few_plain_labels():
     low, high = figure.axes[0].get_xlim()
     labels = [text.get_text() for text in axis.get_ticklabels(which="both") if low < text.get_position()[0] < high]
     assert [one for one in labels if one] == ["100", "200", "500"]
+
+
+def test_the_first_screen_says_where_the_forecaster_stands_beside_the_best_published():
+    lines = [
+        row("relative_mase", 0.76, dataset="verified", head="fourier"),
+        row("relative_wql", 0.61, dataset="verified", head="fourier"),
+        *(row(m, None, dataset="verified", head="tirex", published=0.7) for m in ("relative_mase", "relative_wql")),
+        *(row(m, None, dataset="verified", head="auto_ets", published=0.8) for m in ("relative_mase", "relative_wql")),
+    ]
+    study = summaries.Summary("zero-shot", "c", "2026-01-01", None, "a machine", {}, 1.0, lines)
+    page = build([study], {"zero-shot": []})
+    assert "0.760 and 0.610 on 15 public sets (best published: TiRex, 0.700 and 0.700)." in page
+    assert "auto_ets" not in page

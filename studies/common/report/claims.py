@@ -1,28 +1,21 @@
-"""The table of claims at the head of the report."""
+"""The claims of the paper as the report shows them: dots, headlines, tables."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from fourier_head.errors import UserError
-from fourier_head.pages.words import short
+from fourier_head.pages.words import prose, short
+from studies.common.report.tables import plain
 
 CLAIMS = "claims.json"
 KEYS = {"confirmed": "close", "not confirmed": "far", "cannot be run here": "none"}
 """Status of a claim, and the mark it gets."""
-PARTS = {
-    "Theory and metric": ("scaling-law", "smoothness"),
-    "Synthetic densities": ("synthetic", "likelihood"),
-    "Language models as random numbers": ("numbers", "Section 4.2"),
-    "Offline reinforcement learning": ("atari", "Section 5"),
-    "Time series": ("forecasting", "spectrum", "Section 6"),
-    "Audio": ("tempo", "Appendix C.1"),
-}
-"""Parts of the paper, by the studies or the sections of their claims."""
 
 
 def read_claims(results: Path) -> list[dict[str, Any]]:
@@ -37,33 +30,57 @@ def read_claims(results: Path) -> list[dict[str, Any]]:
         raise UserError(f"{path} does not hold claims as python -m studies claims writes them: {error}.") from None
 
 
+def key(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many claims have each status, as the key of the dots."""
+    counts = {status: sum(claim["status"] == status for claim in claims) for status in KEYS}
+    return ", ".join(f'<span class="key {KEYS[status]}">{count} {status}</span>' for status, count in counts.items())
+
+
+def dots(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Return a dot for each claim, and how many are confirmed."""
+    if not claims:
+        return ""
+    marks = "".join(
+        f'<b class="dot {KEYS[one["status"]]}" data-tip="{escape(one["status"] + ": " + one["claim"])}"></b>'
+        for one in claims
+    )
+    confirmed = sum(one["status"] == "confirmed" for one in claims)
+    return f'<span class="claims">{marks}</span><span>{confirmed} of {len(claims)} confirmed</span>'
+
+
+def headlines(claims: Sequence[Mapping[str, Any]], wanted: Collection[str]) -> str:
+    """Return the claims that tell the story of a part; with the number of the paper and ours where it has one."""
+    return "".join(_headline(one) for one in claims if one["claim"] in wanted)
+
+
+def _headline(claim: Mapping[str, Any]) -> str:
+    words = f'<span class="key {KEYS[claim["status"]]}">{_words(claim["claim"])}</span>'
+    if isinstance(claim["paper"], (int, float)):
+        words += f" Paper: {number(claim, 'paper', 3)}; ours: {number(claim, 'ours', 3)}"
+        words += f" ({escape(text)})." if (text := spread(claim)) else "."
+    return f'<span class="said">{words}</span>'
+
+
+def _words(text: str) -> str:
+    """Return a sentence as HTML, its powers raised.
+
+    >>> _words("C1 - 1/N^(2t-1) + O(1/N^2t)")
+    'C1 − 1/N<sup>2t−1</sup> + O(1/N<sup>2t</sup>)'
+    """
+    text = re.sub(r" - |(?<=\dt)-", lambda minus: minus[0].replace("-", "−"), text)
+    return re.sub(r"\^(?:\(([^)]*)\)|(\w+))", lambda power: f"<sup>{power[1] or power[2]}</sup>", prose(plain(text)))
+
+
 def claims_table(claims: Sequence[Mapping[str, Any]], sections: Sequence[str], figures: Collection[str] = ()) -> str:
-    """Return a line for each part of the paper with a dot for each claim; it unfolds to the claims themselves.
+    """Return claims as a table: each with how it was measured and why it is said to hold or not.
 
     Args:
-        claims: what `claims.json` holds.
+        claims: what `claims.json` holds, or some of it.
         sections, figures: what the page has beside, by the names that links use.
     """
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for claim in claims:
-        groups.setdefault(title_of(claim), []).append(claim)
-    lines = ""
-    for title, members in groups.items():
-        dots = "".join(
-            f'<b class="dot {KEYS[one["status"]]}" data-tip="{escape(one["status"] + ": " + one["claim"])}"></b>'
-            for one in members
-        )
-        confirmed = sum(one["status"] == "confirmed" for one in members)
-        body = "".join(_claim(one, sections, figures) for one in members)
-        lines += f"""<details class="study"><summary><h2>{escape(title)}</h2><span class="claims">{dots}</span>
-<span>{confirmed} of {len(members)} confirmed</span></summary>
-<div class="scroll"><table><thead><tr><th>Claim</th><th>Paper</th><th>Ours</th></tr></thead>
-<tbody>{body}</tbody></table></div></details>"""
-    counts = {status: sum(claim["status"] == status for claim in claims) for status in KEYS}
-    words = ", ".join(f'<span class="key {KEYS[status]}">{count} {status}</span>' for status, count in counts.items())
-    return f"""<h2 id="claims">The paper's claims</h2>
-<p>{words}. A claim is confirmed where the 95 % interval of our number lies on the paper's side. Each line unfolds.</p>
-{lines}""" * bool(claims)
+    body = "".join(_claim(one, sections, figures) for one in claims)
+    head = "<thead><tr><th>Claim</th><th>Paper</th><th>Ours</th></tr></thead>"
+    return f'<div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>' * bool(claims)
 
 
 def _claim(claim: Mapping[str, Any], sections: Sequence[str], figures: Collection[str]) -> str:
@@ -72,20 +89,10 @@ def _claim(claim: Mapping[str, Any], sections: Sequence[str], figures: Collectio
     links = [f'<a href="#{escape(figure)}">Figure</a>'] if figure in figures else []
     links += [f'<a href="#{escape(section)}">all figures and numbers</a>'] if section in sections else []
     link = f" {', '.join(links)}." if links else ""
-    why = f"{escape(claim['where'])}. Measured: {escape(claim['measure'])}. {escape(claim['why'])}{link}"
-    return f"""<tr><td class="words"><span class="key {KEYS[claim["status"]]}">{escape(claim["claim"])}</span>
-<span class="theirs">{why}</span></td><td>{escape(number(claim["paper"]))}</td>
-<td>{escape(number(claim["ours"]))}<span class="theirs">{escape(spread(claim))}</span></td></tr>"""
-
-
-def title_of(claim: Mapping[str, Any]) -> str:
-    """Return the part of the paper that a claim belongs to."""
-    section = str(claim.get("section") or "")
-    for title, names in PARTS.items():
-        if any(section.startswith(name) for name in names):
-            return title
-    where = str(claim["where"])
-    return next((title for title, names in PARTS.items() if any(where.startswith(name) for name in names)), "Further")
+    why = _words(f"{claim['where']}. Measured: {claim['measure']}. {claim['why']}") + link
+    return f"""<tr><td class="words"><span class="key {KEYS[claim["status"]]}">{_words(claim["claim"])}</span>
+<span class="theirs">{why}</span></td><td>{escape(number(claim, "paper"))}</td>
+<td>{escape(number(claim, "ours"))}<span class="theirs">{escape(spread(claim))}</span></td></tr>"""
 
 
 def spread(claim: Mapping[str, Any]) -> str:
@@ -100,10 +107,13 @@ def spread(claim: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def number(value: float | str | None) -> str:
-    """Return a number or words as text.
+def number(claim: Mapping[str, Any], whose: str, digits: int = 4) -> str:
+    """Return the paper's number or ours as text; in per cent where that is what was measured.
 
-    >>> number(-0.092), number("above 0"), number(None)
-    ('−0.092', 'above 0', '')
+    >>> number({"measure": "percent by which", "ours": -3.14159}, "ours", 3), number({"paper": "above 0"}, "paper")
+    ('−3.14 %', 'above 0')
     """
-    return "" if value is None else value if isinstance(value, str) else short(value)
+    value = claim[whose]
+    if value is None or isinstance(value, str):
+        return value or ""
+    return short(value, digits) + " %" * str(claim.get("measure")).startswith("percent")

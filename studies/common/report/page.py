@@ -16,8 +16,8 @@ from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.words import prose
-from studies.common.report.claims import claims_table, read_claims
-from studies.common.report.prose import STUDIES, about
+from studies.common.report.claims import claims_table, dots, headlines, key, read_claims
+from studies.common.report.prose import BEYOND, PARTS, STUDIES, Part, about, part_of
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
 from studies.common.report.tables import (
     HIGHER_IS_BETTER,
@@ -25,10 +25,13 @@ from studies.common.report.tables import (
     describe,
     html,
     metric_label,
+    model_label,
     number_text,
     plain,
 )
 
+GROUPS = {"verified": "15 public sets", "gift": "21 configurations of GIFT-Eval"}
+"""Groups of sets on which a forecaster is set beside published ones."""
 NOTES = 3
 """Sentences of a study that are shown, the others being folded."""
 
@@ -71,19 +74,62 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
     counted = [study for study in studies if not study.quick]
     repeated = [study for study in counted if about(study.name).repeats]
     lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
-    sections = "".join(_section(study, charts[study.name]) for study in studies)
     figures = {f"{name}-{chart.name}" for name, own in charts.items() for chart in own}
-    main = f"""<section id="overview">
+    parts, links = "", {"overview": "Overview"}
+    for part in (*PARTS, BEYOND):
+        own = [study for study in studies if part_of(study.name) == part]
+        said = [claim for claim in claims if part_of(claim.get("section") or "", claim["where"]) == part]
+        if own or said:
+            id = f"part-{part.short.lower().replace(' ', '-')}"
+            links[id] = part.short
+            table = claims_table(said, list(charts), figures)
+            inside = table + "".join(_section(study, charts[study.name]) for study in own)
+            parts += f"""<section id="{id}"><details class="study"><summary><h2>{escape(part.title)}</h2>
+{dots(said)}{_story(part, said, own)}</summary>{inside}</details></section>"""
+    marks = f"<p>{key(claims)}. A claim is confirmed where the 95 % interval of our number lies on its side.</p>"
+    main = f"""<div id="overview">
 <h1>The Fourier head, measured again</h1>
+<p>What the paper <i>Fourier Head</i> (Gillman et al., ICLR 2025) says, and what our runs say of it.</p>
 <p class="lead">{escape(" ".join(words for words in lead if words))}</p>
-{claims_table(claims, list(charts), figures)}
-{_overview(repeated)}
-</section>
-<h2 id="studies">All studies</h2>
-{sections}"""
-    parts = {"overview": "Overview"} | {study.name: about(study.name).short for study in studies}
+<h2>{"The paper's claims" if claims else "Studies"}</h2>
+{marks * bool(claims)}<p class="small muted">Each line opens to its claims, studies, figures and numbers.</p>
+</div>
+{parts}
+{_overview(repeated)}"""
     made = "Written by <code>python -m studies report</code> from <code>results/&lt;study&gt;/summary.json</code>."
-    return frame("Fourier head: the paper and our numbers", parts, main, made)
+    return frame("Fourier head: the paper and our numbers", links, main, made)
+
+
+def _story(part: Part, claims: Sequence[Mapping[str, Any]], studies: Sequence[Summary]) -> str:
+    """Return what a part comes to, in a sentence or two: its headlines, or else ours beside the best published."""
+    if told := headlines(claims, part.headlines):
+        return told
+    words = next(filter(None, map(_beside_published, studies)), "") if part == BEYOND else ""
+    return f'<span class="said">{escape(words)}</span>' * bool(words)
+
+
+def _beside_published(study: Summary) -> str:
+    """Return where a forecaster stands beside the best of the published models, nothing for other studies."""
+    found: dict[str, dict[str, dict[str, float]]] = {"ours": {}, "published": {}}
+    for row in study.rows:
+        for whose, scores in found.items():
+            known = number(row.get(whose))
+            if row["metric"].startswith("relative_") and row["dataset"] in GROUPS and known is not None:
+                scores.setdefault(f"{row['dataset']} {row['head']}", {})[row["metric"]] = known
+    sentences = []
+    for name, words in GROUPS.items():
+        ours, theirs = (
+            {k: s for k, s in scores.items() if k.startswith(f"{name} ") and len(s) == 2} for scores in found.values()
+        )
+        if len(ours) == 1 and theirs:
+            best = min(theirs, key=lambda key: theirs[key]["relative_wql"])
+            (own,) = ours.values()
+            texts = [f"{s['relative_mase']:.3f} and {s['relative_wql']:.3f}" for s in (own, theirs[best])]
+            who = model_label(best.partition(" ")[2])
+            sentences.append(f"{texts[0]} on {words} (best published: {who}, {texts[1]})")
+    if not sentences:
+        return ""
+    return f"Our forecaster without training on a set: MASE and WQL over seasonal naive {'; '.join(sentences)}."
 
 
 def _quick_looks(studies: Sequence[Summary]) -> str:
@@ -130,8 +176,7 @@ def _better(row: Row) -> bool:
 
 def _overview(studies: Sequence[Summary]) -> str:
     """Return a line for each study and metric with a dot for each number: ours divided by the paper's."""
-    lines = ""
-    left_out = 0
+    lines, left_out = "", 0
     for study in studies:
         groups: dict[str, list[Row]] = {}
         for row in study.compared:
@@ -149,7 +194,7 @@ def _overview(studies: Sequence[Summary]) -> str:
     if not lines:
         return ""
     missing = f" {left_out} of them are zero or differ in sign and have no dot." if left_out else ""
-    return f"""<h2>Ours against the paper</h2>
+    return f"""<h2 id="numbers-of-the-paper">Ours against the paper</h2>
 <div class="ratios"><div class="ratio scale"><span></span><span class="track"><i style="left:0">½</i>
 <i style="left:50%">equal</i><i style="left:100%">2 ×</i></span><span class="count">close or better</span></div>
 {lines}</div>
@@ -178,7 +223,8 @@ def _section(study: Summary, charts: Sequence[Chart]) -> str:
         "".join(f"<li>{prose(plain(note))}</li>" for note in part) for part in (notes[:NOTES], notes[NOTES:])
     )
     compared = study.compared
-    rest = [row for row in study.rows if row not in compared]
+    known = set(map(id, compared))
+    rest = [row for row in study.rows if id(row) not in known]
     close = sum(_close(row) or _better(row) for row in compared)
     counts = [f"{close} of {len(compared)} numbers as in the paper or better"] if compared else []
     counts += [f"{len(charts)} figure{'s' * (len(charts) != 1)}"] if charts else []

@@ -1,4 +1,4 @@
-"""What the report says about each study: a title, and what was done and why, in a few sentences."""
+"""What the report says: the parts of the paper, and of each study a title and what was done and why."""
 
 from __future__ import annotations
 
@@ -73,8 +73,7 @@ STUDIES = {
         "Tempo of clicks, split at random",
         "Tempo, random split",
         "The same with clips dealt out at random, as in the paper; learning rate and length are chosen for each "
-        "head on "
-        "validation clips.",
+        "head on validation clips.",
         repeats=False,
     ),
     "forecasting": About(
@@ -87,8 +86,7 @@ STUDIES = {
         "The spectrum of next tokens",
         "Spectrum",
         "Section 2.3. Mixed bins give more of them to the values that are frequent, which spreads next tokens "
-        "over more "
-        "bins and should let their Fourier coefficients fall off faster.",
+        "over more bins and should let their Fourier coefficients fall off faster.",
     ),
     "forecasting-chronos": About(
         "Time series forecasting, paths as published",
@@ -151,16 +149,94 @@ STUDIES = {
         "used.",
         repeats=False,
     ),
+    "first-user": About(
+        "What a first user tries",
+        "First user",
+        "Series that a newcomer is likely to try: an absurd last value, rare demand, several seasons, a straight line.",
+        repeats=False,
+    ),
     "atari": About("Offline reinforcement learning", "Atari", "Decision models trained on recorded games."),
     "atari-gravitar": About(
         "Offline reinforcement learning, a recorded agent that plays",
         "Atari, Gravitar",
         "Gravitar again, recorded by an agent that has learned to play; heads are trained for the paper's length "
-        "and N is "
-        "chosen on other episodes than those reported.",
+        "and N is chosen on other episodes than those reported.",
         repeats=False,
     ),
 }
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the paper: its claims, and the studies behind them.
+
+    Args:
+        title, short: its name, and one for the margin.
+        names: how the names of its studies begin, or the sections of claims that no study could be run for.
+        headlines: the claims that tell its story, in the words of `results/claims.json`.
+    """
+
+    title: str
+    short: str
+    names: tuple[str, ...]
+    headlines: tuple[str, ...] = ()
+
+
+PARTS = (
+    Part(
+        "Theory and metric",
+        "Theory",
+        ("scaling-law", "smoothness", "Theorem", "Section 3"),
+        (
+            "Smoothness of a truncated density is C1 - C2 / N^(2t-1) + O(1/N^2t) for coefficients that decay as 1/k^t.",
+            "Increasing N degrades smoothness.",
+        ),
+    ),
+    Part(
+        "Synthetic densities",
+        "Synthetic",
+        ("synthetic", "likelihood"),
+        ("The Fourier head improves the KL divergence by about 40 % on average.",),
+    ),
+    Part(
+        "Language models as random numbers",
+        "Numbers",
+        ("numbers", "Section 4.2"),
+        ("The Fourier head learns a better distribution than LoRA on text.",),
+    ),
+    Part(
+        "Offline reinforcement learning",
+        "Atari",
+        ("atari", "Section 5"),
+        ("The Fourier head has the higher returns on Seaquest.",),
+    ),
+    Part(
+        "Time series",
+        "Time series",
+        ("forecasting", "spectrum", "Section 6"),
+        ("Fourier-550 has a lower MASE than the linear head.", "Fourier-256 has a lower MASE than the linear head."),
+    ),
+    Part(
+        "Audio",
+        "Audio",
+        ("tempo", "Appendix C.1"),
+        (
+            "A Fourier head with one frequency has an F1 118 % above the linear head's.",
+            "The gain is one of the head (learning rate and length chosen for each).",
+        ),
+    ),
+)
+BEYOND = Part("Beyond the paper", "Beyond", ())
+
+
+def part_of(*names: str) -> Part:
+    """Return the part of the paper that a study or a claim belongs to, by the first of its names that is known.
+
+    >>> part_of("numbers-start").title, part_of("", "Section 5, figure 14").short, part_of("my-study").title
+    ('Language models as random numbers', 'Atari', 'Beyond the paper')
+    """
+    found = (part for name in names for part in PARTS if name.startswith(part.names))
+    return next(found, BEYOND)
 
 
 def about(name: str) -> About:

@@ -26,7 +26,22 @@ METRICS = {
 }
 LOWER_IS_BETTER = {"kl", "mse", "nll", "perplexity", "crps", "mase", "wql", "relative_mase", "relative_wql"}
 HIGHER_IS_BETTER = {"tvd_gain_over_base", "macro_f1", "macro_f1_to_linear", "accuracy", "normalised_return"}
-DATASETS = {"gmm2": "GMM-2", "gmm-2": "GMM-2", "hl_gauss": "HL-Gauss", "gmm_full": "GMM, full"}
+DATASETS = {
+    "gmm2": "GMM-2",
+    "gmm-2": "GMM-2",
+    "hl_gauss": "HL-Gauss",
+    "gmm_full": "GMM, full",
+    "all": "All sets",
+    "verified": "Verified sets",
+    "verified_17": "Verified sets and two more",
+    "published": "All sets of the published table",
+    "gift": "GIFT-Eval",
+    "gift_short": "GIFT-Eval, short",
+    "gift_long": "GIFT-Eval, medium and long",
+}
+SPELT = "Chronos Bolt Moirai Sundial Theta TimeCopilot TimesFM TiRex TabPFN Kairos YingLong ARIMA ETS TS TTM T5 Auto"
+MODELS = {word.lower(): word for word in SPELT.split()}
+"""Words in names of published models, as their authors spell them."""
 ACRONYMS = {
     "bpm",
     "cif",
@@ -61,6 +76,18 @@ def metric_label(name: str) -> str:
     ('KL divergence', 'Mean reward', 'Relative MASE')
     """
     return METRICS.get(name) or dataset_label(name)
+
+
+def model_label(name: str) -> str:
+    """Return the name of a published model in print; of a head of ours as everywhere.
+
+    >>> model_label("chronos_bolt_base"), model_label("timesfm_2_0_500m"), model_label("TiRex"), model_label("gmm")
+    ('Chronos Bolt base', 'TimesFM 2.0 500m', 'TiRex', 'GMM')
+    """
+    words = re.split("[_-]", re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1))
+    if name != name.lower():
+        return name.replace("_", " ")
+    return " ".join(MODELS.get(word, word) for word in words) if words[0] in MODELS else look(name).label
 
 
 def plain(text: str) -> str:
@@ -109,13 +136,15 @@ def arm_label(row: Row) -> str:
     >>> arm_label({"head": "fourier", "frequencies": 12, "packets": 2, "gamma": 1e-6})
     'Fourier, N = 12, 2 packets, γ = 10⁻⁶'
     """
-    words = [look(str(row["head"])).label] if row.get("head") else []
+    words = [model_label(str(row["head"]))] if row.get("head") else []
     if row.get("frequencies") is not None:
         words.append(f"N = {row['frequencies']}")
     if row.get("packets"):
         words.append(f"{row['packets']} packet{'s' if row['packets'] != 1 else ''}")
     for key, value in row.items():
         if key in COLUMNS or key in ABOUT or value is None or isinstance(value, (dict, list)):
+            continue
+        if key == "model" and value == row.get("head"):
             continue
         text = short(value) if number(value) is not None else str(value)
         words.append(f"{WORDS.get(key, key.replace('_', ' '))} = {text}")
