@@ -10,6 +10,7 @@ from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.style import HEADS
+from fourier_head.pages.templates import render
 from fourier_head.pages.words import short
 from fourier_head.tabular import LEARNING_RATE, WIDTHS
 from fourier_head.tasks.runs import hardware
@@ -17,30 +18,23 @@ from fourier_head.tasks.runs import hardware
 
 def build(result: Result, charts: Sequence[Chart]) -> str:
     """Return the page as text."""
-    data, settings = result.data, result.settings
-    title = f"Heads compared on {data.table.name}"
-    meanings = [(m.label, m.meaning) for m in result.metrics] + [(label, text) for _, label, text in OTHER_COLUMNS]
-    words = "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in meanings)
-    spread = f" Numbers after ± are standard deviations over {settings.seeds} seeds." if settings.seeds > 1 else ""
-    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
-    figures = "".join(f'<section id="{c.name}">{figure_html(c, "h2")}</section>' for c in charts)
-    main = f"""<section id="scores">
-<h1>{escape(title)}</h1>
-<p class="lead">{escape(_lead(result))}</p>
-<h2>Scores on {len(data.test):,} test rows</h2>
-{_table(result)}
-<p class="small muted">Lower is better throughout. Bold: the best head, and runners-up whose difference from it
-is within two standard errors over the test rows.{spread}{_truth_note(result)}</p>
-<details><summary>What the numbers mean</summary><dl>{words}</dl></details>
-</section>
-{figures}
-<section id="how">
-<h2>How it was done</h2>
-<p>{escape(_protocol(result))}</p>
-<p>{escape(_frequencies(result))}</p>
-{f"<ul>{notes}</ul>" if notes else ""}
-<pre><code>{escape(settings.command)}</code></pre>
-</section>"""
+    title = f"Heads compared on {result.data.table.name}"
+    headings, lines = table(result)
+    main = render(
+        "compare/page.html",
+        title=title,
+        lead=_lead(result),
+        data=result.data,
+        settings=result.settings,
+        headings=headings,
+        lines=lines,
+        truth=_truth_note(result),
+        meanings=[(m.label, m.meaning) for m in result.metrics] + [(label, text) for _, label, text in OTHER_COLUMNS],
+        figures={chart.name: figure_html(chart, "h2") for chart in charts},
+        protocol=_protocol(result),
+        frequencies=_frequencies(result),
+        notes=result.notes,
+    )
     parts = {"scores": "Scores"} | {chart.name: chart.title for chart in charts} | {"how": "How it was done"}
     software = ", ".join(f"{name} {version}" for name, version in versions().items())
     return frame(title, parts, main, escape(f"{result.seconds:.0f} seconds on {hardware()}. {software}."))
@@ -90,21 +84,6 @@ def _frequencies(result: Result) -> str:
             f"{result.frequencies_of('fourier-adaptive')}, and learns from the values themselves instead of their bins."
         )
     return text
-
-
-def _table(result: Result) -> str:
-    headings, lines = table(result)
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in ["Head", *headings])
-    body = ""
-    for line in lines:
-        style = f' style="--chip:var(--{line.name})"' if line.name else ""
-        texts = "".join(
-            f"<td>{f'<b>{escape(text)}</b>' if bold else escape(text)}</td>"
-            for text, bold in zip(line.texts, line.bold, strict=True)
-        )
-        kind = "" if line.name else ' class="known"'
-        body += f'<tr{kind}><th scope="row"><span class="chip"{style}></span>{escape(line.label)}</th>{texts}</tr>'
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _protocol(result: Result) -> str:

@@ -14,7 +14,8 @@ from fourier_head._clocks import Clock
 from fourier_head.pages.charts import Chart, Panel, Series
 from fourier_head.pages.drawing import draw_panel
 from fourier_head.pages.style import colour_names, css_colour, styled
-from fourier_head.pages.words import prose, short
+from fourier_head.pages.templates import render
+from fourier_head.pages.words import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,27 +34,17 @@ def figure_html(chart: Chart, heading: str = "h3") -> str:
     names = list(dict.fromkeys([*chart.legend(), *(one.name for panel in chart.panels for one in panel.series)]))
     columns = min(chart.columns, len(chart.panels))
     size = SIZES.get(columns, SMALLEST)
-    panels, stops = "", []
+    panels, stops = [], []
     with styled():
         for i, panel in enumerate(chart.panels):
             svg, found = _panel_svg(panel, names, size, f"{chart.name}-{i}")
-            if columns == 1:
-                svg = f'<div class="wide">{svg}</div>'
-                svg += f'<div class="narrow">{_panel_svg(panel, names, ON_PHONES, f"{chart.name}-{i}n")[0]}</div>'
-            title = f"<h4>{escape(panel.title)}</h4>" if panel.title else ""
-            unit = f'<p class="ylabel">{escape(panel.y_label)}</p>' if panel.y_label else ""
-            panels += f'<div class="panel">{title}{unit}{svg}</div>'
+            narrow = _panel_svg(panel, names, ON_PHONES, f"{chart.name}-{i}n")[0] if columns == 1 else ""
+            panels.append((panel, svg, narrow))
             stops.append(found)
     colours = {one.name: css_colour(one.colour) for panel in chart.panels for one in panel.series}
     data = json.dumps({"names": [[n, colours[n]] for n in names], "panels": stops}, ensure_ascii=False)
-    legend = "".join(_button(one) for one in chart.legend().values()) if chart.keyed else ""
-    return (
-        f'<figure class="chart">{f"<{heading}>{escape(chart.title)}</{heading}>" if chart.title else ""}'
-        f'<div class="legend">{legend}</div>'
-        f'<div class="panels{" small" * (columns > 3)}" style="--columns:{columns}">{panels}</div>'
-        f"{f'<figcaption>{prose(chart.caption)}</figcaption>' if chart.caption else ''}"
-        f'<script type="application/json">{data.replace("<", chr(92) + "u003c")}</script></figure>'
-    )
+    data = data.replace("<", chr(92) + "u003c")
+    return render("pages/figure.html", chart=chart, heading=heading, columns=columns, panels=panels, data=data)
 
 
 def _panel_svg(panel: Panel, names: list[str], size: tuple[float, float], salt: str) -> tuple[str, list[Any]]:
@@ -144,20 +135,3 @@ def _value(one: Series, i: int) -> str:
     if one.lower is not None and one.lower[i] is not None:
         text = f"{short(one.lower[i])} to {text}"
     return f"{text} ± {short(one.error[i], 2)}" if one.error is not None and one.error[i] else text
-
-
-def _button(one: Series) -> str:
-    """Return a name of the legend, which switches its curves off and on."""
-    colour, dash = css_colour(one.colour), {"dash": "6 3", "dot": "1.5 3", "dashdot": "7 3 1.5 3"}.get(one.dash, "")
-    mark = ""
-    if one.kind in ("bars", "area", "band"):
-        mark = (
-            f'<rect width="24" height="10" rx="2" fill="{colour}" opacity="{1 if one.lower is None else one.opacity}"/>'
-        )
-    if one.kind == "line":
-        mark = f'<path d="M0 5H24" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>'
-    if one.dots or one.kind == "points":
-        fill = "var(--paper)" if one.hollow else colour
-        mark += f'<circle cx="12" cy="5" r="3" fill="{fill}" stroke="{colour}"/>'
-    swatch = f'<svg viewBox="0 0 24 10" aria-hidden="true">{mark}</svg>'
-    return f'<button type="button" aria-pressed="true">{swatch}{escape(one.name)}</button>'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from fourier_head.forecasting.results import Forecasts
 from fourier_head.pages.charts import Chart, Panel
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
+from fourier_head.pages.templates import render
 from fourier_head.pages.words import short
 
 ROWS = 2000
@@ -36,54 +36,30 @@ def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) ->
     )
     caption += f" The other {more} series are in {about['table']}." if more else ""
     chart = Chart("fans", "", fans, caption, columns=1 if len(fans) == 1 else 2)
-    inner = f"""<section id="forecasts">
-<h1>{escape(about["title"])}</h1>
-<p class="lead">{escape(_lead(forecasts))}</p>
-<p class="small muted">{escape(_what_was_read(forecasts))}</p>
-{figure_html(chart)}
-</section>
-{about.get("backtest") or ""}
-<section id="numbers">
-<h2>Numbers</h2>
-{_table(forecasts)}
-<p class="small muted">Medians, and below them the interval that should hold four of five outcomes. Every step and level
-is in <a href="{escape(about["table"])}">{escape(about["table"])}</a>.</p>
-</section>
-<section id="how">
-<h2>How it was made</h2>
-<p>{escape(about["model"])} read each series once and gave a density for every future step; it was not trained on these
-series. Quantiles at any level come from the same densities and never cross.</p>
-<pre><code>{escape(about["command"])}</code></pre>
-<p class="small muted">{escape(f"{about['seconds']:.1f} seconds on {about['hardware']}.")}</p>
-</section>"""
+    main = render(
+        "cli/forecasting/page.html",
+        lead=_lead(forecasts),
+        read=_what_was_read(forecasts),
+        figure=figure_html(chart),
+        count=len(forecasts),
+        SEARCHED=SEARCHED,
+        **_table(forecasts),
+        **({"backtest": ""} | about),
+    )
     parts = {"forecasts": "Forecasts", "trust": "How good", "numbers": "Numbers", "how": "How it was made"}
     if not about.get("backtest"):
         del parts["trust"]
-    return frame(about["title"], parts, inner)
+    return frame(about["title"], parts, main)
 
 
 def index(title: str, rows: Sequence[dict[str, Any]], command: str) -> str:
     """Return the page over the forecasts of several files."""
-    body = ""
-    for row in rows:
-        name = escape(row["name"])
-        if row.get("error"):
-            what = escape(row["error"].removeprefix(row["name"] + ": "))
-            body += f'<tr><th>{name}</th><td colspan="3" class="words">{what}</td></tr>'
-            continue
-        link = escape(f"{row['folder']}/index.html")
-        body += f'<tr><th><a href="{link}">{name}</a></th><td>{row["series"]}</td>'
-        body += f"<td>{escape(row['timing'])}</td><td>{row['seconds']:.1f} s</td></tr>"
     good = [row for row in rows if not row.get("error")]
-    total, bad = sum(row["series"] for row in good), len(rows) - len(good)
-    failed = f" {count_files(bad).capitalize()} failed; the table says why." if bad else ""
-    inner = f"""<section id="files"><h1>{escape(title)}</h1>
-<p class="lead">{total:,} series in {count_files(len(good))}.{failed}</p>
-<div class="scroll"><table class="slim">
-<thead><tr><th>File</th><th>Series</th><th>Frequency and span</th><th>Time</th></tr></thead>
-<tbody>{body}</tbody></table></div>
-<pre><code>{escape(command)}</code></pre></section>"""
-    return frame(title, {"files": "Files"}, inner)
+    bad = len(rows) - len(good)
+    values = {"total": sum(row["series"] for row in good), "good": count_files(len(good)), "command": command}
+    failed = count_files(bad) if bad else ""
+    main = render("cli/forecasting/index.html", title=title, rows=rows, bad=failed, **values)
+    return frame(title, {"files": "Files"}, main)
 
 
 def count_files(count: int) -> str:
@@ -114,40 +90,24 @@ def _dates(forecasts: Forecasts, number: int, steps: Sequence[int]) -> list[str]
     return ["" if np.isnat(when[step]) else in_print(when[step]) for step in steps]
 
 
-def search_field(table: str) -> str:
-    """Return a field that leaves of a table, by its id, the rows whose names hold what is typed."""
-    return (
-        f'<p class="search"><input type="search" data-table="{table}" placeholder="Search series" '
-        'aria-label="Search series" autocomplete="off"> <output class="small muted"></output></p>'
-    )
-
-
-def _table(forecasts: Forecasts) -> str:
+def _table(forecasts: Forecasts) -> dict[str, Any]:
+    """Return the headings and rows of the numbers."""
     count = min(len(forecasts), ROWS)
     quantiles = first_quantiles(forecasts, count, (0.1, 0.5, 0.9))
     steps = [0] if forecasts.horizon == 1 else [0, forecasts.horizon - 1]
     dates = [_dates(forecasts, i, steps) for i in range(count)]
     # Series of one calendar share their dates, which then name the columns; else each number has its own.
     shared = all(one == dates[0] and all(one) for one in dates)
-    names = dates[0] if shared else ["Next step" if step == 0 else f"Step {step + 1}" for step in steps]
-    heads = "".join(f"<th>{name}</th>" for name in names)
-    body = ""
-    anchors = [f"series-{name}" for name in file_names([name_of(forecasts, i) for i in range(count)])]
-    for i in range(count):
+    headings = dates[0] if shared else ["Next step" if step == 0 else f"Step {step + 1}" for step in steps]
+    names = [name_of(forecasts, i) for i in range(count)]
+    rows = []
+    for i, (name, file) in enumerate(zip(names, file_names(names), strict=True)):
         known = forecasts.series.values[i]
         known = known[~np.isnan(known)]
-        cells = f"<td>{short(float(known[-1])) if len(known) else '–'}</td>"
-        for place, step in enumerate(steps):
-            low, middle, high = (short(float(q)) for q in quantiles[i, step])
-            when = "" if shared or not dates[i][place] else f'<span class="theirs">{dates[i][place]}</span>'
-            cells += f'<td>{middle}<span class="theirs">{low} to {high}</span>{when}</td>'
-        name = name_of(forecasts, i)
-        body += f'<tr id="{escape(anchors[i])}"><th>{escape(name)}</th>{cells}</tr>'
-    left = len(forecasts) - count
-    note = f'<p class="small muted">The first {count} of {len(forecasts):,} series.</p>' if left else ""
-    field = search_field("numbers-table") if count >= SEARCHED else ""
-    return (
-        f'{field}<div class="scroll"><table id="numbers-table">'
-        f"<thead><tr><th>Series</th><th>Last value</th>{heads}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>{note}"
-    )
+        numbers = [[short(float(q)) for q in quantiles[i, step]] for step in steps]
+        own = [""] * len(steps) if shared else dates[i]
+        last = short(float(known[-1])) if len(known) else "–"
+        rows.append(
+            {"anchor": f"series-{file}", "name": name, "last": last, "cells": list(zip(numbers, own, strict=True))}
+        )
+    return {"headings": headings, "rows": rows}
