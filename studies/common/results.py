@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import math
+import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 
 from fourier_head._files import write_atomically
+from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.drawing import save_png
 from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json
@@ -77,7 +80,14 @@ def circumstances(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the commit of this checkout, marked `-dirty` where its sources differ; None outside of one."""
+    """Return the commit of this checkout, marked `-dirty` where its sources differ; None outside of one.
+
+    A copy of the sources on another machine may be no checkout, or another one: there `SOURCE_COMMIT` says it.
+    """
+    if said := os.environ.get("SOURCE_COMMIT", "").strip():
+        if not re.fullmatch(r"[0-9a-f]{7,64}(-dirty)?", said):
+            raise UserError(f"SOURCE_COMMIT must be the hash of a commit, maybe with -dirty, got {said!r}.")
+        return said
     root = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
-from fourier_head.forecasting.corpora.readers import read_store
+from fourier_head.forecasting.corpora.readers import LEFT_OUT, join, read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
 from fourier_head.forecasting.gift_eval import gift_configurations
@@ -108,6 +109,19 @@ def search(store: SeriesStore, sets: Sequence[EvaluationSet]) -> list[dict[str, 
     return rows
 
 
+def read_named(paths: Sequence[Path]) -> tuple[SeriesStore, list[str]]:
+    """Return the training series of parquet files or folders of them with their ids, none where a file has no ids."""
+    files = [file for path in paths for file in (sorted(path.glob("*.parquet")) if path.is_dir() else [path])]
+    parts, ids = [], []
+    for file in files:
+        parts.append(read_store(file))
+        if file.suffix == ".parquet" and "id" in pq.read_schema(file).names:
+            own = map(str, pq.read_table(file, columns=["id"])["id"].to_pylist())
+            ids += [one for one in own if one not in LEFT_OUT.get(file.stem, ())]
+    store = join(parts)
+    return store, ids if len(ids) == len(store) else []
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Search, write what was found and say it."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.leaks", description=__doc__)
@@ -120,13 +134,14 @@ def main(arguments: list[str] | None = None) -> int:
     sets = read_evaluation_sets(given.evaluation)
     if given.gift is not None:
         sets += [one.read()[0] for one in gift_configurations(given.gift)]
-    store = read_store(given.corpus)
+    store, ids = read_named(given.corpus)
     if given.period is not None:
-        store = store.select((store.period <= given.period).nonzero().flatten())
+        low = (store.period <= given.period).nonzero().flatten()
+        store, ids = store.select(low), [ids[i] for i in low.tolist()] if ids else ids
     command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION"
     command += " --gift GIFT" if given.gift else ""
     command += f" --period {given.period}" if given.period is not None else ""
-    shapes = rescaled.search(store, sets, versions)
+    shapes = rescaled.search(store, sets, versions, ids)
     found = {"growth": search(store, sets), "shapes": shapes}
     totals = {
         kind: {key: sum(row[key] for row in rows) for key in ("windows", "forwards", "backwards")}

@@ -109,7 +109,10 @@ def is_copy(test: np.ndarray, end: int, train: np.ndarray, place: int) -> bool:
 
 
 def search(
-    store: SeriesStore, sets: Sequence[EvaluationSet], versions: Callable[[int, np.ndarray], Iterator[np.ndarray]]
+    store: SeriesStore,
+    sets: Sequence[EvaluationSet],
+    versions: Callable[[int, np.ndarray], Iterator[np.ndarray]],
+    ids: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Return, for every evaluation set, how many of its test windows are in a training series in another unit.
 
@@ -117,6 +120,7 @@ def search(
         store: the training series.
         sets: what forecasts are scored on.
         versions: yields what is searched of a series, by its period and values: itself, and sums of its values.
+        ids: of the training series, by which ``copies`` of a row name them beside their set; numbers unless given.
     """
     wanted = {way: list(needles(sets, order)) for way, order in (("forwards", 1), ("backwards", -1))}
     known: list[dict[int, list[tuple[str, int]]]] = [{} for _ in MOVES]
@@ -127,9 +131,8 @@ def search(
                 table.setdefault(int(own[hit]), []).append((way, int(hit)))
     sorted_spots = [np.array(sorted(table), dtype=np.uint64) for table in known]
     tries: dict[tuple[str, int], int] = {}
-    found: dict[str, dict[tuple[int, int], set[str]]] = {way: {} for way in wanted}
+    found: dict[str, dict[tuple[int, int], set[int]]] = {way: {} for way in wanted}
     for i in range(len(store)):
-        name = store.names[int(store.set_index[i])]
         for part in versions(int(store.period[i]), store.series(i).numpy().astype(np.float64)):
             for table, spot, here in zip(known, sorted_spots, spots(part), strict=True):
                 place = np.searchsorted(spot, here).clip(max=max(len(spot) - 1, 0))
@@ -137,17 +140,24 @@ def search(
                     for way, number in table[int(here[start])]:
                         needle = wanted[way][number]
                         key = (needle.group, needle.window)
-                        if name in found[way].get(key, ()) or tries.get((way, number), 0) >= MOST:
+                        if i in found[way].get(key, ()) or tries.get((way, number), 0) >= MOST:
                             continue
                         tries[way, number] = tries.get((way, number), 0) + 1
                         if is_copy(needle.series, needle.end, part, int(start) + RUN):
-                            found[way].setdefault(key, set()).add(name)
+                            found[way].setdefault(key, set()).add(i)
     rows = []
     for index, one in enumerate(sets):
         row: dict[str, Any] = {"dataset": one.name, "windows": len(one)}
         for way in wanted:
             row[way] = sum(key[0] == index for key in found[way])
-        named = [name for key, names in found["forwards"].items() if key[0] == index for name in names]
+        copies = sorted(
+            (window, store.names[int(store.set_index[i])], str(ids[i]) if ids else str(i))
+            for (group, window), series in found["forwards"].items()
+            if group == index
+            for i in series
+        )
+        named = [name for name, _ in sorted({(name, window) for window, name, _ in copies})]
         row["from"] = {name: named.count(name) for name in sorted(set(named))}
+        row["copies"] = [{"window": window, "set": name, "series": one} for window, name, one in copies]
         rows.append(row)
     return rows

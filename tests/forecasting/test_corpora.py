@@ -29,6 +29,7 @@ from fourier_head.forecasting.corpora import (
 )
 from fourier_head.forecasting.corpora.__main__ import main
 from fourier_head.forecasting.corpora.mixup import dirichlet, history, mix_windows
+from fourier_head.forecasting.corpora.readers import LEFT_OUT
 from fourier_head.forecasting.corpora.synthetic import ar1
 from fourier_head.forecasting.corpora.windows import set_weights
 from fourier_head.forecasting.frequency import natural_period, season_length
@@ -263,6 +264,23 @@ def test_series_that_are_test_data_are_not_read(tmp_path):
     for name, kept in (("astsa_monthly", 1), ("another", 2)):
         pq.write_table(table, tmp_path / f"{name}.parquet")
         assert len(read_store(tmp_path / f"{name}.parquet")) == kept
+
+
+def test_packing_leaves_out_every_series_that_holds_test_values(tmp_path):
+    for name, ids in LEFT_OUT.items():
+        ids = [*ids, "kept"]
+        table = pa.table({"id": ids, "target": [[1.0, 2.0]] * (len(ids) - 1) + [[3.0, 4.0]]})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    assert main([str(tmp_path), "--output", str(tmp_path / "corpus.safetensors")]) == 0
+    packed = SeriesStore.load(tmp_path / "corpus.safetensors")
+    assert sorted(packed.names) == sorted(LEFT_OUT)
+    assert packed.values.tolist() == [3.0, 4.0] * len(LEFT_OUT)
+
+
+def test_series_left_out_are_in_the_data(shared):
+    for name, ids in LEFT_OUT.items():
+        known = pq.read_table(shared / "data" / "train" / f"{name}.parquet", columns=["id"])["id"].to_pylist()
+        assert set(ids) <= set(known)
 
 
 # Windows

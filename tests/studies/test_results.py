@@ -176,6 +176,18 @@ def test_bad_summaries_are_refused_in_a_sentence(tmp_path, text, words):
         read_summary(tmp_path)
 
 
+@pytest.mark.parametrize("said", ["0a1b2c3", "0a1b2c3d4e5f-dirty"])
+def test_a_copy_of_the_sources_elsewhere_can_be_told_its_commit(said, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_COMMIT", f"{said}\n")
+    assert write_results(tmp_path / "x", [row("kl", 1.0)], command="c", seconds=1.0).commit == said
+
+
+def test_what_is_no_commit_is_refused(monkeypatch):
+    monkeypatch.setenv("SOURCE_COMMIT", "main")
+    with pytest.raises(UserError, match="SOURCE_COMMIT"):
+        results.commit()
+
+
 @pytest.mark.parametrize(("commit", "said"), [("0a1b2c3", 0), ("0a1b2c3-dirty", 1), (None, 1)])
 def test_results_of_sources_that_no_commit_has_say_so(commit, said, tmp_path, monkeypatch):
     monkeypatch.setattr(results, "commit", lambda: commit)

@@ -187,6 +187,18 @@ def test_copies_of_test_values_are_found_in_other_units_and_sums():
     store = SeriesStore.from_series(hidden, "hidden", period=[12, 12, 12, 7])
     tested = [EvaluationSet("tested", [x.astype(np.float32) for x in truth], 18, 12, "ME")]
     (row,) = rescaled.search(store, tested, leaks.versions)
+    copies = row.pop("copies")
     assert row == {"dataset": "tested", "windows": 4, "forwards": 2, "backwards": 0, "from": {"hidden": 2}}
+    assert {one["window"]: one["series"] for one in copies} == {0: "1", 2: "3"}
     (row,) = rescaled.search(store.select(torch.tensor([0])), tested, leaks.versions)
     assert row["forwards"] == 0
+
+
+def test_the_search_names_series_by_their_ids(tmp_path, sets):
+    series = [*np.random.default_rng(1).normal(size=(2, 90)), np.round(2.5 * waves(3, 40)[0] + 7, 2)]
+    rows = [{"id": name, "freq": "ME", "target": x} for name, x in zip("abc", series, strict=True)]
+    pd.DataFrame(rows).to_parquet(tmp_path / "hidden.parquet")
+    out = tmp_path / "leaks.json"
+    leaks.main(["--corpus", str(tmp_path / "hidden.parquet"), "--evaluation", str(sets), "--output", str(out)])
+    found = json.loads(out.read_text())["rescaled"]["sets"]
+    assert {(one["set"], one["series"]) for row in found for one in row["copies"]} == {("hidden", "c")}
