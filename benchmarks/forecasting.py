@@ -25,6 +25,7 @@ import torch
 from studies.chronos.t5 import HeadSettings, T5Config, T5Objective, T5Predictor, build_forecaster
 from studies.chronos.t5.attention import Attention
 from studies.chronos.tokenizer import EOS, PAD, ChronosTokenizer
+from studies.zero_shot.recipe import Objective
 from torch import Tensor, nn
 
 from benchmarks.arms import PENALTY
@@ -35,7 +36,6 @@ from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora import BatchStream, standard_corpus
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
-from fourier_head.forecasting.patch.objective import Objective
 from fourier_head.heads import FourierHead
 from fourier_head.training.graphs import CapturedPass
 

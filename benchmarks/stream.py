@@ -28,9 +28,9 @@ from fourier_head.forecasting.corpora.buckets import BUCKETS, BucketStream
 from fourier_head.forecasting.corpora.mix import standard_corpus
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.patch.model import SIZES
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrain import CHUNK, BucketObjective
-from fourier_head.forecasting.patch.recipe import SIZES
 from fourier_head.training.loop import CHECK_EVERY, Training
 from fourier_head.training.settings import TrainingSettings
 

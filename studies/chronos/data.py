@@ -9,7 +9,8 @@ import numpy as np
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.evaluation import EvaluationSet
+from studies.common.benchmark_sets import read_evaluation_sets
 
 
 def read_corpus(path: Path | None) -> SeriesStore | None:

@@ -17,8 +17,7 @@ from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation import evaluate
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet, evaluate
 from fourier_head.tasks.runs import hardware
 from fourier_head.training.loop import Training
 from fourier_head.training.settings import TrainingSettings

@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.mix import RECIPES
-from fourier_head.forecasting.evaluation import ScoreRow, evaluate_seasonal_naive
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
-from fourier_head.forecasting.published import read_published_scores
+from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluate_seasonal_naive
 from fourier_head.tasks.runs import RunStore
 from fourier_head.training.processes import agreed
 from studies.chronos.arms import Arm, parse_arms
@@ -34,6 +32,7 @@ from studies.chronos.runs import SAMPLING, Protocol, errors_path, run_arm
 from studies.chronos.t5 import SIZES
 from studies.chronos.tables import notes, rows
 from studies.common import options
+from studies.common.benchmark_sets import read_published_scores
 from studies.common.forecast_scores import comparable
 from studies.common.options import option
 from studies.common.report.summary import Summary

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from fourier_head.forecasting.evaluation import ScoreRow, relative_scores
+from fourier_head.forecasting.evaluation import ScoreRow
 from studies.chronos.arms import Arm
+from studies.common.benchmark_sets import relative_scores
 from studies.common.forecast_scores import RELATIVE, published_rows, seasonal_naive_rows, summary_rows
 from studies.common.report.summary import Row
 from studies.common.results import aggregate

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow, relative_scores
+from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow
 from fourier_head.forecasting.scores import INTERVALS
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
+from studies.common.benchmark_sets import relative_scores
 from studies.common.report.tables import model_label
 
 __all__ = ["calibration_chart", "overview_chart", "pens", "relative_chart"]

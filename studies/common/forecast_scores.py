@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow, relative_scores
-from fourier_head.forecasting.evaluation_sets import BENCHMARK
+from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow
+from studies.common.benchmark_sets import BENCHMARK, relative_scores
 from studies.common.report.summary import Row
 from studies.common.results import aggregate, row
 

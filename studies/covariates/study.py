@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fourier_head._devices import chosen_device
-from fourier_head.forecasting.evaluation import geometric_mean
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.scores import DECILES, Forecast, series_errors
 from studies.common import options
+from studies.common.benchmark_sets import geometric_mean
 from studies.common.options import option
 from studies.common.report.summary import Row, Summary
 from studies.common.results import row, write_results

@@ -13,18 +13,18 @@ import torch
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.forecasting.dependence import KINDS, group_of, usual_weights
-from fourier_head.forecasting.evaluation import geometric_mean
-from fourier_head.forecasting.evaluation_sets import BENCHMARK, EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import WINDOWS, Forecaster
 from fourier_head.forecasting.inputs import read_series
-from fourier_head.forecasting.path_scores import energy_score, variogram_score
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.scores import INTERVALS, interval_error, scales
 from fourier_head.forecasting.windows import past_windows
 from studies.common import options
+from studies.common.benchmark_sets import BENCHMARK, geometric_mean, read_evaluation_sets
 from studies.common.options import option
 from studies.common.report.summary import Row, Summary
 from studies.common.results import row, write_results
+from studies.joint_paths.path_scores import energy_score, variogram_score
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,8 +100,7 @@ def _sets(settings: Settings) -> list[EvaluationSet]:
         sets = read_evaluation_sets(settings.evaluation, [name for name in BENCHMARK if name in there])
     else:
         from fourier_head.forecasting.corpora.readers import read_store
-        from fourier_head.forecasting.patch.recipe import HELD_OUT
-        from fourier_head.forecasting.validation import validation_sets
+        from fourier_head.forecasting.validation import HELD_OUT, validation_sets
 
         assert settings.corpus is not None
         sets = validation_sets(read_store(settings.corpus).split(HELD_OUT, seed=0)[1], most=settings.most)

@@ -10,17 +10,17 @@ from typing import Any
 from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.evaluation import evaluate
-from fourier_head.forecasting.evaluation_sets import read_evaluation_sets
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.forecasting.patch.model import PatchConfig
-from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, train
-from fourier_head.forecasting.validation import Validation, validation_sets
+from fourier_head.forecasting.patch.model import SIZES, PatchConfig
+from fourier_head.forecasting.validation import Validation, hold_out, validation_sets
 from fourier_head.tasks.engine import Task
 from fourier_head.tasks.runs import hardware
 from fourier_head.training.settings import TrainingSettings
+from studies.common.benchmark_sets import read_evaluation_sets
 from studies.common.forecast_scores import RELATIVE
 from studies.common.report.summary import Row
 from studies.common.results import aggregate
+from studies.zero_shot.recipe import Recipe, train
 
 BASE = "density"
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

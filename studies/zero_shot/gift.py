@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow, relative_means
-from fourier_head.forecasting.published import read_published_scores
+from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow
+from studies.common.benchmark_sets import read_published_scores, relative_means
 from studies.common.forecast_scores import CALIBRATION, RELATIVE
 from studies.common.report.summary import Row
 from studies.common.results import row

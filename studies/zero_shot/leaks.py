@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 
 from fourier_head.forecasting.corpora.readers import LEFT_OUT, join, read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
-from fourier_head.forecasting.gift_eval import gift_configurations
+from fourier_head.forecasting.evaluation import EvaluationSet
+from studies.common.benchmark_sets import read_evaluation_sets
 from studies.zero_shot import rescaled
+from studies.zero_shot.gift_eval import gift_configurations
 
 RUN = 6
 """Growth rates in a row."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet
 
 RUN = 12
 """Values in a run."""

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
-from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive, relative_scores
-from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluate, evaluate_seasonal_naive
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.forecasting.gift_eval import evaluate_gift, gift_configurations, gift_naive, write_all_results
-from fourier_head.forecasting.published import read_published_scores
 from fourier_head.heads import FourierHead
 from fourier_head.tasks.engine import Engine, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
+from studies.common.benchmark_sets import read_evaluation_sets, read_published_scores, relative_scores
 from studies.common.forecast_charts import calibration_chart, overview_chart, relative_chart
 from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
 from studies.common.options import option
@@ -26,6 +24,7 @@ from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import dataset_label
 from studies.common.results import row, write_results
 from studies.zero_shot import ablation, gift, speed, tails
+from studies.zero_shot.gift_eval import evaluate_gift, gift_configurations, gift_naive, write_all_results
 
 if TYPE_CHECKING:
     from rich.console import Console

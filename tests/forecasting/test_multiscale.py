@@ -14,7 +14,7 @@ from fourier_head.forecasting.corpora.fine import FineSynth
 from fourier_head.forecasting.corpora.plain import PlainSynth
 from fourier_head.forecasting.corpora.readers import join
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.calibrate import fit_spread
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from studies.joint_paths.path_scores import energy_score, variogram_score
 from studies.joint_paths.study import Settings, run
 
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.dependence import KINDS, Dependence, correlations
 from fourier_head.forecasting.inputs import read_series
-from fourier_head.forecasting.path_scores import energy_score, variogram_score
 from fourier_head.forecasting.windows import cut, past_windows
 from tests.forecasting.test_forecaster import tiny, walk
 from tests.studies.test_zero_shot import sets, waves  # noqa: F401 (a fixture)

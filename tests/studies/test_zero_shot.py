@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from studies.common.benchmark_sets import read_evaluation_sets, relative_scores
 from studies.zero_shot import ablation, leaks, rescaled, speed, tails
 from studies.zero_shot.study import Settings, run
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
-from fourier_head.forecasting.evaluation import evaluate_seasonal_naive, relative_scores
-from fourier_head.forecasting.evaluation_sets import EvaluationSet, read_evaluation_sets
+from fourier_head.forecasting.evaluation import EvaluationSet, evaluate_seasonal_naive
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.pretrained import save_model
 from fourier_head.tasks import engine

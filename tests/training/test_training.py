@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from studies.zero_shot.recipe import Recipe, prepare, train
+from studies.zero_shot.train import main
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.patch.model import PatchConfig
-from fourier_head.forecasting.patch.recipe import Recipe, hold_out, prepare, train
-from fourier_head.forecasting.patch.train import main
-from fourier_head.forecasting.validation import Validation, group_of, validation_sets
+from fourier_head.forecasting.validation import Validation, group_of, hold_out, validation_sets
 from fourier_head.training.averages import EarlyStopping
 from fourier_head.training.checkpoints import WEIGHTS, recover_folder, replace_folder
 from fourier_head.training.data import Epochs
@@ -340,7 +340,7 @@ IN_EACH_PROCESS = """
 import sys
 import torch
 import torch.distributed as dist
-from fourier_head.forecasting.patch.train import main
+from studies.zero_shot.train import main
 from fourier_head.training.processes import agreed
 from tests.training.test_training import TwoLosses, Training, TrainingSettings, Points
 

@@ -1,34 +1,89 @@
-"""Evaluate forecasters on held-out windows of many sets, and compare them with seasonal naive as Chronos does."""
+"""Evaluate forecasters, and seasonal naive beside them, on series whose last values are held out."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
 from fourier_head.forecasting.scores import INTERVALS, Forecast, score, series_errors
 from fourier_head.forecasting.seasonal_naive import SeasonalNaive
-
-__all__ = [
-    "SEASONAL_NAIVE",
-    "Forecaster",
-    "ScoreRow",
-    "evaluate",
-    "evaluate_seasonal_naive",
-    "geometric_mean",
-    "relative_means",
-    "relative_scores",
-]
 
 ScoreRow = dict[str, Any]
 """Scores of one model on one set, flat: model, dataset, status, series, horizon, season, mase, wql, coverage_50,
 coverage_80, coverage_95, interval_error, pit, seconds."""
 
 SEASONAL_NAIVE = "seasonal-naive"
+
+Status = Literal["verified", "further", "partial", "reconstructed", "own"]
+"""`further` sets are verified, too, but belong to the benchmark alone and not to the paper's twenty."""
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Series of one frequency; the last `horizon` values of each are what a forecaster must predict.
+
+    Args:
+        name: of the set.
+        series: arrays of different lengths, oldest value first, NaN where missing.
+        horizon: number of values held out.
+        season: steps per season, the lag of seasonal naive and of the scale of MASE.
+        freq: pandas alias, None where unknown.
+        status: whether the set is the published one; `own` for anything outside the benchmark.
+        starts: timestamp of the first value of each series as text, empty where unknown.
+
+    Example:
+        >>> tiny = EvaluationSet("tiny", [np.arange(5.0), np.arange(3.0)], horizon=2, season=1)
+        >>> tiny.contexts()
+        [array([0., 1., 2.]), array([0.])]
+        >>> tiny.targets()
+        array([[3., 4.],
+               [1., 2.]])
+    """
+
+    name: str
+    series: Sequence[np.ndarray] = field(repr=False)
+    horizon: int
+    season: int
+    freq: str | None = None
+    status: Status = "own"
+    starts: Sequence[str] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
+            raise ValueError(f"horizon must be a whole number of at least 1, got {self.horizon!r}")
+        if isinstance(self.season, bool) or not isinstance(self.season, int) or self.season < 1:
+            raise ValueError(f"season must be a whole number of at least 1, got {self.season!r}")
+        if len(self.series) == 0:
+            raise ValueError(f"series of {self.name} must not be empty")
+        shortest = min(len(one) for one in self.series)
+        if shortest <= self.horizon:
+            raise ValueError(
+                f"every series of {self.name} must be longer than the horizon of {self.horizon}, got one of {shortest}"
+            )
+
+    def contexts(self) -> list[np.ndarray]:
+        """Return what a forecaster sees of each series."""
+        return [one[: -self.horizon] for one in self.series]
+
+    def targets(self) -> np.ndarray:
+        """Return what it must predict, shape (series, horizon)."""
+        return np.stack([one[-self.horizon :] for one in self.series])
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def head(self, count: int) -> EvaluationSet:
+        """Return the set cut to its first series, for a quick look; its scores are no longer those of the set."""
+        if count >= len(self.series):
+            return self
+        status: Status = "partial" if self.status in ("verified", "further") else self.status
+        return EvaluationSet(
+            self.name, self.series[:count], self.horizon, self.season, self.freq, status, self.starts[:count]
+        )
 
 
 class Forecaster(Protocol):
@@ -104,55 +159,3 @@ def evaluate_seasonal_naive(sets: Iterable[EvaluationSet]) -> list[ScoreRow]:
     for row in rows:
         row |= dict.fromkeys([*(f"coverage_{round(100 * share)}" for share in INTERVALS), "interval_error", "pit"])
     return rows
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """Return the geometric mean of positive numbers.
-
-    >>> round(geometric_mean([1.0, 4.0]), 6)
-    2.0
-    """
-    logs = [math.log(value) if value > 0 else math.nan for value in values]
-    return math.exp(sum(logs) / len(logs)) if logs else math.nan
-
-
-def relative_scores(rows: Iterable[ScoreRow], baseline: Iterable[ScoreRow]) -> list[ScoreRow]:
-    r"""Return geometric means over sets of score / baseline score, one row per model for each group of sets.
-
-    .. math:: \exp \Big( \frac1D \sum_d \log \frac{\mathrm{score}_d}{\mathrm{baseline}_d} \Big)
-
-    Groups are `verified`, `verified_17` where there are `further` verified ones, and `all`.
-    Sets without a baseline score are left out; `sets` counts those that are in. A row also holds the means over sets
-    of the coverages and of `interval_error`, and the sum of seconds.
-
-    References:
-        Ansari et al., Chronos: Learning the Language of Time Series (2024), section 5.4.
-    """
-    scale = {row["dataset"]: row for row in baseline}
-    by_model: dict[str, list[ScoreRow]] = {}
-    for row in rows:
-        if row["dataset"] in scale:
-            by_model.setdefault(row["model"], []).append(row)
-    out = []
-    for model, members in by_model.items():
-        groups = {"verified": ("verified",), "verified_17": ("verified", "further"), "all": None}
-        if not any(row["status"] == "further" for row in members):
-            del groups["verified_17"]
-        for which, statuses in groups.items():
-            chosen = [row for row in members if statuses is None or row["status"] in statuses]
-            if chosen:
-                out.append({"model": model, "dataset": which} | relative_means(chosen, scale))
-    return out
-
-
-def relative_means(rows: Sequence[ScoreRow], scale: Mapping[str, ScoreRow]) -> ScoreRow:
-    """Return the relative scores over some rows of one model, the means of their coverages and the sum of seconds."""
-    row: ScoreRow = {"sets": len(rows)}
-    for key in ("mase", "wql"):
-        row[f"relative_{key}"] = geometric_mean(one[key] / scale[one["dataset"]][key] for one in rows)
-    for key in (*(f"coverage_{round(100 * share)}" for share in INTERVALS), "interval_error"):
-        values = [one[key] for one in rows if one.get(key) is not None]
-        row[key] = float(np.mean(values)) if len(values) == len(rows) else None
-    seconds = [one["seconds"] for one in rows if one.get("seconds") is not None]
-    row["seconds"] = float(np.sum(seconds)) if len(seconds) == len(rows) else None
-    return row

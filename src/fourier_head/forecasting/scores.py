@@ -6,13 +6,13 @@ array, so that twenty thousand series take milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fourier_head.metrics import pit_histogram, wql
+from fourier_head.metrics import wql
 
 __all__ = [
     "DECILES",
@@ -34,8 +34,6 @@ DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 INTERVALS = (0.5, 0.8, 0.95)
 """Central intervals whose coverage is reported."""
 
-PIT_BINS = 10
-
 
 def central_levels(intervals: Sequence[float] = INTERVALS) -> tuple[float, ...]:
     """Return the deciles and the ends of central intervals, ascending: what a forecaster is best asked for.
@@ -49,18 +47,15 @@ def central_levels(intervals: Sequence[float] = INTERVALS) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Forecasts of a set: quantiles at any levels and, where the forecaster has one, the distribution function.
+    """Forecasts of a set: quantiles at any levels.
 
     Args:
         quantiles: shape (series, horizon, levels).
         levels: strictly between 0 and 1, ascending.
-        cdf: takes targets of shape (series, horizon) and returns the probability of values up to them, same shape,
-            NaN where a target is.
     """
 
     quantiles: np.ndarray
     levels: Sequence[float] = DECILES
-    cdf: Callable[[np.ndarray], Any] | None = None
 
     def __post_init__(self) -> None:
         quantiles = as_array(self.quantiles)
@@ -179,17 +174,10 @@ def observed_frequencies(forecast: Forecast, target: np.ndarray) -> np.ndarray:
     return np.where(jump, share, y <= quantiles).mean(0)
 
 
-def _coverage(below: dict[float, float], pit: np.ndarray | None, share: float) -> float | None:
-    """Return the share of targets inside a central interval; None where its ends are unknown.
-
-    ``below`` are observed frequencies by level, ``pit`` the probabilities of observed targets.
-    """
+def _coverage(below: dict[float, float], share: float) -> float | None:
+    """Return the share of targets inside a central interval; None where its ends are unknown."""
     low, high = round((1 - share) / 2, 9), round((1 + share) / 2, 9)
-    if low in below and high in below:
-        return below[high] - below[low]
-    if pit is not None:
-        return float(((low <= pit) & (pit <= high)).mean())
-    return None
+    return below[high] - below[low] if low in below and high in below else None
 
 
 def interval_error(row: dict[str, Any]) -> float | None:
@@ -213,9 +201,8 @@ def score(
 ) -> dict[str, Any]:
     """Return the scores of one set: `mase`, `wql`, coverage of central intervals, `interval_error` and `pit`.
 
-    Coverage is None where neither the ends of the interval nor a distribution function were given. `pit` holds the
-    shares of targets in ten equal bins of probability, from the distribution function or, for want of one, from the
-    deciles.
+    Coverage is None where the ends of the interval were not forecast. `pit` holds the shares of targets in ten equal
+    bins of probability, between the deciles.
 
     Args:
         target: shape (series, horizon), NaN where missing.
@@ -232,19 +219,14 @@ def score(
             raise ValueError(f"forecasts must not be NaN, got {int(absent.sum())} of {absent.size} values")
         target = np.where(absent, np.nan, target)
     quantiles = np.moveaxis(forecast.at(*DECILES), -1, 0)
-    pit = None if forecast.cdf is None else as_array(forecast.cdf(target))
     row: dict[str, Any] = {
         "mase": mase_of_set(forecast.at(0.5)[..., 0], target, scales(contexts, season)),
         "wql": wql(quantiles, DECILES, target).item(),
     }
     below = dict(zip(forecast.levels, observed_frequencies(forecast, target).tolist(), strict=True))
-    seen = None if pit is None else pit[~np.isnan(target)]
-    row |= {f"coverage_{round(100 * share)}": _coverage(below, seen, share) for share in INTERVALS}
+    row |= {f"coverage_{round(100 * share)}": _coverage(below, share) for share in INTERVALS}
     row["interval_error"] = interval_error(row)
-    if pit is None:
-        row["pit"] = np.diff([below[level] for level in DECILES], prepend=0.0, append=1.0).tolist()
-    else:
-        row["pit"] = pit_histogram(pit.clip(0, 1), PIT_BINS).tolist()
+    row["pit"] = np.diff([below[level] for level in DECILES], prepend=0.0, append=1.0).tolist()
     if absent.any():
         row["without_forecast"] = int(absent.sum())
     return row

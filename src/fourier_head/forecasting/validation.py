@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation import ScoreRow, evaluate_seasonal_naive
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluate_seasonal_naive
 
 # Steps ahead that people forecast, by the period of a series; finer than hourly: two days or what the model reaches.
 HORIZONS = {1: 6, 4: 8, 5: 20, 7: 28, 12: 18, 24: 48, 52: 8}
@@ -22,6 +21,9 @@ SHORTEST = 8
 """Least length of the past that is left of a series."""
 FAR = 10
 """Times the horizon that series of hours and finer ones are also forecast, as the medium horizons of GIFT-Eval are."""
+
+HELD_OUT = 0.04
+"""Share of the series of every set kept out of training, to choose between models on."""
 
 HELD_OUT_SETS = (
     "gdp_growth_yearly", "tsdl_quarterly", "aus_retail", "us_employment_monthly", "french_wine_export_monthly",
@@ -35,6 +37,11 @@ HELD_OUT_SETS = (
 """Training sets that designs are chosen on: whole sets of every frequency, left out of training while choosing."""
 CALIBRATION_SETS = HELD_OUT_SETS[::3]
 """Of these, sets that are left out for good, so that there are new series to fit the spread of forecasts on."""
+
+
+def hold_out(store: SeriesStore) -> tuple[SeriesStore, SeriesStore]:
+    """Return the series to train on and those to choose on, the same ones for every recipe."""
+    return store.split(HELD_OUT, seed=0)
 
 
 def hold_out_sets(store: SeriesStore, names: Iterable[str] = HELD_OUT_SETS) -> tuple[SeriesStore, SeriesStore]:

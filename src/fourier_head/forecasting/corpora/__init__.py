@@ -8,7 +8,7 @@ Everything a batch needs is drawn on the device that trains, from one `torch.Gen
 """
 
 from fourier_head.forecasting.corpora.aggregate import AggregatedSampler
-from fourier_head.forecasting.corpora.augment import Augmentation, Augmented
+from fourier_head.forecasting.corpora.augment import Augmentation
 from fourier_head.forecasting.corpora.kernel_synth import CHRONOS_BANK, WIDE_BANK, Kernel, SpectralSynth
 from fourier_head.forecasting.corpora.mix import RECIPES, BatchStream, Corpus, Part, standard_corpus
 from fourier_head.forecasting.corpora.mixup import Source, TSMixup
@@ -23,7 +23,6 @@ __all__ = [
     "WIDE_BANK",
     "AggregatedSampler",
     "Augmentation",
-    "Augmented",
     "BatchStream",
     "Corpus",
     "Kernel",

@@ -8,19 +8,18 @@ default: trends and seasons survive it, but decays after peaks become announceme
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.corpora.mixup import Source, history, mean_scale
+from fourier_head.forecasting.corpora.mixup import history, mean_scale
 from fourier_head.forecasting.corpora.windows import Windows, split_windows
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Change a random share of rows; subclasses say how in `change`."""
+    """Change a random share of rows; subclasses say how all would be changed in `_change`."""
 
     share: float = 0.1
 
@@ -28,8 +27,7 @@ class Augmentation:
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must lie in [0, 1], got {self.share}.")
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         raise NotImplementedError
 
     def __call__(self, windows: Windows, generator: torch.Generator | None = None) -> Windows:
@@ -44,10 +42,10 @@ class Augmentation:
             device = windows.period.device
             first = (torch.rand(1, device=device, generator=generator) * batch).long()
             index = (first + torch.arange(rows, device=device) * batch // rows) % batch
-            changed = self.change(windows.rows(index), generator)
+            changed = self._change(windows.rows(index), generator)
             return Windows(*(old.index_copy(0, index, new) for old, new in zip(windows, changed, strict=True)))
         hit = _uniform(windows, generator) < self.share
-        changed = self.change(windows, generator)
+        changed = self._change(windows, generator)
         return Windows(
             torch.where(hit, changed.context, windows.context),
             torch.where(hit, changed.future, windows.future),
@@ -80,16 +78,14 @@ def _spread(context: Tensor) -> Tensor:
 class SignFlip(Augmentation):
     """Turn series upside down."""
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         return Windows(-windows.context, -windows.future, windows.period)
 
 
 class TimeReversal(Augmentation):
     """Run series backwards; rows whose window is not filled at both ends stay, as their gap would change sides."""
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         values = windows.values
         whole = ~(values[:, :1].isnan() | values[:, -1:].isnan())
         return split_windows(torch.where(whole, values.flip(1), values), windows.context.shape[1], windows.period)
@@ -101,8 +97,7 @@ class Trend(Augmentation):
 
     largest: float = 1.5
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         time = _age(windows).clamp_max(1.0)
         kink = _uniform(windows, generator, -1.0, 0.0)
         before = _uniform(windows, generator, -1.0, 1.0)
@@ -118,8 +113,7 @@ class Offset(Augmentation):
 
     largest: float = 5.0
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         added = _uniform(windows, generator, -0.2, 1.0) * self.largest * mean_scale(windows.context)
         return Windows(windows.context + added, windows.future + added, windows.period)
 
@@ -130,8 +124,7 @@ class LevelShift(Augmentation):
 
     largest: float = 3.0
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         size = _uniform(windows, generator, -1.0, 1.0) * self.largest * _spread(windows.context)
         values = windows.values + size * (_age(windows) >= _uniform(windows, generator, -1.0, 0.0))
         return split_windows(values, windows.context.shape[1], windows.period)
@@ -143,8 +136,7 @@ class ShiftAhead(Augmentation):
 
     largest: float = 3.0
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         size = _uniform(windows, generator, -1.0, 1.0) * self.largest * _spread(windows.context)
         steps = torch.arange(windows.future.shape[1], device=size.device)
         moved = steps >= _uniform(windows, generator) * windows.future.shape[1]
@@ -157,8 +149,7 @@ class Noise(Augmentation):
 
     largest: float = 0.5
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         values = windows.values
         size = _uniform(windows, generator).square() * self.largest * _spread(windows.context)
         noise = torch.randn(values.shape, device=values.device, generator=generator)
@@ -171,8 +162,7 @@ class Spikes(Augmentation):
 
     most: float = 0.03
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         context = windows.context
         where = torch.rand(context.shape, device=context.device, generator=generator)
         size = torch.randn(context.shape, device=context.device, generator=generator) * 4 * _spread(context)
@@ -186,8 +176,7 @@ class OddEnd(Augmentation):
 
     largest: float = 100.0
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         size = 3.0 * (self.largest / 3.0) ** _uniform(windows, generator) * _spread(windows.context)
         size = torch.where(_uniform(windows, generator) < 0.3, -size, size)
         last = torch.arange(windows.context.shape[1], device=size.device) == windows.context.shape[1] - 1
@@ -200,8 +189,7 @@ class Missing(Augmentation):
 
     most: float = 0.3
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         context = windows.context
         size = context.shape[1]
         single = torch.rand(context.shape, device=context.device, generator=generator)
@@ -219,8 +207,7 @@ class Missing(Augmentation):
 class Censor(Augmentation):
     """Clip series from below or above at a value of their own, as stock that runs out or a meter at its end does."""
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         context = windows.context
         # A bound by mean and deviation needs no sorting; the one from below mirrors the one from above.
         mean = context.nanmean(1, keepdim=True)
@@ -239,8 +226,7 @@ class Quantise(Augmentation):
 
     largest: float = 1.0
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         step = (0.02 + _uniform(windows, generator).square() * self.largest) * _spread(windows.context)
         values = windows.values
         rounded = torch.where(step > 0, (values / step).round() * step, values)
@@ -250,8 +236,7 @@ class Quantise(Augmentation):
 class HidePeriod(Augmentation):
     """Withhold the period, as when a user's series has no dates."""
 
-    def change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        """Return all rows changed."""
+    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         return windows._replace(period=torch.ones_like(windows.period))
 
 
@@ -269,23 +254,3 @@ DEFAULT: tuple[Augmentation, ...] = (
     HidePeriod(0.1),
 )
 """A mild set: about half of the rows are changed by none of those that touch values."""
-
-
-@dataclass(frozen=True)
-class Augmented:
-    """Draw windows of a source and change them by `steps`, in order."""
-
-    source: Source
-    steps: Sequence[Augmentation] = DEFAULT
-
-    @property
-    def device(self) -> torch.device:
-        """Where windows are made."""
-        return self.source.device
-
-    def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
-        """Draw a batch of windows."""
-        windows = self.source.sample(batch, generator)
-        for step in self.steps:
-            windows = step(windows, generator)
-        return windows

@@ -94,30 +94,6 @@ class Bank:
         return KernelMix(self.kinds[which], self.values[which], used, draw[:, self.most : 2 * self.most] < 0.5)
 
 
-def covariance(mix: KernelMix, length: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Return the covariance matrices (n, length, length) of compositions over the first `length` steps."""
-    lag = torch.arange(length, device=mix.kind.device, dtype=dtype)
-    where = lag / UNIT
-    total = torch.zeros(0, device=mix.kind.device)
-    for slot in range(mix.kind.shape[1]):
-        kind, value = mix.kind[:, slot, None], mix.value[:, slot, None].to(dtype)
-        # All but the linear kernel depend on the lag only: a vector per row, seen as a Toeplitz matrix without a copy.
-        by_lag = torch.where(kind == _PERIODIC, torch.exp(-2 * torch.sin(math.pi * lag / value) ** 2), 0.0)
-        by_lag = torch.where(kind == _RBF, torch.exp(-0.5 * (where / value) ** 2), by_lag)
-        by_lag = torch.where(kind == _RATIONAL, (1 + where**2 / (2 * value)) ** -value, by_lag)
-        by_lag = torch.where(kind == _WHITE, value * (lag == 0), by_lag)
-        by_lag = torch.where((kind == _CONSTANT) | (kind == _LINEAR), value ** (1 + (kind == _LINEAR)), by_lag)
-        both = torch.cat((by_lag.flip(1), by_lag[:, 1:]), dim=1)
-        matrix = both.unfold(1, length, 1).flip(1)
-        matrix = matrix + (kind == _LINEAR)[..., None] * (where[:, None] * where)
-        if slot == 0:
-            total = matrix
-            continue
-        folded = torch.where(mix.times[:, slot, None, None], total * matrix, total + matrix)
-        total = torch.where((slot < mix.used)[:, None, None], folded, total)
-    return total
-
-
 # exp(-2 sin^2(pi d / p)) = sum_k (2 - [k = 0]) e^-1 I_k(1) cos(2 pi k d / p): deviations of the harmonics 0..7.
 _BESSEL = (1.2660658778, 0.5651591040, 0.1357476698, 0.0221684249, 0.0027371202, 0.0002714632, 0.0000224887, 1.599e-6)
 _DEVIATIONS = tuple(math.sqrt((1 if k == 0 else 2) * b / math.e) for k, b in enumerate(_BESSEL))

@@ -32,7 +32,7 @@ class Corpus:
 
     Row counts are whole, so what a share lacks in one batch it gets in a later one: proportions hold exactly over many
     batches, and no random number has to reach the host to say how many rows a source makes. `steps` change the rows of
-    all parts at once (a part that wants its own is an `Augmented` source).
+    all parts at once.
 
     >>> from fourier_head.forecasting.corpora import SeriesStore, StructuralSynth, WindowSampler
     >>> real = WindowSampler(SeriesStore.from_series([range(50)], period=12), context=16, horizon=4)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.patch.multiscale import KNOT, MultiscaleForecaster, spread_at
 from fourier_head.forecasting.patch.predict import batches

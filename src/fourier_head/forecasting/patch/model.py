@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,13 @@ LIKELIHOOD_SHARE = 0.05
 """What likelihood counts beside the CRPS in the loss "both"; it is some twenty times as large."""
 
 Loss = Literal["crps", "nll", "both"]
+
+SIZES: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {"width": 96, "layers": 2, "heads": 3},
+    "mini": {"width": 192, "layers": 4, "heads": 4},
+    "small": {"width": 384, "layers": 6, "heads": 6},
+}
+"""Shapes by name: 0.4, 2.3 and 12.3 million parameters."""
 
 
 @dataclass(frozen=True)

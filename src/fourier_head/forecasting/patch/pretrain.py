@@ -24,12 +24,12 @@ from fourier_head.forecasting.corpora.augment import DEFAULT, ShiftAhead
 from fourier_head.forecasting.corpora.buckets import BUCKETS, Bucket, BucketStream, longer, without
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.patch.calibrate import fit_spread
+from fourier_head.forecasting.patch.model import SIZES
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
-from fourier_head.forecasting.patch.recipe import SIZES, hold_out
-from fourier_head.forecasting.validation import CALIBRATION_SETS, Validation, hold_out_sets, validation_sets
+from fourier_head.forecasting.validation import CALIBRATION_SETS, Validation, hold_out, hold_out_sets, validation_sets
 from fourier_head.training.log import print_line
 from fourier_head.training.loop import Training, seconds_spent
 from fourier_head.training.settings import TrainingSettings

@@ -5,27 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from fourier_head._devices import best_device
 from fourier_head.forecasting.corpora.augment import DEFAULT
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
-from fourier_head.forecasting.patch.objective import Objective
 from fourier_head.training.loop import Training
 from fourier_head.training.settings import TrainingSettings
 
-SIZES: Mapping[str, Mapping[str, Any]] = {
-    "tiny": {"width": 96, "layers": 2, "heads": 3},
-    "mini": {"width": 192, "layers": 4, "heads": 4},
-    "small": {"width": 384, "layers": 6, "heads": 6},
-}
-"""Shapes by name: 0.4, 2.3 and 12.3 million parameters."""
-HELD_OUT = 0.04
-"""Share of the series of every set kept out of training, to choose between models on."""
+
+class Objective(nn.Module):
+    """Return the loss of a batch of windows.
+
+    Args:
+        model: the forecaster.
+        naive_weighting: how far errors count in units of each series' own naive error, see ``PatchForecaster.loss``.
+    """
+
+    def __init__(self, model: PatchForecaster, naive_weighting: float = 0.0):
+        super().__init__()
+        self.model, self.naive_weighting = model, naive_weighting
+
+    def forward(self, context: Tensor, future: Tensor, period: Tensor) -> Tensor:
+        return self.model.loss(context, future, period, self.naive_weighting)
 
 
 @dataclass(frozen=True)
@@ -83,8 +89,3 @@ def train(
     done = training.run(report)
     training.use_ema()
     return model.eval(), done
-
-
-def hold_out(store: SeriesStore) -> tuple[SeriesStore, SeriesStore]:
-    """Return the series to train on and those to choose on, the same ones for every recipe."""
-    return store.split(HELD_OUT, seed=0)

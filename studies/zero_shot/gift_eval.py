@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.errors import UserError, needs_extra
-from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow, evaluate_seasonal_naive
-from fourier_head.forecasting.evaluation_sets import EvaluationSet
+from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, EvaluationSet, ScoreRow, evaluate_seasonal_naive
 from fourier_head.forecasting.frequency import parse_frequency, season_length
 from fourier_head.forecasting.scores import (
     DECILES,

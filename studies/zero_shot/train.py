@@ -1,4 +1,4 @@
-"""Train a zero-shot forecaster: ``python -m fourier_head.forecasting.patch.train``, or under ``accelerate launch -m``.
+"""Train a zero-shot forecaster: ``python -m studies.zero_shot.train``, or under ``accelerate launch -m``.
 
 The same command continues a run that was stopped, on one GPU or many.
 """
@@ -12,16 +12,17 @@ from pathlib import Path
 from fourier_head._devices import best_device, fast_training
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.readers import read_store
-from fourier_head.forecasting.patch.model import PatchConfig
+from fourier_head.forecasting.patch.model import SIZES, PatchConfig
 from fourier_head.forecasting.patch.pretrained import save_model
-from fourier_head.forecasting.patch.recipe import SIZES, Recipe, hold_out, prepare
+from fourier_head.forecasting.validation import hold_out
 from fourier_head.training.log import print_line
 from fourier_head.training.settings import TrainingSettings
+from studies.zero_shot.recipe import Recipe, prepare
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the options of the command."""
-    options = argparse.ArgumentParser(prog="python -m fourier_head.forecasting.patch.train", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m studies.zero_shot.train", description=__doc__)
     add = options.add_argument
     add("--corpus", type=Path, nargs="*", default=[], help="packed series, or parquet and arrow files; none: synthetic")
     add("--output", type=Path, default=Path("runs/forecaster"), help="folder of checkpoints, logs and the model")
