@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fourier_head.errors import UserError, did_you_mean, needs_extra
+from fourier_head.errors import UserError, did_you_mean
+from fourier_head.forecasting.corpora.readers import read_rows
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, EvaluationSet, ScoreRow, Status
 from fourier_head.forecasting.frequency import season_length
 from fourier_head.forecasting.scores import INTERVALS
@@ -83,49 +83,22 @@ def read_evaluation_sets(
 
 
 def _read_set(path: Path, horizon: int | None) -> EvaluationSet:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise needs_extra(error, "forecasting") from None
-
     name, known = path.stem, BENCHMARK.get(path.stem)
-    if known is None and horizon is None:
-        raise UserError(f"horizon must be given for {name}, which is no set of the benchmark.")
-    try:
-        table = pq.read_table(path)
-        columns = {column: table[column] for column in ("freq", "target")}
-        flat = columns["target"].combine_chunks()
-        offsets = flat.offsets.to_numpy()
-        values = flat.values.cast(pa.float32()).to_numpy(zero_copy_only=False)
-    except KeyError as error:
-        raise UserError(f"{path} must have the columns freq and target, got {error.args[0]}.") from None
-    except (OSError, AttributeError, pa.ArrowException) as error:
-        raise UserError(f"{path} must be a parquet file with a list of numbers in every target, got {error}.") from None
-    freqs = set(columns["freq"].to_pylist())
-    freq = freqs.pop() if len(freqs) == 1 else None
-    if freqs and freq is None:
-        raise UserError(f"{path} must hold series of one frequency, got {', '.join(sorted(map(str, freqs)))}.")
-    starts = [str(start or "") for start in table["start"].to_pylist()] if "start" in table.column_names else []
-    values = np.where(np.isfinite(values), values, np.float32(np.nan))  # infinite ones count as missing, as in training
-    series = [values[a:b] for a, b in itertools.pairwise(offsets)]
     if known is not None:
         horizon = known.horizon
-    assert horizon is not None
-    kept = [i for i, one in enumerate(series) if len(one) > horizon]
-    if len(kept) < len(series) and known is not None:
-        raise UserError(f"{path} must hold series longer than the horizon of {horizon}, got shorter ones.")
-    if not kept:
-        raise UserError(f"{path} must hold series longer than the horizon of {horizon}, got none.")
-    return EvaluationSet(
-        name,
-        [series[i] for i in kept],
-        horizon,
-        season_length(freq),
-        freq or None,
-        known.status if known else "own",
-        [starts[i] for i in kept] if starts else [],
-    )
+    if horizon is None:
+        raise UserError(f"horizon must be given for {name}, which is no set of the benchmark.")
+    rows = read_rows(path)
+    freqs = sorted(map(str, set(rows.freqs)))
+    if len(freqs) > 1:
+        raise UserError(f"{path} must hold series of one frequency, got {', '.join(freqs)}.")
+    freq = rows.freqs[0] or None
+    kept = [(one, start) for one, start in zip(rows.series(), rows.starts, strict=True) if len(one) > horizon]
+    if not kept or (known is not None and len(kept) < len(rows.lengths)):
+        found = "shorter ones" if kept else "none"
+        raise UserError(f"{path} must hold series longer than the horizon of {horizon}, got {found}.")
+    series, starts = map(list, zip(*kept, strict=True))
+    return EvaluationSet(name, series, horizon, season_length(freq), freq, known.status if known else "own", starts)
 
 
 _OURS = {known.published: name for name, known in BENCHMARK.items() if known.status in ("verified", "further")}

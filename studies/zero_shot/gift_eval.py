@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError
+from fourier_head.forecasting.corpora.readers import read_rows
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, EvaluationSet, ScoreRow, evaluate_seasonal_naive
 from fourier_head.forecasting.frequency import parse_frequency, season_length
 from fourier_head.forecasting.scores import (
@@ -131,30 +132,11 @@ def _benchmark() -> Iterator[tuple[str, str, str, bool]]:
 
 def _series(path: Path) -> tuple[list[np.ndarray], str, int]:
     """Return all series of a parquet file or a folder of arrow files, their frequency, and the columns of each."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise needs_extra(error, "forecasting") from None
-    try:
-        if path.is_file():
-            tables = [pq.read_table(path)]
-        else:
-            tables = [pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in sorted(path.glob("*.arrow"))]
-        freq = tables[0]["freq"][0].as_py()
-        out, columns = [], 1
-        for table in tables:
-            for row in table["target"]:
-                values = row.values
-                if pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type):
-                    inner = [one.values for one in values]
-                    columns = len(inner)
-                else:
-                    inner = [values]
-                out += [one.cast(pa.float32()).to_numpy(zero_copy_only=False) for one in inner]
-    except (OSError, KeyError, IndexError, pa.ArrowException) as error:
-        raise UserError(f"{path} must hold series with freq and target, got {error}.") from None
-    return out, str(freq), columns
+    files = [path] if path.is_file() else sorted(path.glob("*.arrow"))
+    if not files:
+        raise UserError(f"{path} must be a parquet file or a folder of arrow files, got neither.")
+    parts = [read_rows(file) for file in files]
+    return [one for part in parts for one in part.series()], str(parts[0].freqs[0]), parts[0].columns
 
 
 def evaluate_gift(

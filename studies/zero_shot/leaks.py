@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from fourier_head.forecasting.corpora.readers import LEFT_OUT, join, read_store
+from fourier_head.forecasting.corpora.readers import LEFT_OUT, read_rows, read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet
 from studies.common.benchmark_sets import read_evaluation_sets
@@ -111,15 +110,14 @@ def search(store: SeriesStore, sets: Sequence[EvaluationSet]) -> list[dict[str, 
 
 
 def read_named(paths: Sequence[Path]) -> tuple[SeriesStore, list[str]]:
-    """Return the training series of parquet files or folders of them with their ids, none where a file has no ids."""
+    """Return the training series of files or folders of parquet files with their ids, none where they are packed."""
     files = [file for path in paths for file in (sorted(path.glob("*.parquet")) if path.is_dir() else [path])]
-    parts, ids = [], []
+    ids: list[str] = []
     for file in files:
-        parts.append(read_store(file))
-        if file.suffix == ".parquet" and "id" in pq.read_schema(file).names:
-            own = map(str, pq.read_table(file, columns=["id"])["id"].to_pylist())
-            ids += [one for one in own if one not in LEFT_OUT.get(file.stem, ())]
-    store = join(parts)
+        if file.suffix != ".safetensors":
+            rows = read_rows(file, without=LEFT_OUT.get(file.stem, ()))
+            ids += [one for one, length in zip(rows.ids, rows.lengths, strict=True) if length > 1]
+    store = read_store(files)
     return store, ids if len(ids) == len(store) else []
 
 

@@ -30,7 +30,7 @@ from fourier_head.forecasting.corpora.__main__ import main
 from fourier_head.forecasting.corpora.mixup import dirichlet, history, mix_windows
 from fourier_head.forecasting.corpora.readers import LEFT_OUT
 from fourier_head.forecasting.corpora.synthetic import ar1
-from fourier_head.forecasting.corpora.windows import set_weights
+from fourier_head.forecasting.corpora.windows import chances
 from fourier_head.forecasting.frequency import natural_period, season_length
 
 pa = pytest.importorskip("pyarrow")
@@ -319,29 +319,18 @@ def test_futures_follow_contexts_and_cuts_leave_the_newest():
     assert (history(whole.context) == 64).float().mean() > 0.8
 
 
-def test_last_windows_end_as_their_series_do():
-    store = SeriesStore.from_series([np.arange(100.0), np.arange(100.0), np.arange(12.0)], period=[12, 24, 1])
-    windows = WindowSampler(store, 50, 30).last()
-    assert (~windows.future.isnan()).sum(1).tolist() == [18, 30, 4]
-    assert windows.future[:, 0].tolist() == [82, 70, 8]
-    assert same(windows.context[2], torch.tensor([NAN] * 42 + list(range(8))))
-
-
 def test_sets_and_series_come_by_weight():
     big = SeriesStore.from_series([[1.0] * 16] * 64, "big")
     small = SeriesStore.from_series([[2.0] * 256, [3.0] * 16], "small")
     store = join([big, small])
-    chance = set_weights(store)
+    chance = chances(store)
     sizes = torch.tensor([8 * 16**0.25, 2**0.5 * 136**0.25], dtype=torch.float64)
     assert chance[:64].sum() == pytest.approx(float(sizes[0] / sizes.sum()))
     assert chance[64] / chance[65] == pytest.approx(2.0)  # (256 / 16)^0.25
     assert chance.sum() == pytest.approx(1.0)
-    windows = WindowSampler(store, 8, 2, weights={"big": 1, "small": 3}, by_length=False).sample(20000, seeded())
-    last = windows.context[:, -1]
-    assert (last == 1).float().mean() == pytest.approx(0.25, abs=0.02)
-    assert (last == 2).float().mean() == pytest.approx(0.375, abs=0.02)
-    none = WindowSampler(store, 8, 2, weights={"big": 0.0}).sample(500, seeded())
-    assert not (none.context[:, -1] == 1).any()
+    last = WindowSampler(store, 8, 2).sample(20000, seeded()).context[:, -1]
+    for value, expected in ((1, chance[:64].sum()), (2, chance[64]), (3, chance[65])):
+        assert (last == value).float().mean() == pytest.approx(float(expected), abs=0.02)
 
 
 def test_window_arguments_are_checked():
@@ -350,12 +339,6 @@ def test_window_arguments_are_checked():
         WindowSampler(store, 0, 4)
     with pytest.raises(ValueError, match=r"cut_share must lie in \[0, 1\]"):
         WindowSampler(store, 4, 4, cut_share=2)
-    with pytest.raises(ValueError, match="no data set 'srs'"):
-        WindowSampler(store, 4, 4, weights={"srs": 1})
-    with pytest.raises(ValueError, match="must be finite and not negative, got -1"):
-        WindowSampler(store, 4, 4, weights={"series": -1})
-    with pytest.raises(ValueError, match="positive weight"):
-        WindowSampler(store, 4, 4, weights={"series": 0})
     with pytest.raises(ValueError, match="two values or more"):
         WindowSampler(SeriesStore.from_series([[1.0]]), 4, 4)
     assert (
@@ -412,23 +395,18 @@ def test_mixtures_are_convex_and_cut_to_the_shortest():
     assert mix_windows(groups, torch.tensor([3]), torch.tensor([[0.2, 0.3, 0.5]])).period.tolist() == [1]
 
 
-@pytest.mark.parametrize("match", ["length", "period", "none"])
-def test_mixup_stays_within_what_it_mixes(match):
+def test_mixup_stays_within_what_it_mixes():
     store = SeriesStore.from_series(
         [1 + np.sin(np.arange(90) / n) for n in range(1, 30)], period=[4, 7, 12] * 9 + [4, 7]
     )
-    windows = TSMixup(WindowSampler(store, 24, 6, cut_share=0.3), match=match).sample(300, seeded())
+    windows = TSMixup(WindowSampler(store, 24, 6, cut_share=0.3)).sample(300, seeded())
     assert windows.context.shape == (300, 24)
     assert not windows.future[:, 0].isnan().any()
     assert (windows.context.nan_to_num(0) >= 0).all()
     # mean-scaled parts average to 1, and so does a convex combination of windows of equal length
     whole = ~windows.context.isnan().any(1)
-    if match != "none":
-        assert windows.context[whole].mean(1).median() == pytest.approx(1.0, abs=0.02)
-    known = (windows.period > 1).float().mean()
-    assert known > 0.9 if match == "period" else known < 0.8
-    with pytest.raises(ValueError, match="match must be"):
-        TSMixup(WindowSampler(store, 24, 6), match="some")
+    assert windows.context[whole].mean(1).median() == pytest.approx(1.0, abs=0.02)
+    assert (windows.period > 1).float().mean() < 0.8
 
 
 # KernelSynth
@@ -518,7 +496,7 @@ def plain_windows(rows=400):
     return WindowSampler(store, 40, 10).sample(rows, seeded(9))
 
 
-@pytest.mark.parametrize("kind", [type(step) for step in augment.DEFAULT] + [augment.TimeReversal])
+@pytest.mark.parametrize("kind", [type(step) for step in augment.DEFAULT])
 def test_augmentations_touch_their_share_of_rows_only(kind):
     windows = plain_windows()
     changed = kind(0.3)(windows, seeded())
@@ -532,8 +510,7 @@ def test_augmentations_touch_their_share_of_rows_only(kind):
         ]
     )  # fmt: skip
     assert 0.02 < differs.float().mean() < 0.4
-    if kind is not augment.TimeReversal:
-        assert torch.equal(changed.future.isnan(), windows.future.isnan())
+    assert torch.equal(changed.future.isnan(), windows.future.isnan())
     assert not changed.context.isnan().all(1).any()
     assert same(kind(0.0)(windows, seeded()).values, windows.values)
     assert same(kind(1.0)(windows, seeded(2)).values, kind(1.0)(windows, seeded(2)).values)
@@ -571,7 +548,7 @@ def test_a_level_may_shift_ahead_and_the_past_stays():
 def test_augmentations_survive_empty_and_constant_contexts():
     context = torch.stack((torch.full((8,), NAN), torch.full((8,), 3.0), torch.zeros(8)))
     windows = Windows(context, torch.ones(3, 4), torch.tensor([1, 4, 12]))
-    for step in (*augment.DEFAULT, augment.TimeReversal()):
+    for step in augment.DEFAULT:
         changed = type(step)(1.0)(windows, seeded())
         assert changed.future.isfinite().all(), type(step).__name__
         assert changed.context[1:][~changed.context[1:].isnan()].isfinite().all()

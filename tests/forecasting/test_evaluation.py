@@ -259,10 +259,10 @@ def test_bad_folders_and_files_get_one_sentence(tmp_path):
     with pytest.raises(UserError, match="one frequency, got None, h"):
         read_evaluation_sets(tmp_path, horizon=1)
     write_set(tmp_path / "mine.parquet", freq=["h"], target=["text"])
-    with pytest.raises(UserError, match="list of numbers in every target"):
+    with pytest.raises(UserError, match="must be lists of numbers, one series per row, got string"):
         read_evaluation_sets(tmp_path, horizon=1)
     write_set(tmp_path / "mine.parquet", freq=["h"], value=[1.0])
-    with pytest.raises(UserError, match="columns freq and target"):
+    with pytest.raises(UserError, match="has no column 'target': "):
         read_evaluation_sets(tmp_path, horizon=1)
     write_set(tmp_path / "mine.parquet", freq=["h"], target=[[1.0]])
     with pytest.raises(UserError, match="longer than the horizon of 1, got none"):

@@ -46,7 +46,6 @@ class AggregatedSampler:
         context: int,
         horizon: int,
         *,
-        weights: Mapping[str, float] | None = None,
         thin_share: float = 0.25,
         cut_share: float = 0.1,
         fewest: int = 24,
@@ -69,7 +68,7 @@ class AggregatedSampler:
         usable = (possible > 0).nonzero().flatten()
         if len(usable) == 0:
             raise ValueError(f"no series is long enough to keep {fewest} blocks of any length.")
-        self.sampler = WindowSampler(store.select(usable), context, horizon, weights=weights, shortest=shortest)
+        self.sampler = WindowSampler(store.select(usable), context, horizon, shortest=shortest)
         self.context, self.horizon, self.shortest = context, horizon, shortest
         self.thin_share, self.cut_share = thin_share, cut_share
         device = store.device

@@ -1,8 +1,8 @@
 """Changes to windows that keep them plausible, each with a chance per row, on the device and composable.
 
 What changes the law of a series (a trend, a clip, a shift) changes context and future alike; what spoils a record
-(missing values, outliers) changes the context only: a forecaster should see through it. Reversing time is off by
-default: trends and seasons survive it, but decays after peaks become announcements of peaks.
+(missing values, outliers) changes the context only: a forecaster should see through it. Time is never reversed: trends
+and seasons would survive it, but decays after peaks become announcements of peaks.
 """
 
 from __future__ import annotations
@@ -80,15 +80,6 @@ class SignFlip(Augmentation):
 
     def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
         return Windows(-windows.context, -windows.future, windows.period)
-
-
-class TimeReversal(Augmentation):
-    """Run series backwards; rows whose window is not filled at both ends stay, as their gap would change sides."""
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        values = windows.values
-        whole = ~(values[:, :1].isnan() | values[:, -1:].isnan())
-        return split_windows(torch.where(whole, values.flip(1), values), windows.context.shape[1], windows.period)
 
 
 @dataclass(frozen=True)

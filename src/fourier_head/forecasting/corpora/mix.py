@@ -176,7 +176,6 @@ def standard_corpus(
     horizon: int,
     *,
     shares: str | Mapping[str, float] = "standard",
-    weights: Mapping[str, float] | None = None,
     steps: Sequence[Augmentation] = DEFAULT,
     device: torch.device | str | None = None,
 ) -> Corpus:
@@ -204,14 +203,14 @@ def standard_corpus(
             source = SYNTHETIC[name](context, horizon, device=place)
         else:
             assert store is not None
-            source = _real(name, store, context, horizon, weights)
+            source = _real(name, store, context, horizon)
         parts[name] = Part(source, share)
     return Corpus(parts, steps=steps)
 
 
-def _real(name: str, store: SeriesStore, context: int, horizon: int, weights: Mapping[str, float] | None) -> Source:
+def _real(name: str, store: SeriesStore, context: int, horizon: int) -> Source:
     if name == "coarse":
-        return AggregatedSampler(store, context, horizon, weights=weights)
+        return AggregatedSampler(store, context, horizon)
     # A mixture is cut to its shortest window, so the windows that are mixed are cut less often themselves.
-    sampler = WindowSampler(store, context, horizon, weights=weights, cut_share=0.5 if name == "real" else 0.2)
+    sampler = WindowSampler(store, context, horizon, cut_share=0.5 if name == "real" else 0.2)
     return TSMixup(sampler) if name == "mixup" else sampler

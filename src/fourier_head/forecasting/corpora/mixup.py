@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -51,18 +51,13 @@ class TSMixup:
     """Draw mixtures of 1 to `most` windows of a source, with Dirichlet(`alpha`) weights.
 
     Windows mix best with windows of their own length, since the shortest cuts the others: candidates are sorted by the
-    length of their context (`match="length"`), or by period and then length (`match="period"`, most mixtures keep one),
-    and neighbours are mixed. `match="none"` mixes at random, as Chronos does with windows long enough.
+    length of their context, and neighbours are mixed.
     """
 
-    def __init__(
-        self, source: Source, most: int = 3, alpha: float = 1.5, match: Literal["length", "period", "none"] = "length"
-    ) -> None:
+    def __init__(self, source: Source, most: int = 3, alpha: float = 1.5) -> None:
         if most < 1 or not alpha > 0:
             raise ValueError(f"most must be at least 1 and alpha positive, got {most} and {alpha}.")
-        if match not in ("length", "period", "none"):
-            raise ValueError(f"match must be length, period or none, got {match!r}.")
-        self.source, self.most, self.alpha, self.match = source, most, alpha, match
+        self.source, self.most, self.alpha = source, most, alpha
 
     @property
     def device(self) -> torch.device:
@@ -74,11 +69,7 @@ class TSMixup:
         size = batch * self.most
         windows = self.source.sample(size, generator)
         # 1.0, 1.99 ...: noise below one step keeps the order by length and breaks ties at random.
-        key = torch.rand(size, device=self.device, generator=generator)
-        if self.match != "none":
-            key = key + history(windows.context)
-        if self.match == "period":
-            key = key + windows.period * (windows.context.shape[1] + 2)
+        key = torch.rand(size, device=self.device, generator=generator) + history(windows.context)
         windows = windows.rows(torch.argsort(key))
         # Sorted neighbours form a group; the groups then go back into random order.
         shuffle = torch.randperm(batch, device=self.device, generator=generator)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -72,8 +72,67 @@ def read_store(
             parts.append(SeriesStore.load(files[0]))
             continue
         for file in files:
-            parts.append(_from_table(_read_table(file, target), name, target, freq, str(file)))
+            rows = read_rows(file, target=target, freq=freq, without=LEFT_OUT.get(name, ()))
+            if not np.isfinite(rows.values).any():
+                raise UserError(f"the column {target!r} of {file} holds no finite value.")
+            index = np.zeros(len(rows.lengths), np.int64)
+            parts.append(SeriesStore.from_flat(rows.values, rows.lengths, index, periods(rows.freqs), (name,)))
     return join(parts, shortest=shortest)
+
+
+class Rows(NamedTuple):
+    """The series of a file, end to end, and what it says of each.
+
+    Args:
+        values: of all series, float32, NaN where missing.
+        lengths: of the series.
+        freqs: pandas alias of each, None where unknown.
+        ids, starts: of each, empty where the file does not say.
+        columns: series that one row holds at most.
+    """
+
+    values: np.ndarray
+    lengths: np.ndarray
+    freqs: list[str | None]
+    ids: list[str]
+    starts: list[str]
+    columns: int
+
+    def series(self) -> list[np.ndarray]:
+        """Return them one by one (views)."""
+        return np.split(self.values, np.cumsum(self.lengths)[:-1])
+
+
+def read_rows(file: Path, *, target: str = "target", freq: str | None = None, without: Container[str] = ()) -> Rows:
+    """Read one parquet or arrow file, see `read_store`; rows whose id is in `without` are left out."""
+    table = _read_table(file, target)
+    import pyarrow as pa
+
+    if "id" in table.column_names and without:
+        table = table.filter(pa.array([str(one) not in without for one in table.column("id").to_pylist()]))
+    if table.num_rows == 0:
+        raise UserError(f"{file} holds no rows.")
+    parent, lengths, flat = _flatten(table.column(target), str(file), target)
+    if (shape := f"{target}._np_shape") in table.column_names:
+        # GluonTS writes an array of several dimensions flat, its shape in a second column.
+        per_row = [int(np.prod(s.as_py()[:-1])) if s.is_valid else 1 for s in table.column(shape)]
+        parent = np.repeat(parent, per_row)
+        lengths = np.repeat(lengths // np.maximum(per_row, 1), per_row)
+    try:
+        values = flat.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        raise UserError(f"the column {target!r} of {file} must be lists of numbers, got {flat.type}.") from None
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    values = np.where(np.isfinite(values), values, np.float32(np.nan))
+    freqs = _frequencies(table, freq)
+
+    def text(column: str) -> list[str]:
+        each = table.column(column).to_pylist() if column in table.column_names else [""] * table.num_rows
+        return ["" if each[row] is None else str(each[row]) for row in parent]
+
+    columns = int(np.bincount(parent).max(initial=1))
+    return Rows(values, lengths, [freqs[row] for row in parent], text("id"), text("start"), columns)
 
 
 def read_hub(names: Sequence[str], repository: str = CHRONOS_HUB, **options: Any) -> SeriesStore:
@@ -154,7 +213,7 @@ def _read_table(file: Path, target: str) -> pa.Table:
         from pyarrow import parquet
     except ImportError as error:
         raise needs_extra(error, "forecasting") from None
-    wanted = ("id", "freq", "timestamp", f"{target}._np_shape")
+    wanted = ("id", "start", "freq", "timestamp", f"{target}._np_shape")
     try:
         if file.suffix == ".parquet":
             handle = parquet.ParquetFile(file)
@@ -174,32 +233,6 @@ def _columns(names: Sequence[str], target: str, wanted: Sequence[str], file: Pat
     if target not in names:
         raise UserError(f"{file} has no column {target!r}: {did_you_mean(target, names)}")
     return [target, *(n for n in wanted if n in names)]
-
-
-def _from_table(table: pa.Table, name: str, target: str, freq: str | None, source: str) -> SeriesStore:
-    import pyarrow as pa
-
-    if name in LEFT_OUT and "id" in table.column_names:
-        table = table.filter(pa.array([str(one) not in LEFT_OUT[name] for one in table.column("id").to_pylist()]))
-    if table.num_rows == 0:
-        raise UserError(f"{source} holds no rows.")
-    freqs = _frequencies(table, freq)
-    parent, lengths, flat = _flatten(table.column(target), source, target)
-    if (shape := f"{target}._np_shape") in table.column_names:
-        # GluonTS writes an array of several dimensions flat, its shape in a second column.
-        per_row = [int(np.prod(s.as_py()[:-1])) if s.is_valid else 1 for s in table.column(shape)]
-        parent = np.repeat(parent, per_row)
-        lengths = np.repeat(lengths // np.maximum(per_row, 1), per_row)
-    try:
-        values = flat.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowException:
-        raise UserError(f"the column {target!r} of {source} must be lists of numbers, got {flat.type}.") from None
-    if not np.isfinite(values).any():
-        raise UserError(f"the column {target!r} of {source} holds no finite value.")
-    with np.errstate(over="ignore"):
-        values = values.astype(np.float32)
-    period = periods(freqs)[parent]
-    return SeriesStore.from_flat(values, lengths, np.zeros(len(lengths), np.int64), period, (name,))
 
 
 def _flatten(column: pa.ChunkedArray, source: str, target: str) -> tuple[np.ndarray, np.ndarray, pa.Array]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.corpora.store import SeriesStore
-
-USUAL_HORIZONS: dict[int, int] = {1: 6, 4: 8, 5: 28, 7: 28, 12: 18, 24: 48, 48: 48, 52: 13}
-"""How far ahead series of a period are mostly forecast."""
 
 
 class Windows(NamedTuple):
@@ -42,29 +37,20 @@ def split_windows(values: Tensor, context: int, period: Tensor) -> Windows:
     return Windows(values[:, :context], values[:, context:], period)
 
 
-def set_weights(
-    store: SeriesStore, weights: Mapping[str, float] | None = None, length_power: float = 0.25, by_length: bool = True
-) -> Tensor:
+LENGTH_POWER = 0.25
+
+
+def chances(store: SeriesStore) -> Tensor:
     """Return the probability of every series (float64): first that of its data set, then its own within the set.
 
-    A set weighs (number of series)^0.5 x (mean length)^0.25 unless `weights` names it; within a set a series weighs
-    length^0.25, or as much as any other where `by_length` is False.
+    A set weighs (number of series)^0.5 x (mean length)^0.25; within a set a series weighs length^0.25.
     """
-    if unknown := [n for n in weights or {} if n not in store.names]:
-        raise ValueError(f"weights name no data set {unknown[0]!r}: {did_you_mean(unknown[0], store.names)}")
-    if negative := [n for n, w in (weights or {}).items() if not (w >= 0 and math.isfinite(w))]:
-        raise ValueError(f"weights[{negative[0]!r}] must be finite and not negative, got {weights[negative[0]]}.")  # type: ignore[index]
     index, length = store.set_index.cpu(), store.lengths.cpu().double()
     zeros = torch.zeros(len(store.names), dtype=torch.float64)
     count = zeros.index_add(0, index, torch.ones_like(length))
     mean = zeros.index_add(0, index, length) / count.clamp_min(1)
-    per_set = count.sqrt() * mean.pow(length_power)
-    for name, weight in (weights or {}).items():
-        per_set[store.names.index(name)] = weight
-    per_set = per_set.where(count > 0, 0.0)
-    if not per_set.sum() > 0:
-        raise ValueError("weights leave no data set with a positive weight.")
-    own = length.pow(length_power) if by_length else torch.ones_like(length)
+    per_set = count.sqrt() * mean.pow(LENGTH_POWER)
+    own = length.pow(LENGTH_POWER)
     own = own / zeros.index_add(0, index, own)[index]
     return ((per_set / per_set.sum())[index] * own).to(store.device)
 
@@ -85,7 +71,7 @@ def cut_contexts(context: Tensor, share: float, shortest: int, draw: Tensor) -> 
 class WindowSampler:
     """Draw windows of `context` + `horizon` values from a store, wholly on its device and without a host sync.
 
-    A data set is chosen by weight, then a series, then the moment between past and future. Short series take part:
+    A data set is chosen by its chance, then a series, then the moment between past and future. Short series take part:
     at least `shortest` values of context are kept where a series has them, and a future may run past the end of a
     series by all but a tenth of the series' length (NaN there). A share of the contexts is cut short.
 
@@ -101,8 +87,6 @@ class WindowSampler:
         context: int,
         horizon: int,
         *,
-        weights: Mapping[str, float] | None = None,
-        by_length: bool = True,
         cut_share: float = 0.5,
         shortest: int = 4,
     ) -> None:
@@ -118,7 +102,7 @@ class WindowSampler:
         self.store = store if len(usable) == len(store) else store.select(usable)
         self.context, self.horizon, self.shortest, self.cut_share = context, horizon, shortest, cut_share
         # float64, because a running sum over millions of series in float32 would leave some without a chance.
-        self._running = set_weights(self.store, weights, by_length=by_length).cumsum(0)
+        self._running = chances(self.store).cumsum(0)
         self._running /= self._running[-1].clone()
         lengths = self.store.lengths
         ahead = (lengths // 10).clamp(1, horizon)
@@ -147,19 +131,6 @@ class WindowSampler:
         flat = (store.offsets[series, None] + place).clamp(0, store.values.numel() - 1)
         values = torch.where(inside, store.values[flat], math.nan)
         return split_windows(values, self.context, store.period[series])
-
-    def last(self) -> Windows:
-        """Return one window per series that ends as the series does, with a horizon usual for its period.
-
-        For validation on series held out of training: yearly 6 steps, quarterly 8, monthly 18, and so on up to
-        `horizon`, but never more than a third of a series; NaN fills the rest of the future.
-        """
-        store = self.store
-        ahead = torch.full_like(store.lengths, self.horizon)
-        for period, steps in USUAL_HORIZONS.items():
-            ahead = torch.where(store.period == period, steps, ahead)
-        ahead = torch.minimum(ahead.clamp_max(self.horizon), (store.lengths // 3).clamp_min(1))
-        return self.at(torch.arange(len(store), device=store.device), store.lengths - ahead)
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
