@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fourier_head import FourierHead
-from fourier_head._compilers import constant_result
+from fourier_head._devices import constant_result
 
 OPTIONS = [{}, {"packets": 2, "boundary": "reflect"}, {"bin_mass": "exact", "num_atoms": 2, "gamma": 1e-3}]
 

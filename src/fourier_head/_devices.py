@@ -1,12 +1,17 @@
-"""Which device to compute on, and how to train fast there."""
+"""Which device to compute on, how to train fast there, and what compilers of torch are told about functions."""
 
 from __future__ import annotations
 
-from typing import Literal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from fourier_head.errors import UserError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def best_device() -> str:
@@ -53,3 +58,37 @@ def fast_training(device: str) -> tuple[Literal["bf16", "no"], bool]:
     if gpu:
         torch.set_float32_matmul_precision("high")
     return ("bf16" if gpu else "no"), gpu
+
+
+@contextmanager
+def plain_blas() -> Iterator[None]:
+    """Multiply matrices without oneDNN, which is slower than plain BLAS on ARM processors."""
+    with warnings.catch_warnings():
+        # Of tensor cores that this processor does not have, whenever oneDNN is switched.
+        warnings.simplefilter("ignore", UserWarning)
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+@contextmanager
+def small_matrices() -> Iterator[None]:
+    """Compute on one thread and without oneDNN: for matrices this small both cost more time than they save.
+
+    On ARM processors oneDNN takes ten times as long as plain BLAS for a layer of 64 units.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with plain_blas():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def constant_result(function: Function) -> Function:
+    """Mark a function whose result compilers may keep, as ``torch.compiler.assume_constant_result`` does.
+
+    That one imports all of torch's compiler first, which takes as long as torch itself and few programs need.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

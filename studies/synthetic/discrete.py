@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head._cpu import small_matrices
+from fourier_head._devices import small_matrices
 from fourier_head.fourier.series import bin_centers
 from fourier_head.frequencies import recommend_head
 from fourier_head.heads import released_floor

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fourier_head._cpu import small_matrices
+from fourier_head._devices import small_matrices
 from fourier_head.metrics import kl_divergence
 from fourier_head.pages.charts import Chart
 from fourier_head.tasks.engine import Engine, Task

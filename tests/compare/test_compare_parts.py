@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from fourier_head._cpu import small_matrices
+from fourier_head._devices import small_matrices
 from fourier_head.compare import Settings, choose_frequencies, frequency_notes
 from fourier_head.compare.bodies import with_body
 from fourier_head.compare.data import Table, bimodal, hills, prepare, read_table

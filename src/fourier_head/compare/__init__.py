@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -32,7 +31,7 @@ def compare(
     The folder appears whole at the end; nothing is left of a comparison that fails or is interrupted.
     """
     # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
-    from fourier_head._cpu import small_matrices
+    from fourier_head._devices import small_matrices
     from fourier_head.compare import figures, page
     from fourier_head.compare.bodies import with_body
     from fourier_head.compare.data import bimodal, hills, prepare, read_table
@@ -43,6 +42,7 @@ def compare(
     from fourier_head.pages.drawing import save_png
     from fourier_head.pages.words import short
     from fourier_head.tabular import Schedule
+    from fourier_head.tasks.runs import to_json
 
     start = time.perf_counter()
     echo = echo or (lambda text: None)
@@ -88,8 +88,7 @@ def compare(
         result.seconds = time.perf_counter() - start
         (folder / "index.html").write_text(page.build(result, charts), encoding="utf-8")
         files = [*(f.name for f in folder.iterdir()), RESULTS]
-        text = json.dumps(result.as_dict(files), indent=1, allow_nan=False, ensure_ascii=False)
-        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        (folder / RESULTS).write_text(to_json(result.as_dict(files), indent=1), encoding="utf-8")
     return result
 
 

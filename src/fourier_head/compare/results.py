@@ -19,10 +19,12 @@ from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.words import short
 from fourier_head.tabular import Schedule
-from fourier_head.tasks.runs import hardware
+from fourier_head.tasks.runs import hardware, plain_values
 from fourier_head.version import __version__
 
 TOOL = "fourier-head compare"
+COVERED = (50, 80, 90, 95)
+"""Levels of the central intervals whose coverage is told, in percent."""
 
 
 @dataclass(frozen=True)
@@ -100,21 +102,20 @@ class Result:
             }
             for key in summaries[0]:
                 values = [s[key] for s in summaries if s[key] is not None]
-                row[key] = _number(np.mean(values)) if values else None  # type: ignore[arg-type]
-                row[f"{key}_std"] = _number(np.std(values, ddof=1)) if len(values) > 1 else None  # type: ignore[arg-type]
+                row[key] = np.mean(values) if values else None  # type: ignore[arg-type]
+                row[f"{key}_std"] = np.std(values, ddof=1) if len(values) > 1 else None  # type: ignore[arg-type]
             row |= {
                 "parameters": total,
                 "head_parameters": head,
-                "seconds": _number(np.mean([run.seconds for run in runs])),
+                "seconds": np.mean([run.seconds for run in runs]),
                 "best_epoch": [run.best_epoch for run in runs],
                 "pit_histogram": [round(v, 5) for v in pit_histogram(runs[0].scores.pit, 20).tolist()],
-                "coverage": {
-                    str(level): _number(central_coverage(runs[0].scores.pit, [level / 100])[0])
-                    for level in (50, 80, 90, 95)
-                },
-                "validation": [[epoch, _number(score)] for epoch, score in runs[0].history],
+                "coverage": dict(
+                    zip(COVERED, central_coverage(runs[0].scores.pit, [c / 100 for c in COVERED]), strict=True)
+                ),
+                "validation": runs[0].history,
             }
-            rows.append(row)
+            rows.append(plain_values(row))
         return rows
 
     def best(self, metric: Metric) -> set[str]:
@@ -160,14 +161,9 @@ class Result:
             "schedule": asdict(self.schedule),
             "notes": list(self.notes),
             "rows": self.rows(),
-            "truth": None if self.truth is None else {k: _number(v) for k, v in self.truth.summary().items()},
+            "truth": None if self.truth is None else self.truth.summary(),
             "files": sorted(files),
         }
-
-
-def _number(value: Any) -> float | None:
-    """Return a float that JSON knows: neither NaN nor infinite."""
-    return float(value) if value is not None and math.isfinite(float(value)) else None
 
 
 def decimals(values: list[float | None], digits: int = 3, most: int = 6) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head._compilers import constant_result
+from fourier_head._devices import constant_result
 
 
 @functools.lru_cache(maxsize=64)

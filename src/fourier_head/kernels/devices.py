@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from fourier_head._compilers import constant_result
+from fourier_head._devices import constant_result
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _CAPABLE: dict[int, bool] = {}

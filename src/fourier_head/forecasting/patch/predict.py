@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head._cpu import plain_blas
+from fourier_head._devices import plain_blas
 
 
 def batches(

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from fourier_head._cpu import plain_blas
+from fourier_head._devices import plain_blas
 from fourier_head.densities.tabulated import TabulatedMixture
 from fourier_head.domains.adaptive import Placed
 from fourier_head.heads import Head

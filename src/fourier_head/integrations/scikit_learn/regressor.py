@@ -16,8 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from fourier_head._cpu import small_matrices
-from fourier_head._devices import chosen_device
+from fourier_head._devices import chosen_device, small_matrices
 from fourier_head.errors import UserError
 from fourier_head.integrations.scikit_learn import settings
 from fourier_head.integrations.scikit_learn.calibration import HeldOut
