@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -61,6 +63,7 @@ class Problem:
 
 
 Loss = Callable[[Problem], Tensor]
+Step = Callable[[], object]
 
 
 def linear_ce(p: Problem) -> Tensor:
@@ -100,23 +103,14 @@ def plain(p: Problem) -> Tensor:
     return -series.log_bin_mass(a, p.target, p.num_bins, FLOOR).mean()
 
 
-def fused(p: Problem) -> Tensor:
+def fused(p: Problem, **options: Any) -> Tensor:
     """The fused kernels."""
-    return kernels.cross_entropy(p.x, p.weight, p.vector, p.target, num_bins=p.num_bins, floor=FLOOR, reduction="mean")
+    more = {"num_bins": p.num_bins, "floor": FLOOR, "reduction": "mean"} | options
+    return kernels.cross_entropy(p.x, p.weight, p.vector, p.target, **more)
 
 
-def fused_rough(p: Problem) -> Tensor:
-    """The fused kernels with the roughness at one random point per token."""
-    return kernels.cross_entropy(
-        p.x, p.weight, p.vector, p.target, num_bins=p.num_bins, floor=FLOOR, reduction="mean", penalty=PENALTY, points=1
-    )
-
-
-def fused_rough_2(p: Problem) -> Tensor:
-    """The fused kernels with the roughness at two random points per token."""
-    return kernels.cross_entropy(
-        p.x, p.weight, p.vector, p.target, num_bins=p.num_bins, floor=FLOOR, reduction="mean", penalty=PENALTY, points=2
-    )
+fused_rough, fused_rough_2 = (functools.partial(fused, penalty=PENALTY, points=points) for points in (1, 2))
+"""With the roughness at one or two random points per token."""
 
 
 def fused_nll(p: Problem) -> Tensor:
@@ -144,35 +138,31 @@ def paper(p: Problem) -> Tensor:
     return F.nll_loss(probability.log(), p.target)
 
 
-def step(loss: Loss, p: Problem, backward: bool = True) -> Callable[[], object]:
+def passes(
+    forward: Callable[[], Tensor], leaves: Iterable[Tensor | None], upstream: Tensor | None = None
+) -> tuple[Step, Step]:
+    """Return the forward pass, and one that goes forward and back and leaves new gradients in place."""
+
+    def both() -> None:
+        for leaf in leaves:
+            if leaf is not None:
+                leaf.grad = None
+        forward().backward(upstream)
+
+    return forward, both
+
+
+def step(loss: Loss, p: Problem, backward: bool = True) -> Step:
     """Return a function that runs one step and leaves gradients in place."""
-
-    def both() -> None:
-        for leaf in p.leaves:
-            leaf.grad = None
-        loss(p).backward()
-
-    def forward() -> Tensor:
-        return loss(p)
-
-    return both if backward else forward
+    return passes(lambda: loss(p), p.leaves)[backward]
 
 
-def gemms(p: Problem, backward: bool = True) -> Callable[[], object]:
+def gemms(p: Problem, backward: bool = True) -> Step:
     """Return the projection alone: y = x W^T going forward; dx = dy W and dW = dy^T x (and the bias) going back."""
-
-    def both() -> None:
-        for leaf in p.leaves:
-            leaf.grad = None
-        F.linear(p.x, p.weight, p.vector).backward(p.upstream)
-
-    def forward() -> Tensor:
-        return F.linear(p.x, p.weight, p.vector)
-
-    return both if backward else forward
+    return passes(lambda: F.linear(p.x, p.weight, p.vector), p.leaves, p.upstream)[backward]
 
 
-def aligned_gemms(p: Problem, backward: bool = True) -> Callable[[], object]:
+def aligned_gemms(p: Problem, backward: bool = True) -> Step:
     """Return the same products with outputs padded to a multiple of 16, which libraries run several times faster."""
     outputs = -(-p.weight.shape[0] // 16) * 16
     weight = torch.zeros(outputs, p.width, device="cuda", dtype=p.dtype)
@@ -180,14 +170,4 @@ def aligned_gemms(p: Problem, backward: bool = True) -> Callable[[], object]:
     weight.requires_grad_()
     vector = torch.zeros(outputs, device="cuda", dtype=p.dtype, requires_grad=True) if p.bias else None
     upstream = F.pad(p.upstream, (0, outputs - p.weight.shape[0]))
-
-    def both() -> None:
-        p.x.grad = weight.grad = None
-        if vector is not None:
-            vector.grad = None
-        F.linear(p.x, weight, vector).backward(upstream)
-
-    def forward() -> Tensor:
-        return F.linear(p.x, weight, vector)
-
-    return both if backward else forward
+    return passes(lambda: F.linear(p.x, weight, vector), [p.x, weight, vector], upstream)[backward]

@@ -15,12 +15,13 @@ from studies.chronos.t5 import HeadSettings, T5Objective, build_forecaster
 from studies.chronos.t5.attention import Attention
 from studies.chronos.tokenizer import ChronosTokenizer
 
-from benchmarks.arms import PENALTY
-from benchmarks.forecasting import CPU, GPU, QUICK, Case, Sizes, Step, begin, table, tell_failure, time_in_turn
+from benchmarks.arms import PENALTY, Step
+from benchmarks.forecasting import CPU, GPU, QUICK, Sizes, table
 from benchmarks.forecasting import training_step as trainer
 from benchmarks.head import save
 from benchmarks.series import random_walks
 from benchmarks.timing import machine
+from benchmarks.turns import Case, begin, tell_failure, time_in_turn
 from fourier_head._devices import best_device, fast_training
 
 
@@ -50,10 +51,10 @@ def measured(sizes: Sizes, device: str) -> Iterator[dict[str, object]]:
             running = []
             for one in (case(sizes, device, kind, graph, short) for kind in kinds):
                 try:
-                    running.append(begin(one, sizes, device))
+                    running.append(begin(one, sizes.warmup, device))
                 except Exception as problem:
                     tell_failure(one, problem)
-            time_in_turn(running, sizes, device, lambda: float("inf"))
+            time_in_turn(running, sizes.runs, device, lambda: float("inf"))
             yield from (one.row() | (machine() if device == "cuda" else {}) for one in running)
 
 

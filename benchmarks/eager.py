@@ -10,20 +10,16 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
-import time
-from collections.abc import Callable
 
 import torch
 
 from benchmarks import arms, heads
-from benchmarks.arms import Problem
+from benchmarks.arms import Problem, Step
 from benchmarks.head import SHAPES, save
-from benchmarks.timing import machine
+from benchmarks.timing import in_a_row, machine
 
 LINEAR = "linear + CE"
 OURS = ("loss", "loss, packets=4", "nll", "crps", "nll, adaptive", "crps, adaptive")
-
-Step = Callable[[], object]
 
 
 def contenders(p: Problem) -> dict[str, Step]:
@@ -33,27 +29,15 @@ def contenders(p: Problem) -> dict[str, Step]:
     return {LINEAR: arms.step(arms.linear_ce, p)} | ours
 
 
-def turn(step: Step, steps: int, device: str) -> tuple[float, float]:
-    """Return the microseconds of a step until the host is done, and until all is."""
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    wait()
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
-    queued = time.perf_counter() - start
-    wait()
-    return queued / steps * 1e6, (time.perf_counter() - start) / steps * 1e6
-
-
 def measure(p: Problem, steps: int, turns: int) -> list[dict[str, object]]:
     """Return a row of medians for every contender, and how much longer it takes than the linear head."""
     made = contenders(p)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in made}
     for step in made.values():
-        turn(step, min(steps, 10), p.device)
+        in_a_row(step, min(steps, 10), p.device)
     for _ in range(turns):
         for name, step in made.items():
-            times[name].append(turn(step, steps, p.device))
+            times[name].append(in_a_row(step, steps, p.device))
     medians = {
         name: [statistics.median(column) for column in zip(*taken, strict=True)] for name, taken in times.items()
     }

@@ -28,10 +28,11 @@ from studies.chronos.tokenizer import EOS, PAD, ChronosTokenizer
 from studies.zero_shot.recipe import Objective
 from torch import Tensor, nn
 
-from benchmarks.arms import PENALTY
+from benchmarks.arms import PENALTY, Step
 from benchmarks.head import save
 from benchmarks.series import competition_series, random_walks, store
-from benchmarks.timing import Spread, machine, spread
+from benchmarks.timing import machine
+from benchmarks.turns import CHUNK, Case, Running, begin, tell_failure, time_in_turn
 from fourier_head._devices import best_device, fast_training
 from fourier_head.forecasting.corpora import BatchStream, standard_corpus
 from fourier_head.forecasting.forecaster import Forecaster
@@ -39,11 +40,8 @@ from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.heads import FourierHead
 from fourier_head.training.graphs import CapturedPass
 
-Step = Callable[[], object]
 MONTHS = 18
 """Horizon of the monthly series that are forecast, that of the M4 competition."""
-CHUNK = 8
-"""Steps timed together: as many as batches are drawn at once."""
 COMPILING, STARTING = 45.0, 15.0
 """Seconds that must be left for a case that has to compile first, and for any other."""
 
@@ -71,21 +69,6 @@ QUICK = Sizes(
     T5Config.named("test", context=32, horizon=8, vocabulary=66), 8, (2, 4), 16,
     PatchConfig(context=64, horizon=32, patch=16, width=24, layers=1, heads=2), 8, 20, 3, 2, 2, 1,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Case:
-    """One row: what is measured, the function that makes its step when its turn comes, and samples per step."""
-
-    about: dict[str, object]
-    make: Callable[[], Step]
-    samples: int
-    compiles: bool = False
-
-    @property
-    def steps(self) -> int:
-        """Steps timed together."""
-        return CHUNK if self.about["task"] == "training" else 1
 
 
 def training_step(loss: Callable[..., Tensor], module: nn.Module, device: str) -> Callable[..., None]:
@@ -281,70 +264,6 @@ def cases(sizes: Sizes, device: str) -> list[Case]:
     return [*t5, *patch, *patch_data, *patch_forecast, t5_forecast, *t5_rest]
 
 
-@dataclass
-class Running:
-    """A case whose step is made and warm, with the times of its runs so far."""
-
-    case: Case
-    step: Step
-    first: float
-    peak_extra_bytes: int | str
-    times: list[float] = field(default_factory=list)
-
-    def row(self) -> dict[str, object]:
-        """Return what was measured, with samples per second from the median over runs."""
-        took: Spread = spread(self.times)
-        row = dict(self.case.about)
-        for name, seconds in (("median", took.median), ("low", took.low), ("high", took.high)):
-            row[f"{name}_ms"] = round(seconds * 1e3, 3)
-        row |= {"samples_per_s": round(self.case.samples / took.median, 1), "first_s": round(self.first, 2)}
-        return row | {"runs": len(self.times), "peak_extra_bytes": self.peak_extra_bytes}
-
-
-def timed(step: Step, steps: int, device: str) -> float:
-    """Return the seconds that ``steps`` steps take."""
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def begin(case: Case, sizes: Sizes, device: str) -> Running:
-    """Make the step of a case, take the first and those that warm it up."""
-    gpu = device == "cuda"
-    step = case.make()
-    if gpu:  # before the first step: later ones that are replayed allocate nothing
-        torch.cuda.reset_peak_memory_stats()
-    first = timed(step, 1, device)
-    before = torch.cuda.memory_allocated() if gpu else 0
-    if case.steps > 1:
-        timed(step, sizes.warmup, device)
-    return Running(case, step, first, torch.cuda.max_memory_allocated() - before if gpu else "")
-
-
-def time_in_turn(running: list[Running], sizes: Sizes, device: str, left: Callable[[], float]) -> None:
-    """Time every case ``sizes.runs`` times, or less often where time is short; what warms the machine warms all.
-
-    A case that fails is told and taken out.
-    """
-    for _ in range(sizes.runs):
-        for one in list(running):
-            if one.times and left() <= 2 * one.case.steps * max(one.times):
-                continue
-            try:
-                one.times.append(timed(one.step, one.case.steps, device) / one.case.steps)
-            except Exception as problem:
-                tell_failure(one.case, problem)
-                running.remove(one)
-
-
-def tell_failure(case: Case, problem: Exception) -> None:
-    """Print why there will be no row of a case."""
-    print(*case.about.values(), "failed:", type(problem).__name__, str(problem)[:300], flush=True)
-
-
 def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = "") -> Iterator[dict[str, object]]:
     """Yield the rows of cases that fit into ``limit`` seconds; one that fails does not take the others along.
 
@@ -368,10 +287,10 @@ def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = 
                 print("left out for lack of time:", *case.about.values(), flush=True)
                 continue
             try:
-                running.append(begin(case, sizes, device))
+                running.append(begin(case, sizes.warmup, device))
             except Exception as problem:
                 tell_failure(case, problem)
-        time_in_turn(running, sizes, device, left)
+        time_in_turn(running, sizes.runs, device, left)
         rows = [(one.case.about, one.row()) for one in running]
         running.clear()  # its memory comes free before the next group
         gc.collect()

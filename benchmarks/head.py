@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks import arms, heads
-from benchmarks.arms import Problem
+from benchmarks.arms import Problem, Step
 from benchmarks.timing import Clock, Spread, machine, peak_memory
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,11 +30,9 @@ PAPER_TOKENS = 32
 LINEAR = ("linear + CE", "linear + CE, compiled", "linear + CE, float32, compiled", "torch linear_cross_entropy",
           "Liger", "cut cross-entropy")  # fmt: skip
 
-Step = Callable[[], object]
-
 
 def _of(loss: arms.Loss, p: Problem) -> tuple[Step, Step]:
-    return arms.step(loss, p, backward=False), arms.step(loss, p)
+    return arms.passes(lambda: loss(p), p.leaves)
 
 
 def _compiled(loss: arms.Loss, p: Problem) -> tuple[Step, Step]:

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from benchmarks.arms import FLOOR, Problem
+from benchmarks.arms import FLOOR, Problem, Step, passes
 from fourier_head import Adaptive, FourierHead, HLGaussHead, Interval, MixtureHead, kernels
 
 LEVELS = tuple(level / 10 for level in range(1, 10))
-
-Step = Callable[[], object]
 
 
 class Quantiles(nn.Module):
@@ -101,17 +99,7 @@ def steps(arm: Arm, p: Problem, compiled: bool = False) -> tuple[Step, Step]:
     if compiled:
         torch._dynamo.reset()
     loss = torch.compile(arm.loss) if compiled else arm.loss
-    leaves = [p.x, *arm.head.parameters()]
-
-    def forward() -> Tensor:
-        return loss(arm.head, p.x, p)
-
-    def both() -> None:
-        for leaf in leaves:
-            leaf.grad = None
-        forward().backward()
-
-    return forward, both
+    return passes(lambda: loss(arm.head, p.x, p), [p.x, *arm.head.parameters()])
 
 
 def contenders(p: Problem) -> dict[str, Callable[[], tuple[Step, Step]]]:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 
 from benchmarks import arms
-from benchmarks.arms import FLOOR, Problem
+from benchmarks.arms import FLOOR, Problem, Step
 from benchmarks.head import SHAPES, save
 from benchmarks.timing import Clock, machine
 from fourier_head import Adaptive, FourierDensity, FourierHead, MixtureHead, kernels
@@ -32,8 +31,6 @@ CROSSOVER = [(l, m) for l in (9, 33, 129, 551) for m in (64, 256, 1024, 4096) if
 
 # Series times steps, and the frequencies of the forecaster's head.
 FORECASTS, FORECAST_FREQUENCIES, FORECAST_BINS, PLAIN_ROWS = 50_000 * 64, 15, 256, 100_000
-
-Step = Callable[[], object]
 
 
 def head_of(p: Problem) -> FourierHead:

@@ -84,13 +84,19 @@ class Clock:
         """Return microseconds per step, of steps one after the other: until the host is done, and until all is."""
         for _ in range(self.warmup):
             step()
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(runs):
-            step()
-        queued = time.perf_counter() - start
-        torch.cuda.synchronize()
-        return queued / runs * 1e6, (time.perf_counter() - start) / runs * 1e6
+        return in_a_row(step, runs)
+
+
+def in_a_row(step: Callable[[], object], runs: int, device: str = "cuda") -> tuple[float, float]:
+    """Return microseconds per step, of steps one after the other: until the host is done, and until all is."""
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    wait()
+    start = time.perf_counter()
+    for _ in range(runs):
+        step()
+    queued = time.perf_counter() - start
+    wait()
+    return queued / runs * 1e6, (time.perf_counter() - start) / runs * 1e6
 
 
 def peak_memory(step: Callable[[], object]) -> int:
