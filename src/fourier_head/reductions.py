@@ -79,14 +79,14 @@ def dense_cross_entropy(
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
     log_probs = widened(log_probs)
-    loss = torch.nn.functional.cross_entropy(
-        log_probs.reshape(-1, log_probs.shape[-1]),
-        target.reshape(-1).long(),
-        weight=None if class_weight is None else class_weight.to(log_probs.dtype),
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        reduction=reduction,
-    )
+    flat, ids = log_probs.reshape(-1, log_probs.shape[-1]), target.reshape(-1).long()
+    weight = None if class_weight is None else class_weight.to(log_probs.dtype)
+    if label_smoothing:
+        loss = torch.nn.functional.cross_entropy(
+            flat, ids, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+        )
+    else:  # normalised already
+        loss = torch.nn.functional.nll_loss(flat, ids, weight, ignore_index=ignore_index, reduction=reduction)
     if reduction == "none":
         return loss.view(target.shape)
     return torch.where((target == ignore_index).all(), torch.zeros_like(loss), loss) if reduction == "mean" else loss

@@ -13,6 +13,7 @@ from torch.distributions import Distribution, constraints
 from fourier_head.densities.gaussians import HUGE, PARTS, absolute_mean, long_integral, panel_nodes, tail_integral
 from fourier_head.densities.scalar import Rows, ScalarDensity
 from fourier_head.fourier.inversion import invert, with_implicit_gradient
+from fourier_head.fourier.series import bin_centers
 
 # Where to cut the line around a component. Inside, in deviations: beyond 9 lie 2e-19 of a Gaussian. One whose location
 # is outside falls off from the limit, at worst like an exponential, in units of its decay.
@@ -28,6 +29,17 @@ class _Frame(NamedTuple):
     tail: Tensor  # (near - loc) / scale: how far out in its tail the component is cut, 0 for locations inside
     log_norm: Tensor  # log of the integral of exp(-(t^2 - tail^2) / 2) over the interval
     start: Tensor | None  # that integral from near to low, not positive; None without limits
+
+
+def _log_sum(terms: Tensor, dim: int) -> Tensor:
+    """Return the log of the sum of exponentials; all but the largest may be far below it.
+
+    What is too small to be seen beside the largest, in float64 too, is held at 4e-18 of it: exponentials that underflow
+    take a processor a hundred times as long, and components that are far away make many of them.
+    """
+    largest = terms.detach().amax(dim, keepdim=True)
+    steps = terms - largest.masked_fill(largest.isinf(), 0)
+    return steps.clamp_min(-40).exp().sum(dim).log() + largest.squeeze(dim)
 
 
 class GaussianMixture(ScalarDensity):
@@ -155,7 +167,7 @@ class GaussianMixture(ScalarDensity):
         value = self._supported(value)
         inside = value.isfinite() & (self._clamp(value) == value)
         safe = torch.where(inside, value, 0 if self.limits is None else self.limits[0])
-        return self._outside(value, inside, self._log_terms(self._frame(), safe).logsumexp(-1))
+        return self._outside(value, inside, _log_sum(self._log_terms(self._frame(), safe), -1))
 
     def cdf(self, value: Tensor | float) -> Tensor:
         """Return P(X <= value)."""
@@ -344,19 +356,21 @@ class GaussianMixture(ScalarDensity):
         if isinstance(bins, int):
             if bins < 1:
                 raise ValueError(f"bins must be edges or a number of at least 1, got {bins}.")
-            edges = torch.linspace(-1, 1, bins + 1, dtype=self.loc.dtype, device=self.loc.device)
+            centers = bin_centers(bins, self.loc.dtype, self.loc.device)
             if self.limits is not None:
-                edges = torch.lerp(self.limits[0][..., None], self.limits[1][..., None], (edges + 1) / 2)
+                centers = torch.lerp(self.limits[0][..., None], self.limits[1][..., None], (centers + 1) / 2)
+            widths = None  # all the same
         else:
             edges = torch.as_tensor(bins, dtype=self.loc.dtype, device=self.loc.device)
             if edges.dim() != 1 or len(edges) < 2:
                 raise ValueError(f"bins must be edges of shape (m + 1,) or a number, got shape {tuple(edges.shape)}.")
-        centers = (edges[..., :-1] + edges.diff() / 2).expand(*self.batch_shape, -1)
-        # Constants, and the mass that limits cut off, cancel when the bins are normalised.
-        scale = self.scale.unsqueeze(-2)
-        steps = (centers.unsqueeze(-1) - self.loc.unsqueeze(-2)) / scale
-        log_p = (self.logits.unsqueeze(-2) - scale.log() - steps * steps / 2).logsumexp(-1)
-        return (log_p + edges.diff().log()).log_softmax(-1)
+            widths = edges.diff()
+            centers = edges[:-1] + widths / 2
+        # Constants, and the mass that limits cut off, cancel when the bins are normalised. Bins come last: a sum over
+        # components, which are few, is slow there.
+        steps = (centers.unsqueeze(-2) - self.loc.unsqueeze(-1)) / self.scale.unsqueeze(-1)
+        log_p = _log_sum((self.logits - self.scale.log()).unsqueeze(-1) - steps * steps / 2, -2)
+        return (log_p if widths is None else log_p + widths.log()).log_softmax(-1)
 
     def __repr__(self) -> str:
         return f"GaussianMixture(components={self.loc.shape[-1]}, batch_shape={tuple(self.batch_shape)})"

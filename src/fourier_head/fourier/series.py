@@ -207,6 +207,17 @@ def amplitude(a: Tensor, phases: Phases) -> tuple[Tensor, Tensor]:
     return (re * cos + im * sin).sum(-2), (im * cos - re * sin).sum(-2)
 
 
+def amplitude_at_common(a: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return A at V points that all densities share, (..., 2 V), real parts first, from cos and sin (L, V).
+
+    One product of matrices, and nothing to take apart or to put together for its gradient.
+    """
+    basis = torch.cat([cos, -sin], dim=-1)
+    if a.shape[-2] == 2:
+        basis = torch.cat([basis, torch.cat([sin, cos], dim=-1)])
+    return a.flatten(-2) @ basis
+
+
 def _relative_density(a: Tensor, re: Tensor, im: Tensor, floor: float | Tensor) -> Tensor:
     """Return p relative to the uniform density, floor mixed in; one where a = 0."""
     total = energy(a).unsqueeze(-1)

@@ -18,6 +18,7 @@ from fourier_head.fourier import tails
 from fourier_head.fourier.series import (
     Phases,
     amplitude,
+    amplitude_at_common,
     energy,
     exporting,
     full_precision,
@@ -37,10 +38,10 @@ def autocorrelation(a: Tensor) -> Tensor:
         # |A|^2 is a trigonometric polynomial: 2N+1 samples determine it.
         points = 2 * length - 1
         phases = phases_at_bins(torch.arange(points, device=a.device), points, False, a.dtype)
-        re, im = amplitude(a, phases)
         cos, sin = phases(length)
-        waves = torch.cat([cos, -sin]) if rows == 2 else cos
-        return ((re * re + im * im) @ (waves.mT / points)).unflatten(-1, (rows, length))
+        parts = amplitude_at_common(a, cos, sin)
+        waves = (torch.cat([cos, -sin]) if rows == 2 else cos).mT / points
+        return ((parts * parts) @ torch.cat([waves, waves])).unflatten(-1, (rows, length))
     re, im = (a[..., 0, :], a[..., 1, :]) if rows == 2 else (a[..., 0, :], torch.zeros_like(a[..., 0, :]))
     values = torch.view_as_real(torch.fft.fft(torch.complex(re, im), n=fast_length(2 * length - 1)))
     c = torch.fft.rfft((values * values).sum(-1), norm="forward")[..., :length]
@@ -205,9 +206,10 @@ def roughness(q: Tensor, walls: bool = False) -> Tensor:
 @full_precision
 def paper_penalty(a: Tensor, num_bins: int, squares: bool = False, walls: bool = False) -> Tensor:
     r"""Return :math:`\frac{2 \pi^2}{m} \sum k^2 |c_k|^2` of the unnormalised coefficients, as printed in the paper."""
-    c = autocorrelation(a)[..., 1:]
+    c = autocorrelation(a)
     c = c.sum(-3) if squares else c
-    return (2 / num_bins) * ((_frequency(c, walls) * c) ** 2).sum(dim=(-2, -1))
+    rate = torch.arange(c.shape[-1], device=c.device) * (math.pi / 2 if walls else math.pi)
+    return (2 / num_bins) * ((rate * c) ** 2).sum(dim=(-2, -1))
 
 
 @full_precision

@@ -124,8 +124,10 @@ class _MixtureHead(Head):
     def bin_log_probs(self, logits: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
         """Return log-probabilities of the bins for given components, floor mixed in."""
         mixture = GaussianMixture(logits, loc, scale, low=-1.0, high=1.0, validate_args=False)
-        log_probs = mixture.bin_log_probs(self.out_features) + math.log1p(-self.floor)
-        return torch.logaddexp(log_probs, torch.full_like(log_probs, math.log(self.floor / self.out_features)))
+        floor = math.log(self.floor / self.out_features)
+        # Far below the floor nothing is seen, and exponentials that underflow take a hundred times as long.
+        log_probs = (mixture.bin_log_probs(self.out_features) + math.log1p(-self.floor)).clamp_min(floor - 40)
+        return torch.logaddexp(log_probs, torch.full_like(log_probs, floor))
 
     def density(self, x: Tensor) -> GaussianMixture:
         logits, loc, scale = self.components(x)

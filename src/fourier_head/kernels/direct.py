@@ -47,10 +47,11 @@ def _table(num_bins: int, length: int) -> Tensor:
 class _DirectLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, target: Tensor, num_bins: int, floor: float) -> Tensor:
-        scale = torch.linalg.vector_norm(outputs, math.inf, -1, keepdim=True).clamp_min_(1e-30).reciprocal_()
+        # The largest entry this way, not as a norm, which takes ten times as long on rows this short.
+        scale = outputs.abs().amax(-1, keepdim=True).clamp_min_(1e-30).reciprocal_()
         y = outputs * scale
         basis = _table(num_bins, y.shape[-1] // 2).index_select(0, target)
-        amplitude = (basis * y.unsqueeze(1)).sum(-1)
+        amplitude = torch.bmm(basis, y.unsqueeze(-1)).squeeze(-1)
         energy = torch.linalg.vecdot(y, y)
         total = energy + series.guard(y.dtype)
         mixed = torch.linalg.vecdot(amplitude, amplitude).mul_(1 - floor).add_(energy, alpha=floor)
@@ -67,8 +68,10 @@ class _DirectLoss(torch.autograd.Function):
             # Someone wants the gradient of the gradient: plain torch has it.
             nll = -series.log_bin_mass(outputs.unflatten(-1, (2, -1)), target, num_bins, floor)
             return torch.autograd.grad(nll, outputs, upstream, create_graph=True)[0], None, None, None
-        along = (amplitude * (2 * (floor - 1) / mixed).unsqueeze(-1)).unsqueeze(1)
-        grad = torch.bmm(along, basis).squeeze(1).addcmul_(y, (2 / total - 2 * floor / mixed).unsqueeze(-1))
+        along = amplitude * (2 * (floor - 1) / mixed).unsqueeze(-1)
+        grad = y * (2 / total - 2 * floor / mixed).unsqueeze(-1)
+        for part in range(2):
+            grad.addcmul_(basis[:, part], along[:, part, None])
         # The scale comes last: of coefficients that are all zero it is huge, and their gradient zero.
         return grad.mul_(upstream.unsqueeze(-1) * scale), None, None, None
 
