@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fourier_head._files import write_atomically
+from fourier_head._files import recover_folder, replace_folder, write_atomically
 from fourier_head.errors import UserError
-from fourier_head.training.checkpoints import recover_folder, replace_folder
 from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from studies.atari.environment import MOST, SEEDS, FrameStack
 from studies.atari.games import find_game

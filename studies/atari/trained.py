@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from fourier_head._files import write_atomically
+from fourier_head._files import recover_folder, write_atomically
 from fourier_head.errors import UserError
-from fourier_head.training.checkpoints import CHECKPOINT, WEIGHTS, recover_folder
+from fourier_head.training.loop import CHECKPOINT, WEIGHTS
 from studies.atari.model import DecisionTransformer, ModelSettings, action_head
 from studies.atari.recording import About
 

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fourier_head._files import write_atomically
+from fourier_head._files import recover_folder, write_atomically
 from fourier_head.errors import UserError
 from fourier_head.metrics import smoothness
-from fourier_head.training.checkpoints import WEIGHTS, recover_folder
 from fourier_head.training.data import RandomStream
-from fourier_head.training.loop import STATE, Training
+from fourier_head.training.loop import STATE, WEIGHTS, Training
 from fourier_head.training.settings import TrainingSettings
 from studies.atari.games import find_game
 from studies.atari.model import DecisionTransformer, ModelSettings, action_head

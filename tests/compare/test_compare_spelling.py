@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fourier_head.compare.data import read_frame
 from fourier_head.errors import UserError
+from fourier_head.table_files import read_frame
 
 
 def read(tmp_path, text, encoding="utf-8", name="t.csv"):

@@ -13,15 +13,15 @@ from safetensors.torch import load_file
 from studies.zero_shot.recipe import Recipe, prepare, train
 from studies.zero_shot.train import main
 
+from fourier_head._files import recover_folder, replace_folder
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.patch.model import PatchConfig
 from fourier_head.forecasting.validation import Validation, group_of, hold_out, validation_sets
 from fourier_head.training.averages import EarlyStopping
-from fourier_head.training.checkpoints import WEIGHTS, recover_folder, replace_folder
 from fourier_head.training.data import Epochs
-from fourier_head.training.loop import STATE, Training
+from fourier_head.training.loop import STATE, WEIGHTS, Training
 from fourier_head.training.settings import TrainingSettings, rate
 from tests.two_processes import launch
 

@@ -32,11 +32,11 @@ def compare(
     """
     # All that may be missing or wrong comes first: an hour of training must not end in a failed import.
     from fourier_head._devices import small_matrices
+    from fourier_head._files import RESULTS, replacing
     from fourier_head.compare import figures, page
     from fourier_head.compare.bodies import with_body
     from fourier_head.compare.data import bimodal, hills, prepare, read_table
     from fourier_head.compare.examples import draw_examples
-    from fourier_head.compare.folder import RESULTS, replacing
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.training import score_truth, train
     from fourier_head.pages.drawing import save_png

@@ -14,9 +14,9 @@ from torch import Tensor
 from fourier_head._spelling import numbers
 from fourier_head.bins import Bins
 from fourier_head.compare.encoding import Encoder
-from fourier_head.compare.files import read_frame
 from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.errors import UserError, did_you_mean
+from fourier_head.table_files import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,16 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head._devices import best_device
+from fourier_head._files import recover_folder, replace_folder
 from fourier_head.errors import UserError, needs_extra
 from fourier_head.training.averages import EMA, EarlyStopping
-from fourier_head.training.checkpoints import CHECKPOINT, WEIGHTS, recover_folder, replace_folder
 from fourier_head.training.data import Stream
 from fourier_head.training.graphs import CapturedPass
 from fourier_head.training.log import TrainingLog
 from fourier_head.training.processes import agreed, destroy_group_at_exit
 from fourier_head.training.settings import TrainingSettings
 
-STATE, DATA = "state.pt", "data.pt"
+CHECKPOINT, WEIGHTS, STATE, DATA = "checkpoint", "model.safetensors", "state.pt", "data.pt"
+"""Folder of a checkpoint within that of a training, and its files."""
 CHECK_EVERY = 10
 """Steps between looks at the clock, at which many processes also agree on the time."""
 Report = Callable[[dict[str, float]], None]

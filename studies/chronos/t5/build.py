@@ -83,7 +83,7 @@ def save_forecaster(folder: Path, model: T5Forecaster, tokenizer: ChronosTokeniz
     """Write a forecaster to a folder: ``config.json`` and ``model.safetensors``."""
     from safetensors.torch import save_model
 
-    from fourier_head.training.checkpoints import replace_folder
+    from fourier_head._files import replace_folder
 
     about: dict[str, Any] = {"model": asdict(model.config), "tokenizer": tokenizer.to_dict(), "head": asdict(head)}
 

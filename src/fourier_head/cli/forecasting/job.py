@@ -12,13 +12,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fourier_head._files import RESULTS, check_replaceable, replacing
 from fourier_head.cli.forecasting.settings import Settings
-from fourier_head.compare.files import SUFFIXES, kind_of, read_frame
-from fourier_head.compare.folder import RESULTS, check_replaceable, replacing
 from fourier_head.errors import UserError
 from fourier_head.forecasting.dates import DateWarning
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.series_set import SeriesSet
+from fourier_head.table_files import SUFFIXES, kind_of, read_frame
 
 if TYPE_CHECKING:
     import pandas as pd

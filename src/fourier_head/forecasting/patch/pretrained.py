@@ -32,7 +32,7 @@ def save_model(model: Network, folder: str | Path, dtype: torch.dtype = torch.bf
         from safetensors.torch import save_file
     except ImportError as error:
         raise needs_extra(error, "forecasting") from None
-    from fourier_head.training.checkpoints import replace_folder
+    from fourier_head._files import replace_folder
 
     place = Path(folder).resolve()
     others = sorted({path.name for path in place.iterdir()} - {CONFIG, WEIGHTS}) if place.is_dir() else []
