@@ -25,11 +25,12 @@ def option(
     parse: Callable[[str], Any] | None = None,
     argument: bool = False,
     told: bool = True,
+    **more: Any,
 ) -> Any:
     """Return a field of a dataclass of `Options`, which is an option of its command.
 
     Args:
-        default: its value unless given.
+        default: its value unless given; with ``dataclasses.MISSING`` it must be given.
         help: what the command says about it.
         flags: how it is written, `--name` unless given.
         shown: what the command says is its default, where that is not the value itself.
@@ -37,9 +38,10 @@ def option(
         parse: makes the value of a text; the default is then given as text, too.
         argument: whether it is written without a flag.
         told: whether the command that repeats the work names it.
+        more: whatever else is to be known of it; ``limits`` go to typer.
     """
     about: dict[str, Any] = {"help": help, "flags": flags, "shown": shown, "low": low, "high": high}
-    about |= {"choices": choices, "parse": parse, "text": default, "argument": argument, "told": told}
+    about |= {"choices": choices, "parse": parse, "text": default, "argument": argument, "told": told, **more}
     return dataclasses.field(default=parse(default) if parse else default, metadata=about)
 
 
@@ -81,22 +83,25 @@ def command(settings: type, run: Callable[[Any], None]) -> Callable[..., None]:
                     given[one.name] = one.metadata["parse"](given[one.name])
             run(settings(**given))
 
-    call.__signature__ = inspect.Signature([_parameter(one, hints[one.name]) for one in fields])  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature([parameter(one, hints[one.name]) for one in fields])  # type: ignore[attr-defined]
     call.__doc__ = run.__doc__
     return call
 
 
-def _parameter(one: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
+def parameter(one: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
     """Return a field as a parameter of a function that typer reads."""
     import typer
 
     about = one.metadata
-    shown: dict[str, Any] = {} if about["shown"] is None else {"show_default": about["shown"]}
+    options: dict[str, Any] = dict(about.get("limits", {}))
+    if about["shown"] is not None:
+        options["show_default"] = about["shown"]
     flags = about["flags"] or ([f"--{one.name}"] if one.default is False else [])
     make = typer.Argument if about["argument"] else typer.Option
-    kind = str if about["parse"] or get_origin(kind) is Literal else kind
-    annotation = Annotated[kind, make(*flags, help=about["help"], **shown)]
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=about["text"], annotation=annotation)
+    kind = str if about["parse"] or get_origin(kind) is Literal else kind  # the settings say what it may be
+    annotation = Annotated[kind, make(*flags, help=about["help"], **options)]
+    default = inspect.Parameter.empty if about["text"] is dataclasses.MISSING else about["text"]
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def output_folder(output: Path | None, prefix: str, name: str) -> Path:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
-from fourier_head.commands import clear_errors
+from fourier_head.commands import clear_errors, parameter
 from fourier_head.errors import require
 
 if TYPE_CHECKING:
@@ -50,18 +50,8 @@ def study_command(name: str, module: str, help: str, needs: tuple[str, ...] = ()
 
 
 def _parameter(one: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
-    """Return a field as a parameter of a function that typer reads."""
-    about, default, shown = one.metadata, one.default, one.metadata["shown"]
-    if get_origin(kind) is Literal:
-        kind = str  # the study itself says what it may be
-    flags = about["flags"] or ([f"--{one.name}"] if default is False else [])
-    if about["quick"] is not None:
-        shown, default, kind = f"{default}; with --quick, {about['quick']}", None, kind | None
-    if default is dataclasses.MISSING:
-        default = inspect.Parameter.empty
-    options: dict[str, Any] = dict(about["limits"]) | ({} if shown is None else {"show_default": shown})
-    annotation = Annotated[kind, typer.Option(*flags, help=about["help"], **options)]
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    """Return a field as a parameter of a function that typer reads; not given, --quick decides what it is."""
+    return parameter(one, kind) if one.metadata["quick"] is None else parameter(one, kind | None).replace(default=None)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fourier_head import commands
 from fourier_head.errors import UserError
 from studies.common.folders import study_folder
 
@@ -34,8 +35,9 @@ def option(
         file: whether it may name a file or folder, which the command names by its last part.
         limits: `min` and `max` of numbers.
     """
-    typer = {"help": help, "flags": flags, "shown": shown, "limits": limits}
-    return dataclasses.field(default=default, metadata=typer | {"quick": quick, "told": told, "file": file})
+    shown = shown if quick is None else f"{default}; with --quick, {quick}"
+    more = {"quick": quick, "file": file, "limits": limits}
+    return commands.option(default, help, *flags, shown=shown, told=told, **more)
 
 
 def output(study: str) -> Any:

@@ -11,7 +11,7 @@ from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.templates import render
-from fourier_head.pages.words import short
+from fourier_head.pages.words import listed, short
 from fourier_head.tabular import LEARNING_RATE, WIDTHS
 from fourier_head.tasks.runs import hardware
 
@@ -60,11 +60,7 @@ def _lead(result: Result) -> str:
     winners = [HEADS[name].label for name in ranked if name in best]
     numbers = "; ".join(f"{HEADS[name].label} {scores[name]}" for name in ranked)
     verb = "has" if len(winners) == 1 else "share"
-    return f"{text} {_and(winners)} {verb} the best likelihood (nats per row, lower is better: {numbers})."
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{text} {listed(winners)} {verb} the best likelihood (nats per row, lower is better: {numbers})."
 
 
 def _truth_note(result: Result) -> str:
@@ -99,7 +95,7 @@ def _protocol(result: Result) -> str:
         f"test, drawn with seed {settings.seed}. Inputs are standardised and the target is cut into {settings.bins} "
         "bins "
         f"from {low} to {high}, both from the training rows alone. The body has layers of "
-        f"{_and([str(w) for w in WIDTHS])} units. Every head starts from the same body, sees the same rows in the same "
+        f"{listed(list(map(str, WIDTHS)))} units. Every head starts from the same body, sees the same rows in the same "
         f"order, and is trained on bins with Adam for {schedule.epochs} epochs in batches of {schedule.batch}, the "
         f"learning rate falling from {LEARNING_RATE:g} along a cosine; the weights with the best validation likelihood "
         f"are tested.{log}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from html import escape
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -31,3 +32,13 @@ def prose(text: str) -> str:
     '<code>a &lt; b</code> holds'
     """
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return names in print.
+
+    >>> listed(["a"]), listed(["a", "b", "c"]), listed(["a", "b", "c"], most=1)
+    ('a', 'a, b and c', 'a and 2 more')
+    """
+    shown = list(names) if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fourier_head.cli.forecasting.fan import name_of
 from fourier_head.cli.forecasting.page import SEARCHED
 from fourier_head.forecasting.backtest import COVERAGES, Backtest
 from fourier_head.forecasting.scores import INTERVALS
@@ -23,17 +24,6 @@ def section(result: Backtest, file: str) -> str:
     shown = [(name_of(row["name"]), row) for row in worst]
     values = {"result": result, "shown": shown, "file": file, "coverages": COVERAGES, "intervals": INTERVALS}
     return render("cli/forecasting/backtest.html", SEARCHED=SEARCHED, **values)
-
-
-def name_of(name: object) -> str:
-    """Return the name of a series in print.
-
-    >>> name_of(("north", 3)), name_of(0), name_of("milk")
-    ('north, 3', 'Series 1', 'milk')
-    """
-    if isinstance(name, tuple):
-        return ", ".join(map(str, name))
-    return f"Series {name + 1}" if type(name) is int else str(name)
 
 
 def _order(row: dict[str, float]) -> float:

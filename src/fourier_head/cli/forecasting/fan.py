@@ -25,18 +25,27 @@ MOST = 3600
 """Values of the past drawn at most in any case: a day of minutes, an hour of seconds."""
 
 
-def name_of(forecasts: Forecasts, number: int) -> str:
-    """Return the name of a series in print."""
-    name = forecasts.ids[number]
+def name_of(name: object, numbered: bool = True) -> str:
+    """Return the name of a series in print; whole numbers are places in a list where series are ``numbered``.
+
+    >>> name_of(("north", 3)), name_of(0), name_of(7, numbered=False), name_of("milk")
+    ('north, 3', 'Series 1', '7', 'milk')
+    """
     if isinstance(name, tuple):
         return ", ".join(map(str, name))
-    return f"Series {name + 1}" if isinstance(name, int) and forecasts.series.name_columns == ("id",) else str(name)
+    return f"Series {name + 1}" if numbered and isinstance(name, int) else str(name)
+
+
+def first_names(forecasts: Forecasts, count: int) -> list[str]:
+    """Return the names of the first series in print."""
+    numbered = forecasts.series.name_columns == ("id",)
+    return [name_of(name, numbered) for name in forecasts.ids[:count]]
 
 
 def panels(forecasts: Forecasts, count: int, label: str = "") -> list[Panel]:
     """Return a fan for each of the first series."""
-    quantiles = first_quantiles(forecasts, count, LEVELS)
-    return [_fan(forecasts, i, one, label) for i, one in enumerate(quantiles)]
+    quantiles, names = first_quantiles(forecasts, count, LEVELS), first_names(forecasts, count)
+    return [_fan(forecasts, i, title, one, label) for i, (title, one) in enumerate(zip(names, quantiles, strict=True))]
 
 
 def first_quantiles(forecasts: Forecasts, count: int, levels: Sequence[float]) -> np.ndarray:
@@ -44,7 +53,7 @@ def first_quantiles(forecasts: Forecasts, count: int, levels: Sequence[float]) -
     return Forecasts(forecasts.density[:count], forecasts.series, forecasts.support[:count]).quantiles(levels)
 
 
-def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -> Panel:
+def _fan(forecasts: Forecasts, number: int, title: str, quantiles: np.ndarray, label: str) -> Panel:
     values, horizon = forecasts.series.values[number], forecasts.horizon
     period = int(forecasts.series.periods[number])
     count = max(3 * horizon, 3 * period, 48)
@@ -72,7 +81,6 @@ def _fan(forecasts: Forecasts, number: int, quantiles: np.ndarray, label: str) -
         look: dict[str, Any] = {"colour": "curve-1", "kind": "band", "opacity": opacity}
         bands.append(Series(f"{100 * share:g} %", x, lines[:, high], lower=lines[:, low], time=timed, **look))
     series = [*_key([observed, median, *reversed(bands)]), *bands, median, observed]
-    title = name_of(forecasts, number)
     mark = Mark(float(then[-1])) if count > 1 or timed else Mark(0.0)
     return Panel(
         series,

@@ -18,6 +18,7 @@ from fourier_head.errors import UserError
 from fourier_head.forecasting.dates import DateWarning
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.series_set import SeriesSet
+from fourier_head.pages.words import listed
 from fourier_head.table_files import SUFFIXES, kind_of, read_frame
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ def guesses(series: SeriesSet) -> str | None:
         some = [found] if isinstance(found, str) else found
         # As the options take them: several names are one id.
         some = [",".join(some)] if option == "id" else some
-        parts.append(f"frequency {_listed(some)}" if option == "freq" else f"{option} {_listed(list(map(repr, some)))}")
+        parts.append(
+            f"frequency {listed(some, 5)}" if option == "freq" else f"{option} {listed(list(map(repr, some)), 5)}"
+        )
     if not parts:
         return None
     return f"guessed {', '.join(parts)}; name others with {', '.join(f'--{option}' for option in series.guessed)}."
@@ -131,17 +134,7 @@ def guesses_of_files(rows: Sequence[dict[str, Any]]) -> list[str]:
     for row in rows:
         if row.get("guessed"):
             files.setdefault(row["guessed"], []).append(row["name"])
-    return [f"{_listed(names, most=1)}: {guess}" for guess, names in files.items()]
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    """Return names in print.
-
-    >>> _listed(["a", "b"]), _listed(["a", "b", "c"], most=1)
-    ('a and b', 'a and 2 more')
-    """
-    shown = list(names) if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return [f"{listed(names, most=1)}: {guess}" for guess, names in files.items()]
 
 
 def _is_for_users(warning: warnings.WarningMessage) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.cli.forecasting.fan import file_names, first_quantiles, name_of
+from fourier_head.cli.forecasting.fan import file_names, first_names, first_quantiles
 from fourier_head.forecasting.inputs import in_print
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.pages.charts import Chart, Panel
@@ -99,7 +99,7 @@ def _table(forecasts: Forecasts) -> dict[str, Any]:
     # Series of one calendar share their dates, which then name the columns; else each number has its own.
     shared = all(one == dates[0] and all(one) for one in dates)
     headings = dates[0] if shared else ["Next step" if step == 0 else f"Step {step + 1}" for step in steps]
-    names = [name_of(forecasts, i) for i in range(count)]
+    names = first_names(forecasts, count)
     rows = []
     for i, (name, file) in enumerate(zip(names, file_names(names), strict=True)):
         known = forecasts.series.values[i]
