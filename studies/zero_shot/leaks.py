@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from fourier_head.forecasting.corpora.readers import LEFT_OUT, read_rows, read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
@@ -127,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--corpus", type=Path, nargs="+", required=True, help="training series")
     parser.add_argument("--evaluation", type=Path, required=True, help="folder of evaluation sets")
     parser.add_argument("--gift", type=Path, help="folder of GIFT-Eval")
-    parser.add_argument("--period", type=int, help="search training series of at most so many steps per cycle only")
+    parser.add_argument("--period", type=int, nargs="+", help="search training series of so many steps per cycle only")
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot/leaks.json"))
     given = parser.parse_args(arguments)
     sets = read_evaluation_sets(given.evaluation)
@@ -135,11 +136,11 @@ def main(arguments: list[str] | None = None) -> int:
         sets += [one.read()[0] for one in gift_configurations(given.gift)]
     store, ids = read_named(given.corpus)
     if given.period is not None:
-        low = (store.period <= given.period).nonzero().flatten()
-        store, ids = store.select(low), [ids[i] for i in low.tolist()] if ids else ids
+        some = torch.isin(store.period, torch.tensor(given.period)).nonzero().flatten()
+        store, ids = store.select(some), [ids[i] for i in some.tolist()] if ids else ids
     command = "python -m studies.zero_shot.leaks --corpus TRAIN --evaluation EVALUATION"
     command += " --gift GIFT" if given.gift else ""
-    command += f" --period {given.period}" if given.period is not None else ""
+    command += f" --period {' '.join(map(str, given.period))}" if given.period is not None else ""
     shapes = rescaled.search(store, sets, versions, ids)
     found = {"growth": search(store, sets), "shapes": shapes}
     totals = {
