@@ -55,7 +55,7 @@ class _Table:
         place = (v.clamp(-1, 1) + 1) * (self.pieces / 2)
         piece = place.floor().clamp_max(self.pieces - 1)
         s = place - piece
-        which = self.first + piece.long()
+        which = self.first + piece.nan_to_num().long()  # what is missing stays so in s
         # Three times as fast as an index of more dimensions.
         a, b, c, d = self.cubics.index_select(0, which.reshape(-1)).reshape(*which.shape, 4).unbind(-1)
         cdf, weight = a + s * (b + s * (c + s * d)), self.domain.tails
@@ -75,7 +75,7 @@ class TabulatedMixture(MixtureDensity):
     """A mixture of Fourier densities (K, rows) that is asked for many quantiles or probabilities at once.
 
     The log-density is that of ``MixtureDensity``; distribution functions come from tables, right to about 1e-8, and
-    have no gradients.
+    have no gradients. Expanded, it is a ``MixtureDensity``.
 
     Example:
         >>> from fourier_head import Adaptive, MixtureDensity
