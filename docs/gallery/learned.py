@@ -111,7 +111,7 @@ def scales(folder: Path = HERE, steps: int = 500) -> Path:
         axis.hist(y, 60, density=True, color=TRUTH)
         with torch.no_grad():
             axis.plot(grid, head.density(ONE).log_prob(grid[:, None])[:, 0].exp(), color=BLUE)
-        axis.set(title=f"values around {3 * factor:.0e}".replace("e+00", "").replace("e+0", " × 10^"), yticks=[])
+        axis.set(title=f"values around {3 * factor:,.0f}", yticks=[])
         axis.xaxis.get_offset_text().set_size(8)
     return save(figure, "scales.png", folder)
 

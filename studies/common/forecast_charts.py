@@ -116,10 +116,12 @@ def relative_chart(
 def _family(model: str) -> str:
     """Return the name that the sizes of a published model share.
 
-    >>> _family("chronos_bolt_base"), _family("timesfm-2.0"), _family("chronos-t5-mini"), _family("tirex")
-    ('Chronos Bolt', 'TimesFM', 'Chronos T5', 'TiRex')
+    >>> _family("chronos_bolt_base"), _family("timesfm-2.0"), _family("chronos-t5-mini"), _family("auto_ets")
+    ('Chronos Bolt', 'TimesFM', 'Chronos T5', 'ARIMA, ETS and Theta')
     """
-    return model_label(re.sub(r"[_-](tiny|mini|small|base|large|arima|ets|theta|[\d.]+)$", "", model))
+    if model in ("auto_arima", "auto_ets", "auto_theta"):
+        return "ARIMA, ETS and Theta"
+    return model_label(re.sub(r"[_-](tiny|mini|small|base|large|[\d.]+)$", "", model))
 
 
 def overview_chart(
@@ -161,7 +163,8 @@ def overview_chart(
         "Accuracy of forecasts",
         [Panel(series, "", "relative MASE", "relative WQL")],
         f"Geometric means over the {count} {'verified ' if which == 'verified' else ''}sets of score over that of "
-        "seasonal naive; lower left is better. Hollow points are the best published models, the sizes of one joined.",
+        "seasonal naive; lower left is better. Filled points are ours, hollow ones the best published models, "
+        "sizes of one joined.",
         columns=1,
         height=3.6,
     )
