@@ -56,7 +56,7 @@ def page(claims: list[dict[str, Any]]) -> str:
     for claim in claims:
         title = part_of(claim["section"], claim["where"]).title
         parts.setdefault(title, []).append(_row(claim))
-    header = "| | Claim | Paper | Ours |\n|---|---|---|---|"
+    header = "| Claim | Paper | Ours |\n|---|---|---|"
     tables = "".join(f"\n## {title}\n\n{header}\n{chr(10).join(rows)}\n" for title, rows in parts.items())
     text = (
         "Every claim of [the paper](https://arxiv.org/abs/2410.22269) beside what our runs say of it: "
@@ -73,10 +73,10 @@ def page(claims: list[dict[str, Any]]) -> str:
 def _row(claim: dict[str, Any]) -> str:
     """Return a line of a table: the claim, below it in small how it was measured and why it is said to hold or not."""
     evidence = claim["evidence"]
-    links = {Path(evidence["file"]).parent.name: evidence["file"]} if evidence else {}
+    links = {evidence["file"]: evidence["file"]} if evidence else {}
     links |= {"figure": claim["picture"], "plan": claim["plan"]}
     source = ", ".join(f"[{name}](../{path})" for name, path in links.items() if path)
     why = f"{claim['where']}. Measured: {claim['measure']}. {claim['why']}{f' Evidence: {source}.' if source else ''}"
     ours = number(claim, "ours") + (f"<br><small>{text}</small>" if (text := spread(claim)) else "")
-    words = f"{claim['claim']}<br><small>{why}</small>"
-    return f"| {MARKS[claim['status']]} | {words} | {number(claim, 'paper')} | {ours} |"
+    words = f"{MARKS[claim['status']]} **{claim['claim']}**<br><small>{why}</small>"
+    return f"| {words} | {number(claim, 'paper')} | {ours} |"

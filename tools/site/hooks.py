@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 log = logging.getLogger("mkdocs.plugins.site")
 
 # Pages and pictures that live elsewhere in the repository; on the site they have the same path.
-OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/RESULTS.md", "benchmarks/results/*.png")
+OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/RESULTS.md")
+OUTSIDE += ("benchmarks/results/*.png", "results/*/*.png")
 
 
 @cache
