@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from fourier_head.commands import clear_errors
 from fourier_head.errors import UserError
 from studies.common.command_line import study_command
-from studies.common.folders import QUICK_RESULTS
+from studies.common.options import QUICK_RESULTS
 
 STUDIES = {
     "synthetic": (

@@ -25,38 +25,22 @@ from studies.atari.recording import About, Recording
 NAMES = ("observation", "action", "reward", "terminal")
 
 
-def checkpoints(folder: Path) -> list[int]:
-    """Return the numbers of the checkpoints in a folder."""
-    found = (re.fullmatch(r"\$store\$_observation_ckpt\.(\d+)\.gz", path.name) for path in folder.glob("*.gz"))
-    return sorted(int(match[1]) for match in found if match)
-
-
-def read_array(path: Path, rows: slice) -> np.ndarray:
-    """Return some rows of a gzipped array; what follows them is not unpacked, and nothing in the file is executed."""
+def read_array(path: Path, most: int | None) -> np.ndarray:
+    """Return the first rows of a gzipped array; what follows them is not unpacked, and nothing in it is executed."""
+    form: Any = np.lib.format
     try:
         with gzip.open(path, "rb") as file:
-            form: Any = np.lib.format
             old = form.read_magic(file) == (1, 0)
             shape, fortran, dtype = (form.read_array_header_1_0 if old else form.read_array_header_2_0)(file)
             if dtype.hasobject or fortran or not shape:
                 raise ValueError(f"an array of {dtype} with shape {shape} is not what this format holds")
-            start, stop, _ = rows.indices(shape[0])
-            size = dtype.itemsize * int(np.prod(shape[1:]))
-            _skip(file, start * size)
-            content = file.read((stop - start) * size)
-            return np.frombuffer(content, dtype).reshape(-1, *shape[1:])
+            rows = shape[0] if most is None else min(shape[0], most)
+            content = file.read(rows * dtype.itemsize * int(np.prod(shape[1:])))
+            return np.frombuffer(content, dtype).reshape(rows, *shape[1:])
     except FileNotFoundError:
         raise UserError(f"{path} does not exist; a checkpoint has the files of {', '.join(NAMES)}.") from None
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is no gzipped array of numpy: {error}.") from None
-
-
-def _skip(file: gzip.GzipFile, count: int) -> None:
-    while count > 0:
-        block = file.read(min(count, 1 << 24))
-        if not block:
-            raise EOFError("the file ends before the rows asked for")
-        count -= len(block)
 
 
 def read_dopamine(
@@ -73,32 +57,32 @@ def read_dopamine(
     about = About(find_game(game).name, source="DQN replay")  # before anything large is read
     if transitions is not None and transitions < 1:
         raise ValueError(f"transitions must be at least 1, got {transitions}")
-    numbers = checkpoints(folder) if numbers is None else list(numbers)
+    if numbers is None:
+        found = (re.fullmatch(r"\$store\$_observation_ckpt\.(\d+)\.gz", path.name) for path in folder.glob("*.gz"))
+        numbers = sorted(int(match[1]) for match in found if match)
     if not numbers:
         raise UserError(f"{folder} holds no $store$_observation_ckpt.N.gz of a DQN replay set.")
-    share = slice(None) if transitions is None else slice(0, -(-transitions // len(numbers)))
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in NAMES}
+    share = None if transitions is None else -(-transitions // len(numbers))
+    parts = []
     for number in numbers:
-        found = {name: read_array(folder / f"$store$_{name}_ckpt.{number}.gz", share) for name in NAMES}
-        lengths = {name: len(array) for name, array in found.items()}
-        if len(set(lengths.values())) > 1:
-            raise UserError(f"checkpoint {number} of {folder} must have arrays of one length, got {lengths}.")
-        if found["observation"].shape[1:] != (SIDE, SIDE):
-            shape = found["observation"].shape[1:]
-            raise UserError(f"checkpoint {number} of {folder} must have frames of {SIDE} by {SIDE}, got {shape}.")
-        if found["action"].size and not 0 <= found["action"].min() <= found["action"].max() < len(EMULATOR_ACTIONS):
-            raise UserError(f"checkpoint {number} of {folder} has actions outside 0 to {len(EMULATOR_ACTIONS) - 1}.")
-        for name in NAMES:
-            parts[name].append(found[name])
-    lengths_of = [len(part) for part in parts["action"]]
-    actions = np.asarray(FROM_EMULATOR, dtype=np.uint8)[np.concatenate(parts["action"]).astype(np.int64)]
-    moments = [number * 1_000_000 + np.arange(length) for number, length in zip(numbers, lengths_of, strict=True)]
+        part = [read_array(folder / f"$store$_{name}_ckpt.{number}.gz", share) for name in NAMES]
+        frames, actions = part[:2]
+        where = f"checkpoint {number} of {folder}"
+        if len({len(array) for array in part}) > 1:
+            lengths = {name: len(array) for name, array in zip(NAMES, part, strict=True)}
+            raise UserError(f"{where} must have arrays of one length, got {lengths}.")
+        if frames.shape[1:] != (SIDE, SIDE):
+            raise UserError(f"{where} must have frames of {SIDE} by {SIDE}, got {frames.shape[1:]}.")
+        if actions.size and not 0 <= actions.min() <= actions.max() < len(EMULATOR_ACTIONS):
+            raise UserError(f"{where} has actions outside 0 to {len(EMULATOR_ACTIONS) - 1}.")
+        parts.append([*part, number * 1_000_000 + np.arange(len(actions))])
+    frames, actions, rewards, ended, moments = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Recording(
         about,
-        np.concatenate(parts["observation"]),
-        actions,
-        np.rint(np.concatenate(parts["reward"])).astype(np.int32),
-        np.concatenate(parts["terminal"]).astype(bool),
-        np.concatenate(moments),
-        np.concatenate([[0], np.cumsum(lengths_of)]),
+        frames,
+        np.asarray(FROM_EMULATOR, dtype=np.uint8)[actions.astype(np.int64)],
+        np.rint(rewards).astype(np.int32),
+        ended.astype(bool),
+        moments,
+        np.cumsum([0, *(len(part[1]) for part in parts)]),
     )

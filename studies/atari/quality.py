@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from studies.atari.games import ACTIONS, find_game
-from studies.atari.recording import load_shard, read_about, shard_paths
+from studies.atari.recording import Shard, load_shard, read_about, shard_paths
 
 QUALITY = "quality.json"
 STRETCHES = 50
@@ -29,7 +29,7 @@ def measure_quality(
     game = find_game(about.game)
     taken = [np.bincount(shard.actions.ravel(), minlength=len(ACTIONS)) for shard in shards]
     third = max(1, len(taken) // 3)
-    returns = recorded_returns(folder)
+    returns = recorded_returns(shards)
     return {
         "game": game.name,
         "source": about.source,
@@ -47,20 +47,18 @@ def measure_quality(
     }
 
 
-def recorded_returns(folder: Path) -> np.ndarray:
+def recorded_returns(shards: Sequence[Shard]) -> np.ndarray:
     """Return the scores of the whole episodes among the recorded ones, in the order in which they ended."""
-    found: list[tuple[int, float]] = []
+    found: list[float] = []
     totals = np.zeros(0)
-    for path in shard_paths(folder):
-        shard = load_shard(path, frames=False)
+    for shard in shards:
         if shard.fresh:
             totals = np.zeros(len(shard.actions))
-        for t in range(shard.actions.shape[1]):
-            totals = totals + shard.rewards[:, t]
-            for i in np.flatnonzero(shard.ended[:, t]):
-                found.append((shard.moment + t * shard.pace, float(totals[i])))
-                totals[i] = 0
-    return np.array([score for _, score in found])
+        for reward, ended in zip(shard.rewards.T, shard.ended.T, strict=True):
+            totals = totals + reward
+            found += totals[ended].tolist()
+            totals[ended] = 0
+    return np.array(found)
 
 
 def over_time(episodes: Sequence[tuple[int, float, int]], steps: int) -> list[dict[str, float]]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from fourier_head.tasks.runs import RunStore, hardware
 from studies.atari.recording import Recording, load_recording
 from studies.atari.training import ArmSettings, own_device, train_arm
 from studies.atari.trajectories import Trajectories
+from studies.common.command_line import in_lines
 
 UNFINISHED: dict[str, Any] = {"unfinished": True}
 
@@ -66,20 +66,6 @@ def _load(folder: Path, context: int, share: float, device: str) -> tuple[Record
         frames = next((part.frames for part in parts.values()), None)  # the same for all parts of the data
         parts[share] = Trajectories(recording, context, own_device(device), share, frames=frames)
     return recording, parts[share]
-
-
-def in_lines(label: str, say: Callable[[str], object] | None = None, every: float = 10.0) -> Report:
-    """Return a reporter that prints a line now and then, to stderr unless told how."""
-    last = [-every]
-
-    def tell(fraction: float, words: str) -> None:
-        now = time.monotonic()
-        if now - last[0] >= every or fraction >= 1:
-            last[0] = now
-            line = f"{label}, {fraction:.0%}: {words}"
-            print(line, file=sys.stderr, flush=True) if say is None else say(line)
-
-    return tell
 
 
 def run_arm(

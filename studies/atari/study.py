@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
@@ -15,28 +16,24 @@ from studies.atari.collection import Collection
 from studies.atari.plan import Settings, arms, rank
 from studies.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
 from studies.atari.rows import is_main
-from studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, in_lines, run_arm
+from studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, run_arm
 from studies.atari.summary import write_summary
-from studies.atari.training import ArmSettings
+from studies.common.command_line import in_lines
+from studies.common.options import SILENT
 from studies.common.report.summary import Summary
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-
-def run(settings: Settings, console: Console | None = None) -> Summary | None:
+def run(settings: Settings, console: Console = SILENT) -> Summary | None:
     """Run the study as far as its time limit allows and write its folder.
 
     Where time is up, or nothing can draw, as on many a machine with a GPU, finished runs are kept and None is returned;
     the command with ``--summarise`` writes the folder then or elsewhere.
     """
-    begin = time.monotonic()
+    deadline = None if settings.time_limit is None else settings.begun + settings.time_limit
+    store, left = KeptRuns(settings.data), 0
     if not settings.summarise:  # which may write here what ran on a GPU elsewhere
         settings = replace(settings, device=chosen_device(settings.device))
-    deadline = None if settings.time_limit is None else begin + settings.time_limit
-    store, left = KeptRuns(settings.data), 0
-    if not settings.summarise:
-        lines = console is not None and (settings.workers > 1 or not console.is_terminal)
+        lines = not console.quiet and (settings.workers > 1 or not console.is_terminal)
         ready = [game for game in settings.chosen_games if prepare(settings, game, deadline, console)]
         left = sum(len(arms(settings, game)) for game in settings.chosen_games if game not in ready)
         # All games at once: processes start, and models are compiled, a single time.
@@ -47,19 +44,18 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     if not runs:
         raise UserError(f"{settings.data} holds no finished runs yet; the same command goes on where it stopped.")
     if settings.summarise:
-        planned = [(game, arm) for game in settings.chosen_games for arm in arms(settings, game)]
-        left = sum(not any(_made(run, game, arm) for run in runs) for game, arm in planned)
-    if left and console is not None:
+        planned = [{"game": game} | asdict(arm) for game in settings.chosen_games for arm in arms(settings, game)]
+        left = sum(not any(arm.items() <= run.items() for run in runs) for arm in planned)
+    if left:
         console.print(f"{left} runs are left; the same command goes on with them.", markup=False)
     if left and deadline is not None and time.monotonic() > deadline:
         return None  # time is up for drawing, too
     missing = [name for name in ("matplotlib", "PIL") if find_spec(name) is None]
     if missing and not settings.summarise:
-        if console is not None:
-            where = f"{len(runs)} runs are kept in {store.folder}"
-            console.print(f"{where}; write their results with --summarise where {missing[0]} is installed.")
+        where = f"{len(runs)} runs are kept in {store.folder}"
+        console.print(f"{where}; write their results with --summarise where {missing[0]} is installed.")
         return None
-    return write_summary(settings, runs, time.monotonic() - begin, left)
+    return write_summary(settings, runs, left)
 
 
 def matching(settings: Settings, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -76,11 +72,6 @@ def matching(settings: Settings, runs: list[dict[str, Any]]) -> list[dict[str, A
         return run["samples"] == settings.base.samples or (run["samples"] is None and is_main(run, full))
 
     return [run for run in kept if run["game"] in settings.chosen_games and fits(run)]
-
-
-def _made(run: Mapping[str, Any], game: str, arm: ArmSettings) -> bool:
-    """Tell whether a run is that of an arm of a game."""
-    return run["game"] == game and all(run.get(key) == value for key, value in asdict(arm).items())
 
 
 def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lines: bool = False) -> list[Task]:
@@ -109,7 +100,7 @@ def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lin
     ]
 
 
-def prepare(settings: Settings, game: str, deadline: float | None, console: Console | None) -> bool:
+def prepare(settings: Settings, game: str, deadline: float | None, console: Console) -> bool:
     """Make sure that a game's recording is there: as it is, played again from a recipe, or collected.
 
     A recipe comes last when collecting, so that where one is all was collected; it alone is enough to travel. Return
@@ -118,7 +109,7 @@ def prepare(settings: Settings, game: str, deadline: float | None, console: Cons
     folder = settings.data / game
 
     def tell(what: str) -> Any:  # these stages come before any bar
-        return None if console is None else in_lines(f"{game}: {what}", lambda line: console.print(line, markup=False))
+        return in_lines(f"{game}: {what}", lambda line: console.print(line, markup=False))
 
     if (folder / RECIPE).exists():
         if len(shard_paths(folder)) < recipe_shards(folder / RECIPE):

@@ -15,10 +15,9 @@ from studies.atari.quality import QUALITY
 from studies.atari.recording import RECIPE, About
 from studies.atari.rows import all_rows, full_size, is_main, notes, split, whole_rows
 from studies.common.report.summary import Summary
-from studies.common.results import write_results
 
 
-def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: float, left: int) -> Summary:
+def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], left: int) -> Summary:
     """Write everything that finished runs support."""
     qualities = read_qualities(settings.data, runs)
     own, whole = split(runs, settings.base.samples is not None)
@@ -32,12 +31,10 @@ def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: f
     keep_recipes(settings.output, settings.data, runs)
     machines = sorted({run["hardware"] for run in runs if "hardware" in run})
     trained_on: dict[str, Any] = {"hardware": "; and ".join(machines)} if machines else {}
-    return write_results(
-        settings.output,
+    return settings.write(
         rows + whole_rows(whole),
-        command=settings.command,
         # Of all runs that stand here, made now or before.
-        seconds=max(seconds, spent),
+        seconds=max(settings.elapsed, spent),
         runs=[slim(run) for run in runs],
         charts=drawn,
         gpu=settings.device.startswith("cuda"),
@@ -45,7 +42,7 @@ def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], seconds: f
         recordings={name: {k: v for k, v in q.items() if k != "over_time"} for name, q in qualities.items()},
         clips=clips,
         unfinished=left,
-        quick="a toy network, short recordings and a few rollouts" if settings.quick else None,
+        quick="a toy network, short recordings and a few rollouts",
         **trained_on,
     )
 

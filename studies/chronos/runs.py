@@ -195,11 +195,11 @@ def run_arm(
     sets: Sequence[EvaluationSet],
     seed: int,
     folder: Path,
+    report: Callable[[dict[str, float]], None] | None = None,
+    scored: Callable[[dict[str, Any]], None] | None = None,
     *,
     device: str,
     limit: float | None = None,
-    report: Callable[[dict[str, float]], None] | None = None,
-    scored: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any] | None:
     """Train and score an arm; None where it stopped at the limit, to be continued, or in a process beside the first.
 

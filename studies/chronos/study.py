@@ -12,11 +12,12 @@ import itertools
 import json
 import math
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
@@ -33,13 +34,11 @@ from studies.chronos.t5 import SIZES
 from studies.chronos.tables import notes, rows
 from studies.common import options
 from studies.common.benchmark_sets import read_published_scores
+from studies.common.command_line import in_lines
 from studies.common.forecast_scores import comparable
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Summary
-from studies.common.results import write_results
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from studies.common.results import circumstances
 
 SCORING, COMPILING = 45.0, 60.0
 """Seconds of this run's limit kept for scoring an arm and, on a GPU, for compiling the first."""
@@ -143,12 +142,11 @@ class Settings(options.Study):
         )
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary | None:
+def run(settings: Settings, console: Console = SILENT) -> Summary | None:
     """Train and score all arms that fit into the limit, and write the folder from those that are finished.
 
     Returns None where nothing is finished yet, and in the processes of a distributed run beside the first.
     """
-    begin = time.monotonic()
     main = int(os.environ.get("RANK", 0)) == 0
     usual = QUICK_ARMS if settings.quick else ARMS
     arms = parse_arms(usual if settings.arms is None else settings.arms)
@@ -168,6 +166,20 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
     results: list[dict[str, Any]] = []
     errors: dict[tuple[str, int], Path] = {}
     missing, fresh = 0, True
+
+    def report(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Return what tells now and then how far a training is, and the scores of each set."""
+        told = in_lines(name, console.print if main else SILENT.print, max(protocol.seconds / 20, 1.0))
+
+        def trained(line: dict[str, float]) -> None:
+            speed = f"{line['samples_per_second']:.0f} samples/s"
+            told(line["progress"], f"step {line['step']:.0f}, loss {line['loss']:.4f}, {speed}")
+
+        def scored(row: dict[str, Any]) -> None:
+            told(1.0, f"{row['dataset']} MASE {row['mase']:.4f}, WQL {row['wql']:.4f}, {row['seconds']:.1f} s")
+
+        return trained, scored
+
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     for seed in range(settings.seeds):
         for arm in arms:
@@ -176,19 +188,15 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
             key = trained | protocol.scoring | {"sets": [_key_of(one) for one in sets]}
             mark = keep.path(name, key).stem
             result = keep.get(name, key) or before.get(mark)
-            left = math.inf if settings.limit is None else settings.limit - (time.monotonic() - begin) - SCORING
+            left = math.inf if settings.limit is None else settings.limit - settings.elapsed - SCORING
             if device == "cuda":
                 left -= COMPILING / (1 if fresh else 4)
             wanted = result is None and not settings.summarise
             left = agreed(left if wanted else -math.inf, device)
             folder = settings.checkpoints / keep.path(name, trained).stem
             if left > LEAST:
-                lines = _ProgressLines(console if main else None, name, protocol.seconds)
-                result = run_arm(
-                    arm, protocol, store, sets, seed, folder,
-                    device=device, limit=left if left < math.inf else None, report=lines.trained,
-                    scored=lines.scored,
-                )  # fmt: skip
+                limit = left if left < math.inf else None
+                result = run_arm(arm, protocol, store, sets, seed, folder, *report(name), device=device, limit=limit)
                 fresh = False
                 if result is not None:
                     result = keep.put(name, key, result)
@@ -199,7 +207,9 @@ def run(settings: Settings, console: Console | None = None) -> Summary | None:
                 errors[arm.label, seed] = errors_path(folder, protocol)
     if not main:
         return None
-    return _write(settings, arms, results, naive, published, missing, begin, console, errors)
+    if missing:
+        console.print(f"{missing} runs are not finished; {_how_to_go_on(settings)}.", markup=False)
+    return _write(settings, arms, results, naive, published, missing, errors) if results else None
 
 
 def _finished_before(output: Path) -> dict[str, dict[str, Any]]:
@@ -216,13 +226,12 @@ def _key_of(one: EvaluationSet) -> list[Any]:
     return [one.name, len(one), *([one.horizon] if one.status == "own" else [])]
 
 
-def _scorable(sets: Sequence[EvaluationSet], console: Console | None) -> tuple[list[EvaluationSet], list[ScoreRow]]:
+def _scorable(sets: Sequence[EvaluationSet], console: Console) -> tuple[list[EvaluationSet], list[ScoreRow]]:
     """Return the sets on which seasonal naive has scores, and these: few series of a set may be all missing or zero."""
     naive = evaluate_seasonal_naive(sets)
     good = [0 < row["mase"] < math.inf and 0 < row["wql"] < math.inf for row in naive]
     for one in itertools.compress(sets, [not kept for kept in good]):
-        if console is not None:
-            console.print(f"{one.name} is left out: seasonal naive has no score there.", markup=False)
+        console.print(f"{one.name} is left out: seasonal naive has no score there.", markup=False)
     if not any(good):
         raise UserError("--evaluation has no set on which seasonal naive has a score.")
     return list(itertools.compress(sets, good)), list(itertools.compress(naive, good))
@@ -235,14 +244,8 @@ def _write(
     naive: Sequence[ScoreRow],
     published: Sequence[ScoreRow],
     missing: int,
-    begin: float,
-    console: Console | None,
     errors: Mapping[tuple[str, int], Path],
-) -> Summary | None:
-    if missing and console is not None:
-        console.print(f"{missing} runs are not finished; {_how_to_go_on(settings)}.", markup=False)
-    if not results:
-        return None
+) -> Summary:
     table = rows(results, arms, naive, published)
     figures = charts(results, arms, naive, published)
     few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
@@ -257,20 +260,17 @@ def _write(
         figures += paired_charts(paired)
     # Of all arms that stand here, made now or before.
     spent = sum(one["training_seconds"] + sum(score["seconds"] for score in one["scores"]) for one in results)
-    return write_results(
-        settings.output,
+    return settings.write(
         table,
-        command=settings.command,
-        seconds=max(spent, time.monotonic() - begin),
+        seconds=max(spent, settings.elapsed),
         # Of pictures one of each arm is drawn.
         runs=[{key: one[key] for key in one if key != "picture" or one["seed"] == 0} for one in results],
         keep_runs=True,  # they are in the folder of checkpoints, which may be this one, for other arms to join
         charts=figures,
         # Where and with what the arms were trained, which need not be here and now.
-        hardware="; and ".join(sorted({one["hardware"] for one in results})),
-        versions=results[0]["versions"],
+        **circumstances(results),
         notes=said,
-        quick="a tiny network with few bins and a short training" if settings.quick else None,
+        quick="a tiny network with few bins and a short training",
     )
 
 
@@ -281,23 +281,3 @@ def _how_to_go_on(settings: Settings) -> str:
     if settings.limit is not None and settings.limit <= least:
         return f"--limit must be above {least:.0f} to leave time for training, got {settings.limit:g}"
     return "the same command goes on from there"
-
-
-class _ProgressLines:
-    """Print one line now and then: a training run and its scores."""
-
-    def __init__(self, console: Console | None, name: str, seconds: float):
-        self.console, self.name, self.every = console, name, max(seconds / 20, 1.0)
-        self.next = 0.0
-
-    def trained(self, line: dict[str, float]) -> None:
-        if self.console is None or line["seconds"] < self.next:
-            return
-        self.next = line["seconds"] + self.every
-        text = f"{self.name}: {100 * line['progress']:.0f} %, step {line['step']:.0f}, loss {line['loss']:.4f}"
-        self.console.print(f"{text}, {line['samples_per_second']:.0f} samples/s", markup=False)
-
-    def scored(self, row: dict[str, Any]) -> None:
-        if self.console is not None:
-            text = f"{self.name}: {row['dataset']} MASE {row['mase']:.4f}, WQL {row['wql']:.4f}"
-            self.console.print(f"{text}, {row['seconds']:.1f} s", markup=False)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +16,7 @@ import typer
 
 from fourier_head.commands import clear_errors, parameter
 from fourier_head.errors import require
+from fourier_head.tasks.engine import Report
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,3 +101,17 @@ def tell(console: Console, summary: Summary, output: Path) -> None:
     whose = summary.extra.get("seconds_of")  # earlier calls count there, so that this one took less
     took = f"; {whose} added up took" if whose else " in"
     console.print(f"\nWrote {output}/{took} {summary.seconds:.1f} s.", markup=False)
+
+
+def in_lines(label: str, say: Callable[[str], object] | None = None, every: float = 10.0) -> Report:
+    """Return a reporter that prints a line now and then, to stderr unless told how."""
+    last = [-every]
+
+    def tell(fraction: float, words: str) -> None:
+        now = time.monotonic()
+        if now - last[0] >= every or fraction >= 1:
+            last[0] = now
+            line = f"{label}, {fraction:.0%}: {words}"
+            print(line, file=sys.stderr, flush=True) if say is None else say(line)
+
+    return tell

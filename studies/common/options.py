@@ -5,12 +5,30 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.console import Console
+
 from fourier_head import commands
 from fourier_head.errors import UserError
-from studies.common.folders import study_folder
+from studies.common.report.summary import Row, Summary
+from studies.common.results import write_results
+
+RESULTS, QUICK_RESULTS = Path("results"), Path("results-quick")
+SILENT = Console(quiet=True)
+"""Where a study tells how far it is when nobody asked."""
+
+
+def study_folder(study: str, quick: bool) -> Path:
+    """Return the folder that a study writes unless told otherwise.
+
+    >>> study_folder("tempo", quick=False).as_posix(), study_folder("tempo", quick=True).as_posix()
+    ('results/tempo', 'results-quick/tempo')
+    """
+    return (QUICK_RESULTS if quick else RESULTS) / study
 
 
 def option(
@@ -74,6 +92,29 @@ class Study:
     """A base of frozen dataclasses whose fields are made by `option`."""
 
     study: ClassVar[str]
+    output: Path
+    quick: bool
+    begun: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "begun", time.monotonic())
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since these settings were made."""
+        return time.monotonic() - self.begun
+
+    def write(self, rows: Sequence[Row], *, quick: str, **more: Any) -> Summary:
+        """Write the folder of this study, see `write_results`.
+
+        Args:
+            rows: what was measured.
+            quick: what a quick look has less of.
+            more: runs, charts, notes and the like; `seconds` unless it is the time since these settings were made.
+        """
+        seconds = more.pop("seconds", self.elapsed)
+        quick_look = quick if self.quick else None
+        return write_results(self.output, rows, command=self.command, seconds=seconds, quick=quick_look, **more)
 
     @property
     def command(self) -> str:

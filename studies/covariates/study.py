@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.forecasting.forecaster import Forecaster
@@ -15,15 +15,14 @@ from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.scores import DECILES, Forecast, series_errors
 from studies.common import options
 from studies.common.benchmark_sets import geometric_mean
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import row, write_results
+from studies.common.results import row
 from studies.covariates.boosting import boosted_quantiles
 from studies.covariates.tables import SOURCES, Source
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Console
 
 METHODS = ("without", "with covariates", "gradient boosting")
 QUICK = 1
@@ -42,9 +41,8 @@ class Settings(options.Study):
     quick: bool = options.quick()
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Forecast every window by every method and write the folder."""
-    begin = time.monotonic()
     device = chosen_device(settings.device)
     forecaster = Forecaster.from_pretrained(settings.model, device)
     runs = []
@@ -52,18 +50,14 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         table = source.read(settings.data)
         for window in range(QUICK if settings.quick else settings.windows):
             runs += _window(forecaster, source, table, window)
-        if console is not None:
-            console.print(f"{source.name}: {len(runs)} forecasts scored")
+        console.print(f"{source.name}: {len(runs)} forecasts scored")
     rows = _rows(runs)
-    return write_results(
-        settings.output,
+    return settings.write(
         rows,
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         runs=runs,
         gpu=device == "cuda",
         notes=_notes(rows, runs),
-        quick="one window of each series" if settings.quick else None,
+        quick="one window of each series",
     )
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.forecasting.forecaster import Forecaster
 from studies.common import options
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import row, write_results
+from studies.common.results import row
 from studies.first_user.cases import Case, cases
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 PROTOCOLS = ("as it is", "without rules")
 
@@ -36,30 +32,25 @@ class Settings(options.Study):
     quick: bool = options.quick()
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Forecast every case and write the folder."""
-    begin = time.monotonic()
     device = chosen_device(settings.device)
     forecaster = Forecaster.from_pretrained(settings.model, device)
     rows: list[Row] = []
     for case in cases(1 if settings.quick else settings.series):
         found = _rows(forecaster, case)
         rows += found
-        if console is not None:
-            said = ", ".join(f"{one['protocol']} {one['ours']:.3g}" for one in found)
-            console.print(f"{case.name}, {case.metric}: {said}")
-    return write_results(
-        settings.output,
+        said = ", ".join(f"{one['protocol']} {one['ours']:.3g}" for one in found)
+        console.print(f"{case.name}, {case.metric}: {said}")
+    return settings.write(
         rows,
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         gpu=device == "cuda",
         notes=[
             "Without rules is natural=False, rules=False: what the network alone says. Errors are those of medians, of "
             "outcomes with their noise; a median should be 100, a mean over its truth 1.",
             "The decomposition adds the mean cycles of day and week; it stands in for MSTL, which is not at hand.",
         ],
-        quick="one series of each case" if settings.quick else None,
+        quick="one series of each case",
     )
 
 

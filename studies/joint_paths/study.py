@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
@@ -21,13 +21,10 @@ from fourier_head.forecasting.scores import INTERVALS, interval_error, scales
 from fourier_head.forecasting.windows import past_windows
 from studies.common import options
 from studies.common.benchmark_sets import BENCHMARK, geometric_mean, read_evaluation_sets
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import row, write_results
+from studies.common.results import row
 from studies.joint_paths.path_scores import energy_score, variogram_score
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 QUICK_SERIES = 10
 JUDGED = 200
@@ -52,9 +49,8 @@ class Settings(options.Study):
     quick: bool = options.quick()
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Draw paths, score them and write the folder."""
-    begin = time.monotonic()
     device = chosen_device(settings.device)
     forecaster = Forecaster.from_pretrained(settings.model, device)
     runs: list[dict[str, Any]] = []
@@ -70,24 +66,20 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
                 period = int(series.periods[0])
                 entry = (past.normal_scores(windows.targets), period)
                 errors.setdefault(group_of(period), []).append(entry)
-        if console is not None:
-            joint, apart = (f"{run['coverage_80']:.1%}" for run in runs[-2:])
-            console.print(f"{one.name}: 80 % intervals of sums hold {joint}, of independent steps {apart}")
+        joint, apart = (f"{run['coverage_80']:.1%}" for run in runs[-2:])
+        console.print(f"{one.name}: 80 % intervals of sums hold {joint}, of independent steps {apart}")
     rows = _rows(runs)
     for group, found in errors.items():
         rows += [
             row("weight", float(weight), dataset=group, protocol=kind)
             for kind, weight in zip(KINDS, usual_weights(found), strict=True)
         ]
-    return write_results(
-        settings.output,
+    return settings.write(
         rows,
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         runs=runs,
         gpu=device == "cuda",
         notes=_notes(rows),
-        quick=f"{QUICK_SERIES} series of each set" if settings.quick else None,
+        quick=f"{QUICK_SERIES} series of each set",
     )
 
 

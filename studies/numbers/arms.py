@@ -29,7 +29,7 @@ class Recipe:
     lr: float = 3e-4
     batch_size: int = 64
     rank: int = 8
-    layers: tuple[str, ...] | None = None
+    layers: str | None = None
     answers: int = 128
     top_p: float = 1.0
     head_lr: float | None = None
@@ -42,7 +42,9 @@ class Recipe:
     @property
     def adapter(self) -> Any:
         """The LoRA configuration; without names of layers, PEFT knows those of the architecture."""
-        return lora_settings(self.rank, target_modules=None if self.layers is None else list(self.layers))
+        # A blank left at a name would leave its layer out, as PEFT is content with the others.
+        names = None if self.layers is None else [name.strip() for name in self.layers.split(",")]
+        return lora_settings(self.rank, target_modules=names)
 
 
 @dataclass
@@ -69,11 +71,6 @@ def tiny_language(device: str) -> LanguageModel:
     return language
 
 
-def ask_base(language: LanguageModel, tests: Sequence[str], seed: int, recipe: Recipe) -> list[list[float | None]]:
-    """Return the answers of the model without any training."""
-    return text_answers(language.model, language, tests, seed, recipe)
-
-
 def ask_text(
     language: LanguageModel,
     prompts: Sequence[str],
@@ -81,7 +78,6 @@ def ask_text(
     tests: Sequence[str],
     seed: int,
     recipe: Recipe,
-    progress: fine_tuning.Progress | None = None,
 ) -> tuple[list[list[float | None]], list[float]]:
     """Fine-tune on answers written as text, with the model's own head; return answers and the loss of each epoch."""
     from peft import get_peft_model
@@ -89,7 +85,7 @@ def ask_text(
     with fine_tuning.seeded(seed, language.device):
         adapted: Any = get_peft_model(language.model, recipe.adapter)
     try:
-        losses = train_text(TextLoss(adapted), language, prompts, answers, seed, recipe, progress)
+        losses = train_text(TextLoss(adapted), language, prompts, answers, seed, recipe)
         return text_answers(adapted, language, tests, seed, recipe), losses
     finally:
         adapted.unload()
@@ -102,7 +98,6 @@ def train_text(
     answers: Sequence[int],
     seed: int,
     recipe: Recipe,
-    progress: fine_tuning.Progress | None = None,
 ) -> list[float]:
     """Train on answers in hundredths, written with two decimals and the token that ends a text."""
     asked = language.tokenizer(list(prompts))["input_ids"]
@@ -114,7 +109,7 @@ def train_text(
     def batch_of(rows: Sequence[int]) -> dict[str, Tensor]:
         return text_batch([pairs[i] for i in rows], language.tokenizer.pad_token_id or 0, keeps)
 
-    return fine_tuning.fine_tune(model, batch_of, len(pairs), seed=seed, progress=progress, **recipe.training)
+    return fine_tuning.fine_tune(model, batch_of, len(pairs), seed=seed, **recipe.training)
 
 
 class TextLoss(torch.nn.Module):
@@ -195,7 +190,6 @@ def ask_fourier(
     *,
     frequencies: int,
     head_first: int = 0,
-    progress: fine_tuning.Progress | None = None,
     **options: Any,
 ) -> tuple[list[list[float | None]], list[float]]:
     """Fine-tune with a Fourier head in place of the model's own; return answers and the loss of each epoch.
@@ -213,7 +207,7 @@ def ask_fourier(
         with fine_tuning.seeded(seed, language.device):
             numbers.add_lora(recipe.adapter)
         training = recipe.training | {"head_lr": recipe.head_lr, "head_first": head_first}
-        losses = numbers.fine_tune(prompts, centres, seed=seed, progress=progress, **training)
+        losses = numbers.fine_tune(prompts, centres, seed=seed, **training)
         generator = torch.Generator(language.device).manual_seed(seed)
         drawn = numbers.sample(tests, recipe.answers, generator, on_bins=True, top_p=recipe.top_p)
         found = (drawn.double() - half_bin).cpu().mul(100).round() / 100

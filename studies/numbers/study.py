@@ -8,13 +8,16 @@ settings. Beyond the paper, the same questions about distributions that no arm w
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
@@ -22,24 +25,13 @@ from fourier_head.integrations.language_models import load_model
 from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
-from studies.common.options import option, parse_counts
+from studies.common.options import SILENT, option, parse_counts
 from studies.common.report.summary import Summary
-from studies.common.results import write_results
 from studies.numbers import choice
-from studies.numbers.arms import LanguageModel, Recipe, ask_base, ask_fourier, ask_text, tiny_language
+from studies.numbers.arms import LanguageModel, Recipe, ask_fourier, ask_text, text_answers, tiny_language
 from studies.numbers.charts import charts
-from studies.numbers.data import (
-    GAUSSIANS,
-    TRAINED,
-    UNSEEN,
-    score,
-    test_prompts,
-    training_pairs,
-)
+from studies.numbers.data import GAUSSIANS, TRAINED, UNSEEN, score, test_prompts, training_pairs
 from studies.numbers.tables import FOURIER_KEYS, notes, rows
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TINY = "tiny Llama"
@@ -99,15 +91,6 @@ def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
     return list(dict.fromkeys(numbers))
 
 
-def parse_layers(text: str | None) -> tuple[str, ...] | None:
-    """Return the names of a list; a blank left at one would leave its layer out, as PEFT is content with the others.
-
-    >>> parse_layers("q_proj, v_proj")
-    ('q_proj', 'v_proj')
-    """
-    return None if text is None else tuple(map(str.strip, text.split(",")))
-
-
 def source_of(settings: Settings) -> tuple[str | None, str]:
     """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
@@ -133,7 +116,7 @@ def load(source: str | None, dtype: str, device: str) -> LanguageModel:
     return language
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
     if settings.gaussians not in GAUSSIANS:
         raise UserError(f"--gaussians must be one of {', '.join(GAUSSIANS)}, got {settings.gaussians}.")
@@ -143,7 +126,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         settings.epochs,
         settings.learning_rate,
         rank=settings.lora_rank,
-        layers=parse_layers(settings.lora_layers),
+        layers=settings.lora_layers,
         top_p=settings.top_p,
         head_lr=settings.head_learning_rate,
     )
@@ -156,20 +139,17 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
     common = {"model": name, "size": size, "dtype": settings.dtype, "pairs": pairs, "gaussians": settings.gaussians}
-    scales = parse_numbers(settings.init_scale, "--init-scale", zero=False)
-    gammas = parse_numbers(settings.gamma, "--gamma", zero=True)
-    firsts = parse_counts(settings.head_first, "--head-first", 0)
+    varied = itertools.product(
+        parse_counts(settings.packets, "--packets", 0),
+        parse_numbers(settings.init_scale, "--init-scale", zero=False),
+        parse_numbers(settings.gamma, "--gamma", zero=True),
+        parse_counts(settings.head_first, "--head-first", 0),
+        frequencies,
+    )
     arms: list[dict[str, Any]] = [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")]
-    arms += [
-        {"head": "fourier"} | dict(zip(FOURIER_KEYS, (n, count, scale, gamma, first), strict=True))
-        for count in parse_counts(settings.packets, "--packets", 0)
-        for scale in scales
-        for gamma in gammas
-        for first in firsts
-        for n in frequencies
-    ]
+    arms += [{"head": "fourier"} | dict(zip(FOURIER_KEYS, (n, *others), strict=True)) for *others, n in varied]
     store, deadline = RunStore(settings.output), deadline_after(settings.time_limit)
-    resources = {"source": source, "device": device, "echo": console is not None and not console.is_terminal}
+    resources = {"source": source, "device": device, "echo": not console.quiet and not console.is_terminal}
 
     def results_of(plan: Sequence[Mapping[str, Any]]) -> list[Run | None]:
         gpus = 1.0 if device.startswith("cuda") else 0.0
@@ -208,10 +188,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     if not runs:
         raise UserError(f"--time-limit {settings.time_limit:g} is over before the first run is finished.")
     table = rows(runs)
-    return write_results(
-        settings.output,
+    return settings.write(
         table,
-        command=settings.command,
         # Of all runs that stand here, made now or before.
         seconds=sum(one["seconds"] for one in runs),
         seconds_of="all runs",
@@ -221,13 +199,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         keep_runs=missing > 0,
         notes=notes(name, size, recipe, missing, many=settings.gaussians == "many"),
         **({"choices": choices} if choices else {}),
-        quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies"
-        if settings.quick
-        else None,
+        quick=f"{pairs} training pairs, {recipe.answers} answers, {recipe.epochs} epochs and few seeds and frequencies",
         model=name,
         parameters=size,
         sampling={"temperature": 1.0, "top_p": recipe.top_p, "top_k": None, "answers": recipe.answers},
-        libraries=_libraries(),
+        libraries={name: version(name) for name in ("transformers", "peft")},
     )
 
 
@@ -242,9 +218,7 @@ def _label(chosen: Mapping[str, Any]) -> str:
 
 def run_arm(source: str | None, device: str, echo: bool, **chosen: Any) -> Run:
     """Train and ask one arm, in whichever process."""
-    layers = chosen["layers"]
-    options = {field.name: chosen[field.name] for field in fields(Recipe)}
-    recipe = Recipe(**options | {"layers": None if layers is None else tuple(layers)})
+    recipe = Recipe(**{field.name: chosen[field.name] for field in fields(Recipe)})
     result = _run_one(chosen, load(source, chosen["dtype"], device), recipe)
     if echo:
         trained = [s["tvd"] for s in result["scores"] if s["group"] == "trained"]
@@ -262,7 +236,7 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
     losses: list[float] = []
     try:
         if chosen["head"] == "base":
-            found = ask_base(language, tests, seed, recipe)
+            found = text_answers(language.model, language, tests, seed, recipe)
         elif chosen["head"] == "linear":
             found, losses = ask_text(language, prompts, answers, tests, seed, recipe)
         else:
@@ -282,9 +256,3 @@ def _run_one(chosen: Mapping[str, Any], language: LanguageModel, recipe: Recipe)
     seconds = round(time.monotonic() - start, 2)
     more = {"learning_rate": chosen["lr"], "seconds": seconds, "losses": losses, "scores": scores}
     return {key: chosen[key] for key in names} | more
-
-
-def _libraries() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("transformers", "peft")}

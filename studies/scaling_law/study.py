@@ -8,29 +8,26 @@ Where the study `synthetic` has been run, the law is fitted to its trained heads
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import SUMMARY, Row, Summary, number, read_summary
-from studies.common.results import row, write_results
+from studies.common.results import row
 from studies.scaling_law import charts as scaling_law_charts
 from studies.scaling_law import decay
 from studies.scaling_law.expressivity import TARGETS, expressivity_rows, measure_expressivity
 from studies.scaling_law.law import ScalingLaw, fit_scaling_law
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 BINS = (64, 256, 1024, 4096)
 PRACTICAL = 50  # bins of the paper's synthetic study
@@ -177,9 +174,8 @@ def _fit_points(points: dict[int, float]) -> ScalingLaw | None:
     return fit_scaling_law(n, [points[i] for i in n])
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
-    begin = time.monotonic()
     bins = BINS[:3] if settings.quick else BINS
     laws = [Task(measure_law, {"t": t, "bins": list(bins)}, f"coefficients 1/k^{t}") for t in decay.DECAYS]
     cuts = {"half_width": TRIANGLE, "frequencies": [2, 4, 8, 16]}
@@ -206,15 +202,12 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     charts = [*scaling_law_charts.charts(measured, negative, alias), scaling_law_charts.expressivity_chart(near)]
     if trained:
         charts.append(scaling_law_charts.trained_chart(heads, trained))
-    return write_results(
-        settings.output,
+    return settings.write(
         rows,
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         runs=results[: len(laws) + len(others)],
         charts=charts,
         notes=[*notes(measured, negative, alias), expressivity_note(near), told],
-        quick=f"{bins[-1]} bins at most instead of {BINS[-1]}" if settings.quick else None,
+        quick=f"{bins[-1]} bins at most instead of {BINS[-1]}",
     )
 
 

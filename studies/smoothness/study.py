@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from fourier_head.fourier.quadrature import legendre
@@ -24,13 +24,10 @@ from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.tasks.engine import Engine, Task, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import row, write_results
+from studies.common.results import row
 from studies.smoothness.entropy import spectral_entropy
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SAMPLES = 2048
 """Sample rate of the square waves in the paper."""
@@ -210,9 +207,8 @@ def reach(curve: Sequence[float]) -> str:
     return "up to the Nyquist frequency" if whole else f"up to {len(curve)} sine waves"
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
-    begin = time.monotonic()
     trials = min(settings.trials, 100) if settings.quick else settings.trials
     periods = PERIODS[:2] if settings.quick else PERIODS
     tasks = []
@@ -230,15 +226,12 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     results = run_tasks(tasks, RunStore(settings.output), engine=settings.engine, console=console, title="measurements")
     results, steps = results[:first], results[first:]
     waves, noise = dict(zip(periods, results, strict=False)), dict(zip(NOISES, results[len(periods) :], strict=True))
-    return write_results(
-        settings.output,
+    return settings.write(
         wave_rows(waves) + noise_rows(noise) + step_rows(steps) + continuous_rows(),
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         runs=[dict(task.settings) | result for task, result in zip(tasks, results, strict=False)],
         charts=[shapes_chart(), waves_chart(waves[1.0]), noise_chart(noise)],
         notes=notes(waves, noise),
-        quick=f"{trials} trials and a third of the sine waves" if settings.quick else None,
+        quick=f"{trials} trials and a third of the sine waves",
     )
 
 

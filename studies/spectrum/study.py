@@ -11,25 +11,22 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.pages.charts import Chart, Panel, Series
 from studies.chronos.data import read_corpus
 from studies.chronos.tokenizer import NUM_SPECIAL, ChronosTokenizer
 from studies.common import options
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, write_results
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from studies.common.results import aggregate
 
 CONTEXT, HORIZON = 511, 64
 SHARES = (0.5, 0.9)
@@ -105,9 +102,8 @@ def measure(seed: int, corpus: Any, windows: int) -> list[dict[str, Any]]:
     return found
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
-    begin = time.monotonic()
     store = read_corpus(settings.corpus)
     shares: Any = "standard" if store is not None else {"kernels": 0.5, "structural": 0.5}
     corpus = standard_corpus(store, CONTEXT, HORIZON, shares=shares, device="cpu")
@@ -115,19 +111,15 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     runs = []
     for seed in range(seeds):
         runs += measure(seed, corpus, windows)
-        if console is not None:
-            console.print(f"seed {seed} of {seeds} is counted", markup=False)
+        console.print(f"seed {seed} of {seeds} is counted", markup=False)
     metrics = [f"frequencies_{100 * share:.0f}" for share in SHARES] + ["energy_beyond"]
     rows = aggregate(runs, metrics, ("dataset", "protocol"))
-    return write_results(
-        settings.output,
+    return settings.write(
         rows,
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         runs=[{key: value for key, value in one.items() if key != "energy"} for one in runs],
         charts=[chart([one for one in runs if one["seed"] == 0])],
         notes=[note(rows, windows)],
-        quick="few windows, one seed" if settings.quick else None,
+        quick="few windows, one seed",
     )
 
 

@@ -30,7 +30,7 @@ from fourier_head.training.settings import TrainingSettings
 from studies.tempo.clicks import draw_clips, render
 from studies.tempo.data import CHUNK
 from studies.tempo.features import fit_length, log_mel
-from studies.tempo.model import grid
+from studies.tempo.model import build, configuration, grid
 
 STRETCH = 48
 """Frames hidden together; at 210 BPM there are 29 from click to click, at 75 BPM 80."""
@@ -172,8 +172,6 @@ def pretrained_file(
     At the deadline raise `TimeUp`; what was learned is kept beside, and the next call goes on from it.
     """
     from safetensors.torch import save_file
-
-    from studies.tempo.model import build, configuration
 
     if path.is_file():
         return path

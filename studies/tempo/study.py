@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.tasks.engine import Engine, Task, TimeUp, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
-from studies.common.options import option, parse_counts
+from studies.common.options import SILENT, option, parse_counts
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, circumstances, row, write_results
+from studies.common.results import aggregate, circumstances, row
 from studies.tempo.charts import charts, label
 from studies.tempo.data import NUM_BINS
 from studies.tempo.model import SIZES
+from studies.tempo.pretraining import pretrained_file
 from studies.tempo.training import PROTOCOLS, recipe_of, train_run
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 METRICS = ("accuracy", "macro_f1", "bpm_error", "bpm_error_median", "nll", "smoothness", "validation_f1", "train_loss")
 KEYS = ("dataset", "head", "frequencies", "protocol")
@@ -71,7 +70,7 @@ class Settings(options.Study):
         return made if self.data is None else "syntheory"
 
 
-def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
+def tasks_of(settings: Settings) -> list[Task]:
     """Return one task per head and seed, seed by seed, so that a time limit leaves whole seeds."""
     if settings.split not in ("tempos", "random"):
         raise UserError(f"--split must be tempos or random, got {settings.split}.")
@@ -85,11 +84,7 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     protocols = [name for name in PROTOCOLS if (name in every if "all" in asked else name.split(",")[0] in asked)]
     if not protocols:
         raise UserError(f"--protocol must be released, middle, longer or all, got {settings.protocol}.")
-    for name in ("seeds", "clips"):
-        if getattr(settings, name) < 1:
-            raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
     device = chosen_device(settings.device)
-    deadline = deadline_after(settings.time_limit)
     model, clips, seeds = settings.model, settings.clips, settings.seeds
     frequencies = parse_counts(settings.frequencies, "--frequencies", most=NUM_BINS - 1)
     changes: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
@@ -104,6 +99,8 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     steps = steps if model in SIZES else 0
     weights = RunStore(settings.output).folder / f"encoder-{model}-{steps}.safetensors"
     arms: list[tuple[str, int | None]] = [("linear", None), *(("fourier", n) for n in frequencies), ("hl_gauss", None)]
+    resources = {"device": device, "deadline": deadline_after(settings.time_limit)}
+    resources["weights"] = str(weights) if steps else None
     tasks = []
     for seed in range(seeds):
         for protocol in protocols:
@@ -120,8 +117,6 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
                     "pretrain": steps,
                     "protocol": protocol,
                 }
-                resources = {"device": device, "deadline": deadline, "echo": echo}
-                resources["weights"] = str(weights) if steps else None
                 words = f"{protocol}: {label(head, number)}, seed {seed}"
                 gpus = 1.0 if device.startswith("cuda") else 0.0
                 # A head that is not Fourier's starts alike everywhere; it need not be trained twice.
@@ -130,27 +125,16 @@ def tasks_of(settings: Settings, echo: bool = False) -> list[Task]:
     return tasks
 
 
-def _prepare_encoder(task: Task, say: Callable[[str], None] | None) -> None:
-    """Pretrain the encoder that all tasks start from, where they want one and there is none; stop at their deadline."""
-    if task.resources["weights"] is None:
-        return
-    from studies.tempo.pretraining import pretrained_file
-
-    model, steps = task.settings["model"], task.settings["pretrain"]
-    clips = UNLABELLED if model != "tiny" else UNLABELLED // 8
-    weights, device, deadline = (task.resources[name] for name in ("weights", "device", "deadline"))
-    pretrained_file(model, steps, clips, Path(weights), device, say, deadline)
-
-
-def run(settings: Settings, console: Console | None = None, echo: bool = False) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for going on."""
-    tasks = tasks_of(settings, echo)
-    store = RunStore(settings.output)
-    left = [task for task in tasks if store.get(task.label, task.settings) is None]
-    deadline = tasks[0].resources["deadline"]
-    if left:
+    tasks = tasks_of(settings)
+    store, first = RunStore(settings.output), tasks[0].settings
+    weights, device, deadline = (tasks[0].resources[name] for name in ("weights", "device", "deadline"))
+    if weights is not None and any(store.get(task.label, task.settings) is None for task in tasks):
+        clips = UNLABELLED if first["model"] != "tiny" else UNLABELLED // 8
         with suppress(TimeUp):  # no task is begun then
-            _prepare_encoder(left[0], print if echo else console.print if console is not None else None)
+            steps = first["pretrain"]
+            pretrained_file(first["model"], steps, clips, Path(weights), device, console.print, deadline)
     results = run_tasks(
         tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
     )
@@ -160,7 +144,6 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
         if any(store.folder.glob("encoder-*.unfinished-*")):
             raise UserError("--time-limit was reached in pretraining, which is kept; the same command goes on with it.")
         raise UserError("--time-limit was reached before the first run was finished; give it more seconds.")
-    first = tasks[0].settings
     runs = [result | {"dataset": settings.dataset} for result in finished]
     if settings.split == "random":
         runs += chosen_runs(runs)
@@ -168,21 +151,18 @@ def run(settings: Settings, console: Console | None = None, echo: bool = False) 
     said = notes(runs, first)
     if stopped:
         said.insert(0, f"Stopped at the time limit: {len(runs)} of {len(tasks)} runs are in these numbers.")
-    return write_results(
-        settings.output,
+    return settings.write(
         rows,
-        command=settings.command,
         # Of all runs that stand here, made now or before.
         seconds=sum(r["seconds"] for r in runs),
         seconds_of="all runs",
-        runs=[_without_pictures(r) for r in runs],
+        runs=[{k: v for k, v in r.items() if k not in ("curve", "example", "confusion", "versions")} for r in runs],
         charts=charts(rows, runs),
         **circumstances(runs),
         keep_runs=stopped,
-        recipe=tasks[0].settings["recipe"]
-        | {k: tasks[0].settings[k] for k in ("model", "per_tempo", "start", "pretrain")},
+        recipe=first["recipe"] | {k: first[k] for k in ("model", "per_tempo", "start", "pretrain")},
         notes=said,
-        quick="a tiny network, few clips, one seed and a short training" if settings.quick else None,
+        quick="a tiny network, few clips, one seed and a short training",
     )
 
 
@@ -199,10 +179,6 @@ def chosen_runs(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         best = max(recipes, key=lambda name: means[name])
         out += [run | {"protocol": CHOSEN, "recipe": best} for run in own if run["protocol"] == best]
     return out
-
-
-def _without_pictures(one: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in one.items() if k not in ("curve", "example", "confusion", "versions")}
 
 
 def ratio_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:

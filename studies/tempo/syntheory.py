@@ -11,11 +11,11 @@ References:
 
 from __future__ import annotations
 
-import csv
 import io
 import wave
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from fourier_head.errors import UserError, needs_extra
 from studies.tempo.clicks import FASTEST, SAMPLE_RATE, SECONDS, SLOWEST
 
 INFO = "info.csv"
-FULL_SCALE = {1: 128.0, 2: 32768.0, 3: 8388608.0, 4: 2147483648.0}
 
 
 def read_tempos(folder: Path) -> tuple[Tensor, Tensor]:
@@ -36,72 +35,56 @@ def read_tempos(folder: Path) -> tuple[Tensor, Tensor]:
     """
     if not folder.is_dir():
         raise UserError(f"--data must name a folder with SynTheory's tempos, {folder} is none.")
+    length = round(SECONDS * SAMPLE_RATE)
     waves, tempos = [], []
     for name, content, bpm in _clips(folder):
-        if not SLOWEST <= bpm <= FASTEST:
+        if not str(bpm).replace(".", "", 1).isdigit() or not float(bpm).is_integer():  # with gaps, 120 is 120.0
+            raise UserError(f"{name}: bpm must be a whole number, got {bpm}.")
+        if not SLOWEST <= float(bpm) <= FASTEST:
             raise UserError(f"{name}: bpm must lie between {SLOWEST} and {FASTEST}, got {bpm}.")
-        waves.append(_fit(resample(*read_wave(content, name))))
-        tempos.append(bpm)
+        samples = resample(*read_wave(content, name))[:length]
+        waves.append(torch.nn.functional.pad(samples, (0, length - len(samples))))
+        tempos.append(int(float(bpm)))
     if not waves:
         raise UserError(f"--data must name a folder with SynTheory's tempos, {folder} has no clips that sound.")
     return torch.stack(waves), torch.tensor(tempos)
 
 
-def _clips(folder: Path) -> Iterator[tuple[str, bytes, int]]:
+def _clips(folder: Path) -> Iterator[tuple[str, bytes, Any]]:
     """Yield a name for messages, the bytes of a WAV file, and the tempo."""
-    for place in (folder, folder / "tempos"):
-        if (place / INFO).is_file():
-            yield from _from_table(place)
-            return
-        parts = sorted(place.glob("*.parquet"))
-        if parts:
-            yield from _from_parquet(parts)
-            return
-    raise UserError(f"--data must name a folder with {INFO} or Parquet files of SynTheory's tempos, {folder} has none.")
-
-
-def _from_table(folder: Path) -> Iterator[tuple[str, bytes, int]]:
-    home = folder.resolve()
-    with open(folder / INFO, newline="", encoding="utf-8") as file:
-        rows = csv.DictReader(file)
-        missing = {"bpm", "offset_file_path"} - set(rows.fieldnames or ())
-        if missing:
-            raise UserError(f"{folder / INFO} must have the columns bpm and offset_file_path, {missing} is missing.")
-        for row in rows:
-            if row.get("is_silent") == "True":
-                continue
-            path = (home / (row["offset_file_path"] or "")).resolve()  # a row may end early
-            if not path.is_relative_to(home) or not path.is_file():
-                raise UserError(f"{folder / INFO} names {row['offset_file_path']}, which is no file of that folder.")
-            yield path.name, path.read_bytes(), _whole(row["bpm"], path.name)
-
-
-def _from_parquet(parts: list[Path]) -> Iterator[tuple[str, bytes, int]]:
     try:
-        from pyarrow import parquet
+        import pandas as pd
+        import pyarrow  # noqa: F401
     except ImportError as error:
         raise needs_extra(error) from None
+    place = folder / "tempos" if (folder / "tempos").is_dir() else folder
+    parts = sorted(place.glob("*.parquet"))
+    if (place / INFO).is_file():
+        table = pd.read_csv(place / INFO, dtype=str).fillna("")
+        _check_columns(place / INFO, table, "bpm", "offset_file_path")
+        for row in table.to_dict("records"):
+            path = (place / row["offset_file_path"]).resolve()
+            if row.get("is_silent") == "True":
+                continue
+            if not path.is_relative_to(place.resolve()) or not path.is_file():
+                raise UserError(f"{place / INFO} names {row['offset_file_path']}, which is no file of that folder.")
+            yield path.name, path.read_bytes(), row["bpm"]
+    elif not parts:
+        wanted = f"{INFO} or Parquet files of SynTheory's tempos"
+        raise UserError(f"--data must name a folder with {wanted}, {folder} has none.")
     for part in parts:
-        names = set(parquet.read_schema(part).names)
-        if not {"audio", "bpm"} <= names:
-            raise UserError(f"{part} must have the columns audio and bpm, got {', '.join(sorted(names))}.")
-        for batch in parquet.ParquetFile(part).iter_batches(64, columns=["audio", "bpm"]):
-            for row in batch.to_pylist():
-                name = (row["audio"] or {}).get("path") or part.name
-                content = (row["audio"] or {}).get("bytes")
-                if not content:
-                    raise UserError(f"{part}: the column audio must hold the bytes of WAV files, {name} has none.")
-                yield name, content, _whole(row["bpm"], name)
+        table = pd.read_parquet(part)
+        _check_columns(part, table, "audio", "bpm")
+        for audio, bpm in zip(table["audio"], table["bpm"], strict=True):
+            name, content = ((audio or {}).get(key) for key in ("path", "bytes"))
+            if not content:
+                raise UserError(f"{part}: the column audio must hold the bytes of WAV files, {name} has none.")
+            yield name or part.name, content, bpm
 
 
-def _whole(value: object, name: str) -> int:
-    try:
-        number = float(str(value))  # tables with gaps write whole numbers as 120.0
-    except ValueError:
-        number = float("nan")
-    if not number.is_integer():
-        raise UserError(f"{name}: bpm must be a whole number, got {value}.")
-    return int(number)
+def _check_columns(path: Path, table: Any, *names: str) -> None:
+    if missing := set(names) - set(table.columns):
+        raise UserError(f"{path} must have the columns {' and '.join(names)}, {', '.join(missing)} is missing.")
 
 
 def read_wave(content: bytes, name: str = "the clip") -> tuple[Tensor, int]:
@@ -120,7 +103,7 @@ def read_wave(content: bytes, name: str = "the clip") -> tuple[Tensor, int]:
         wide = np.zeros((len(whole), 4), dtype=np.uint8)
         wide[:, 4 - width :] = whole
         samples = wide.view("<i4")[:, 0].astype(np.float64) / 2.0 ** (8 * (4 - width))
-    samples = samples.reshape(-1, channels).mean(axis=1) / FULL_SCALE[width]
+    samples = samples.reshape(-1, channels).mean(axis=1) / 2.0 ** (8 * width - 1)
     return torch.from_numpy(samples).float(), rate
 
 
@@ -135,9 +118,3 @@ def resample(samples: Tensor, rate: int, target: int = SAMPLE_RATE) -> Tensor:
     count = max(1, round(len(samples) * target / rate))
     spectrum = torch.fft.rfft(samples.double())
     return (torch.fft.irfft(spectrum, n=count) * (count / len(samples))).float()
-
-
-def _fit(samples: Tensor) -> Tensor:
-    """Return exactly four seconds: cut, or silence at the end."""
-    length = round(SECONDS * SAMPLE_RATE)
-    return torch.nn.functional.pad(samples[:length], (0, max(0, length - len(samples))))

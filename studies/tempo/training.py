@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -88,17 +87,11 @@ def measure(log_probs: Tensor, bpm: Tensor, label: Tensor) -> dict[str, float]:
     }
 
 
-def _forward_precision(device: str) -> contextlib.AbstractContextManager[Any]:
-    if device.startswith("cuda"):
-        return torch.autocast("cuda", torch.bfloat16)
-    return contextlib.nullcontext()
-
-
 @torch.no_grad()
 def predict(network: Any, heard: Heard, prepare: Callable[[Tensor], Tensor], device: str) -> Tensor:
     """Return log-probabilities of the bins for every clip."""
     network.eval()
-    with _forward_precision(device):
+    with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=device.startswith("cuda")):
         return torch.cat([network(prepare(part)).logits.float() for part in heard.features.split(256)])
 
 
@@ -111,13 +104,6 @@ class LabelledLoss(nn.Module):
 
     def forward(self, inputs: Tensor, label: Tensor) -> Tensor:
         return self.network(inputs, labels=label).loss
-
-
-def load(source: str, seed: int, per_tempo: int, num_mels: int, device: str) -> Split:
-    """Return generated clips, split by tempos or at random, or SynTheory's from a folder."""
-    if source in GENERATED:
-        return GENERATED[source](seed, per_tempo, num_mels, device)
-    return syntheory_split(source, num_mels, device)
 
 
 def train_run(
@@ -135,7 +121,6 @@ def train_run(
     weights: str | None = None,
     device: str = "cpu",
     deadline: float | None = None,
-    echo: bool = False,
     report: Callable[[float, str], None] | None = None,
 ) -> dict[str, Any]:
     """Train one head from one seed; return what was measured, flat, with the curve of validation scores.
@@ -146,7 +131,10 @@ def train_run(
     plan = Recipe(**recipe)
     begin = time.monotonic()
     config = configuration(model)
-    split = load(source, seed, per_tempo, config.num_mel_bins, device)
+    if source in GENERATED:
+        split = GENERATED[source](seed, per_tempo, config.num_mel_bins, device)
+    else:
+        split = syntheory_split(source, config.num_mel_bins, device)
     network = build(model, head, frequencies, seed, start)
     if weights is not None:
         from safetensors.torch import load_file
@@ -187,16 +175,12 @@ def train_run(
             return
         scores = measure(predict(network, split.validation, prepare, device), *_truth(split.validation))
         curve.append({"epoch": epoch, "train_loss": line["loss"], **scores})
-        words = f"epoch {epoch}/{plan.epochs} loss {line['loss']:.2f} validation F1 {scores['macro_f1']:.3f}"
-        if echo:
-            took = f"({time.monotonic() - begin:.0f} s)"
-            print(f"{protocol}: {head} {frequencies or ''} seed {seed}: {words} {took}", flush=True)
         if report is not None:
+            words = f"epoch {epoch}/{plan.epochs} loss {line['loss']:.2f} validation F1 {scores['macro_f1']:.3f}"
             report(line["progress"], words)
 
-    if not Training(LabelledLoss(network), lambda process: rows, settings, device).run(after_epoch) or is_over(
-        deadline
-    ):
+    training = Training(LabelledLoss(network), lambda process: rows, settings, device)
+    if not training.run(after_epoch) or is_over(deadline):
         raise TimeUp
     log_probs = predict(network, split.test, prepare, device)
     example = len(split.test) // 2

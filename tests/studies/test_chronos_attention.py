@@ -132,8 +132,3 @@ def test_a_forecaster_trains_the_same_by_both():
         gradients.append((states, *torch.autograd.grad(states.square().sum(), parameters)))
     for one, other in zip(*gradients, strict=True):
         assert (one - other).norm() < 1e-2 * one.norm()
-
-
-def test_what_flex_attention_cannot_do_is_said():
-    with pytest.raises(ValueError, match="dropout must be 0 with flex attention"):
-        attention("flex", dropout=0.1)

@@ -22,7 +22,6 @@ from studies.chronos.t5 import (
 )
 from studies.chronos.t5.attention import HIDDEN, PositionBias, position_buckets
 from studies.chronos.t5.model import shift
-from studies.chronos.t5.weights import config_from_transformers, from_transformers, to_transformers
 from studies.chronos.tokenizer import EOS, ChronosTokenizer
 from torch import Tensor
 from torch.nn import functional
@@ -33,6 +32,7 @@ from fourier_head.forecasting.corpora import BatchStream, standard_corpus
 from fourier_head.heads.baselines import LinearHead
 from fourier_head.training.loop import Training
 from fourier_head.training.settings import TrainingSettings
+from tests.studies.t5_weights import config_from_transformers, from_transformers, to_transformers
 
 IDS = 66
 TINY = T5Config(

@@ -23,7 +23,7 @@ from studies.numbers.data import (
     write_prompt,
 )
 from studies.numbers.data import test_prompts as make_tests
-from studies.numbers.study import Settings, parse_layers, run
+from studies.numbers.study import Settings, run
 from studies.numbers.tables import FOURIER_KEYS, PAPER_GAIN, rows
 
 from fourier_head.errors import UserError
@@ -235,13 +235,12 @@ def scored(gaussian, answer):
 def test_blanks_between_layers_leave_none_of_them_out():
     from peft import get_peft_model
 
-    recipe = Recipe(layers=parse_layers("q_proj, v_proj"))
+    recipe = Recipe(layers="q_proj, v_proj")
     adapted = get_peft_model(tiny_model()[0], recipe.adapter)
     assert {name.split(".")[-1] for name, part in adapted.named_modules() if hasattr(part, "lora_A")} == {
         "q_proj",
         "v_proj",
     }
-    assert parse_layers(None) is None
 
 
 @pytest.mark.parametrize(

@@ -371,10 +371,7 @@ def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path, capsys):
     partial = run(Settings(**vars(settings) | {"time_limit": 0.0}))
     assert "1 of 7 runs" in partial.extra["notes"][0]
     assert RunStore(tmp_path).get(tasks[0].label, tasks[0].settings) is not None
-    summary = run(settings, echo=True)
-    printed = capsys.readouterr().out
-    assert "released: linear" not in printed
-    assert "longer: fourier 2 seed 0: epoch 2/2" in printed
+    summary = run(settings)
     assert not (tmp_path / ".partial").exists()
     found = {(r["protocol"], r["head"], r["frequencies"], r["metric"]) for r in summary.rows}
     assert {

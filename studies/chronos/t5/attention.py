@@ -98,33 +98,28 @@ class PositionBias(nn.Module):
             return self.table.t() @ one_hot.t()
 
 
-def attention(
-    kind: Attention, bias: Tensor | None = None, hide: Tensor | None = None, dropout: float = 0.0, *, queries: int = 0
-) -> Attend:
+def attention(kind: Attention, bias: Tensor | None = None, hide: Tensor | None = None, queries: int = 0) -> Attend:
     """Return the attention that all layers of a stack share.
 
     Args:
         kind: of the implementation.
         bias: added to scores, (heads, Q, K), see ``PositionBias``.
         hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
-        dropout: of attention weights; FlexAttention has none.
         queries: how many look at the keys that hide; as many as there are keys unless given.
     """
     if kind == "sdpa":
-        return _sdpa(bias, hide, dropout)
-    if dropout:
-        raise ValueError(f"dropout must be 0 with flex attention, got {dropout}; choose 'sdpa'")
+        return _sdpa(bias, hide)
     return _flex(bias, None if hide is None else visible_blocks(hide == 0, queries or hide.shape[1]))
 
 
-def _sdpa(bias: Tensor | None, hide: Tensor | None, dropout: float) -> Attend:
+def _sdpa(bias: Tensor | None, hide: Tensor | None) -> Attend:
     mask = bias
     if hide is not None:
         mask = hide[:, None, None] if bias is None else bias + hide[:, None, None]
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         given = None if mask is None else mask.to(query.dtype)
-        return functional.scaled_dot_product_attention(query, key, value, given, dropout_p=dropout, scale=1.0)
+        return functional.scaled_dot_product_attention(query, key, value, given, scale=1.0)
 
     return attend
 
@@ -137,9 +132,7 @@ def _flex(bias: Tensor | None, blocks: BlockMask | None) -> Attend:
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         options: Any = dict(FLEX_OPTIONS)
         score_mod = None if bias is None else add_bias
-        return flex_attention(
-            query, key, value, score_mod=score_mod, block_mask=blocks, scale=1.0, kernel_options=options
-        )
+        return flex_attention(query, key, value, score_mod, blocks, scale=1.0, kernel_options=options)
 
     return attend
 

@@ -101,13 +101,11 @@ def load_forecaster(folder: Path, device: torch.device | str = "cpu") -> tuple[T
 
     try:
         about = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+        about["model"].pop("dropout", None)  # of folders from when there was an option for it, always 0
         tokenizer = ChronosTokenizer.from_dict(about["tokenizer"])
         model = build_forecaster(tokenizer, T5Config(**about["model"]), HeadSettings(**about["head"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder} holds no forecaster: {error}.") from None
-    try:
         load_model(model, str(Path(folder) / WEIGHTS))
-    except OSError as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder} holds no forecaster: {error}.") from None
     except RuntimeError:
         raise UserError(f"the weights in {folder} are of another model than its {CONFIG} says.") from None

@@ -18,7 +18,6 @@ class T5Config:
         width, inner: of the residual stream and of the layers between.
         layers, heads, head_width: of encoder and decoder alike; heads need not fill the width.
         buckets, max_distance: of relative positions.
-        dropout: in training.
         init: factor of all initial deviations; T5-efficient and Chronos have 0.05.
         smooth: whether embeddings start as waves along the bins, so that near values look alike from the first step;
             T5's are noise.
@@ -41,7 +40,6 @@ class T5Config:
     head_width: int = 64
     buckets: int = 32
     max_distance: int = 128
-    dropout: float = 0.0
     init: float = 0.05
     smooth: bool = False
     near: bool = False
@@ -55,8 +53,6 @@ class T5Config:
             raise ValueError(f"context must hold a value and EOS, got {self.context}")
         if self.vocabulary < 3:
             raise ValueError(f"vocabulary must hold PAD, EOS and a value, got {self.vocabulary}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
 
     @property
     def attention_width(self) -> int:

@@ -38,11 +38,9 @@ class FeedForward(nn.Module):
         self.norm = Norm(config.width, config.epsilon)
         self.up = nn.Linear(config.width, config.inner, bias=False)
         self.down = nn.Linear(config.inner, config.width, bias=False)
-        self.dropout = config.dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = functional.dropout(functional.relu(self.up(self.norm(x))), self.dropout, self.training)
-        return x + functional.dropout(self.down(inner), self.dropout, self.training)
+        return x + self.down(functional.relu(self.up(self.norm(x))))
 
 
 class SelfAttention(nn.Module):
@@ -50,7 +48,7 @@ class SelfAttention(nn.Module):
 
     def __init__(self, config: T5Config):
         super().__init__()
-        self.heads, self.dropout = config.heads, config.dropout
+        self.heads = config.heads
         self.norm = Norm(config.width, config.epsilon)
         self.qkv = nn.Linear(config.width, 3 * config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
@@ -61,7 +59,7 @@ class SelfAttention(nn.Module):
 
     def add(self, x: Tensor, found: Tensor) -> Tensor:
         """Return x with what attention found (B, heads, T, D)."""
-        return x + functional.dropout(self.out(found.transpose(1, 2).flatten(2)), self.dropout, self.training)
+        return x + self.out(found.transpose(1, 2).flatten(2))
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         return self.add(x, attend(*self.project(x)))
@@ -72,14 +70,14 @@ class CrossAttention(nn.Module):
 
     def __init__(self, config: T5Config):
         super().__init__()
-        self.heads, self.dropout = config.heads, config.dropout
+        self.heads = config.heads
         self.norm = Norm(config.width, config.epsilon)
         self.query = nn.Linear(config.width, config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
 
     def forward(self, x: Tensor, context: Pair, attend: Attend) -> Tensor:
         found = attend(self.query(self.norm(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2), *context)
-        return x + functional.dropout(self.out(found.transpose(1, 2).flatten(2)), self.dropout, self.training)
+        return x + self.out(found.transpose(1, 2).flatten(2))
 
 
 class EncoderLayer(nn.Module):
@@ -125,14 +123,12 @@ class Encoder(nn.Module):
         self.position = PositionBias(config.heads, config.buckets, config.max_distance, two_sided=True)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.norm = Norm(config.width, config.epsilon)
-        self.dropout = config.dropout
 
     def forward(self, x: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        attend = attention(kind, self.position(x.shape[1]), hide, self.dropout if self.training else 0.0)
-        x = functional.dropout(x, self.dropout, self.training)
+        attend = attention(kind, self.position(x.shape[1]), hide)
         for layer in self.layers:
             x = layer(x, attend)
-        return narrow(functional.dropout(self.norm(x), self.dropout, self.training))
+        return narrow(self.norm(x))
 
 
 @dataclass
@@ -170,13 +166,11 @@ class Decoder(nn.Module):
         return list(zip(keys.unbind(), values.unbind(), strict=True))
 
     def forward(self, x: Tensor, states: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        dropout = self.config.dropout if self.training else 0.0
-        back = attention(kind, self.position(x.shape[1]), None, dropout)
-        across = attention(kind, None, hide, dropout, queries=x.shape[1])
-        x = functional.dropout(x, self.config.dropout, self.training)
+        back = attention(kind, self.position(x.shape[1]))
+        across = attention(kind, None, hide, queries=x.shape[1])
         for layer, context in zip(self.layers, self.contexts(states), strict=True):
             x = layer(x, context, back, across)
-        return functional.dropout(self.norm(x), self.config.dropout, self.training)
+        return self.norm(x)
 
     def remember(self, states: Tensor, hide: Tensor | None, paths: int, steps: int) -> Memory:
         """Return the memory for decoding ``paths`` sequences of each series, ``steps`` tokens long."""

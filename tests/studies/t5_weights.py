@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
-
 from studies.chronos.t5.config import T5Config
+from torch import Tensor
 
 
 def config_from_transformers(config: Any, context: int = 512, horizon: int = 64) -> T5Config:
@@ -30,7 +29,6 @@ def config_from_transformers(config: Any, context: int = 512, horizon: int = 64)
         config.d_kv,
         config.relative_attention_num_buckets,
         config.relative_attention_max_distance,
-        config.dropout_rate,
         config.initializer_factor,
         epsilon=config.layer_norm_epsilon,
     )
