@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from studies.atari.games import ACTIONS
-from studies.atari.vision import FrameEncoder
+from studies.atari.model import FrameEncoder
 from studies.common.recorded import Recorded
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,7 +91,7 @@ def play(
         from fourier_head._devices import chosen_device
         from studies.atari import rollouts
         from studies.atari.games import find_game
-        from studies.atari.trained import load_agent
+        from studies.atari.trained import load_agent, write_clip
 
         place = chosen_device(device)
         agent = load_agent(folder, place)
@@ -113,29 +115,19 @@ def play(
             f"normalised {game.normalise(mean):.2f}, {played.lengths.mean():.0f} steps each."
         )
         if clip is not None:
-            from studies.atari.clip import write_clip
-
             write_clip(clip, agent.about, *played.best())
             typer.echo(f"Wrote {clip}.")
 
 
 def draw_quality(folder: Path) -> None:
     """Draw the quality report of a recording beside it, where matplotlib is installed."""
-    import json
-
+    from fourier_head._files import write_atomically
+    from fourier_head.pages.drawing import save_png
+    from studies.atari.charts import quality_chart
     from studies.atari.quality import QUALITY
 
     quality: dict[str, Any] = json.loads((folder / QUALITY).read_text(encoding="utf-8"))
-    if not quality["over_time"]:
-        return
-    try:
-        from fourier_head._files import write_atomically
-        from fourier_head.pages.drawing import save_png
-        from studies.atari.charts import quality_chart
-
-        chart = quality_chart(quality)
-        write_atomically(folder / "quality.png", lambda path: save_png(chart, path))
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "matplotlib":
-            raise
+    if find_spec("matplotlib") is None:
         typer.echo("quality.json has the numbers; its chart needs matplotlib.")
+    elif quality["over_time"]:
+        write_atomically(folder / "quality.png", lambda path: save_png(quality_chart(quality), path))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from studies.atari import charts
-from studies.atari.clip import write_clip
 from studies.atari.plan import Settings
 from studies.atari.quality import QUALITY
 from studies.atari.recording import RECIPE, About
 from studies.atari.rows import all_rows, full_size, is_main, notes, split, whole_rows
+from studies.atari.trained import write_clip
 from studies.common.report.summary import Summary
 
 
 def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], left: int) -> Summary:
     """Write everything that finished runs support."""
-    qualities = read_qualities(settings.data, runs)
+    games = dict.fromkeys(run["game"] for run in runs)
+    qualities = read_qualities(settings.data, games)
     own, whole = split(runs, settings.base.samples is not None)
     if not own:
         own, whole = whole, own
@@ -28,14 +30,17 @@ def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], left: int)
     spent += sum(quality.get("seconds") or 0 for quality in qualities.values())
     drawn = charts.all_charts(rows, own, qualities)
     clips = clip_best(settings.output, own, qualities)
-    keep_recipes(settings.output, settings.data, runs)
+    for game in games:  # with the recipes of the recordings anyone has the same data
+        if (recipe := settings.data / game / RECIPE).exists():
+            (settings.output / "recipes").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(recipe, settings.output / "recipes" / f"{game}.npz")
     machines = sorted({run["hardware"] for run in runs if "hardware" in run})
     trained_on: dict[str, Any] = {"hardware": "; and ".join(machines)} if machines else {}
     return settings.write(
         rows + whole_rows(whole),
         # Of all runs that stand here, made now or before.
         seconds=max(settings.elapsed, spent),
-        runs=[slim(run) for run in runs],
+        runs=[{**run, "evaluations": [_without_pictures(epoch) for epoch in run["evaluations"]]} for run in runs],
         charts=drawn,
         gpu=settings.device.startswith("cuda"),
         notes=notes(own, left, qualities),
@@ -47,29 +52,17 @@ def write_summary(settings: Settings, runs: Sequence[dict[str, Any]], left: int)
     )
 
 
-def read_qualities(data: Path, runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the quality reports of the recordings behind the runs, where they are at hand."""
+def read_qualities(data: Path, games: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the quality reports of the recordings of games, where they are at hand."""
     found = {}
-    for game in dict.fromkeys(run["game"] for run in runs):
-        try:
+    for game in games:
+        with suppress(OSError, ValueError):
             found[game] = json.loads((data / game / QUALITY).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
     return found
 
 
-def keep_recipes(output: Path, data: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    """Put the recipes of the recordings beside the results: with them anyone has the same data."""
-    for game in dict.fromkeys(run["game"] for run in runs):
-        if (data / game / RECIPE).exists():
-            (output / "recipes").mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(data / game / RECIPE, output / "recipes" / f"{game}.npz")
-
-
-def slim(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run without what only figures need."""
-    epochs = [{k: v for k, v in epoch.items() if k not in ("examples", "replay")} for epoch in run["evaluations"]]
-    return {**run, "evaluations": epochs}
+def _without_pictures(epoch: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in epoch.items() if key not in ("examples", "replay")}
 
 
 def clip_best(

@@ -15,17 +15,6 @@ from studies.scaling_law.decay import narrow_exponent
 from studies.scaling_law.law import predicted_smoothness
 
 
-def charts(measured: Sequence[dict[str, Any]], negative: dict[str, Any], alias: dict[str, Any]) -> list[Chart]:
-    """Return all figures that need no trained heads."""
-    return [
-        law_chart(measured),
-        local_chart(measured),
-        kernel_chart(measured),
-        negative_chart(negative),
-        alias_chart(alias),
-    ]
-
-
 def law_chart(measured: Sequence[dict[str, Any]]) -> Chart:
     """Draw what is still missing from C1 against N, both axes logarithmic: a power law is a straight line."""
     panels = []
@@ -59,17 +48,18 @@ def law_chart(measured: Sequence[dict[str, Any]]) -> Chart:
     return Chart("law", "Smoothness of truncated densities", panels, caption, height=2.9)
 
 
+def _exponents(name: str, curve: dict[str, Any], bins: int, number: int) -> Series:
+    n = np.array(curve["n"])
+    kept = n > 4  # below, the terms O(1/N^2t) are no smaller than the leading one
+    return Series(name, n[kept] / bins, np.array(curve["exponent"])[kept], f"curve-{number + 1}")
+
+
 def local_chart(measured: Sequence[dict[str, Any]]) -> Chart:
     """Draw the exponent at each N/m: all numbers of bins fall on one curve."""
     panels = []
     for one in measured:
         t = one["t"]
-        series = []
-        for i, (m, curve) in enumerate(one["local"].items()):
-            n = np.array(curve["n"])
-            kept = n > 4  # below, the terms O(1/N^2t) are no smaller than the leading one
-            y = np.array(curve["exponent"])[kept]
-            series.append(Series(f"m = {m}", n[kept] / int(m), y, f"curve-{i + 1}"))
+        series = [_exponents(f"m = {m}", curve, int(m), i) for i, (m, curve) in enumerate(one["local"].items())]
         slow, fast = narrow_exponent(t), 2 * t - 1
         marks = [Mark(fast, f"2t − 1 = {fast}", "y"), Mark(slow, f"{slow:g}", "y")]
         span = (slow - 0.35 * (fast - slow), fast + 0.2 * (fast - slow))
@@ -86,11 +76,10 @@ def kernel_chart(measured: Sequence[dict[str, Any]]) -> Chart:
     panels = []
     for one in measured:
         fast = 2 * one["t"] - 1
-        series = []
-        for i, (sigma, curve) in enumerate(one["kernels"].items()):
-            n, y = np.array(curve["n"]), np.array(curve["exponent"])
-            kept = n > 4
-            series.append(Series(f"σ = {sigma} bin{'s' * (sigma != '1')}", n[kept], y[kept], f"curve-{i + 1}"))
+        series = [
+            _exponents(f"σ = {sigma} bin{'s' * (sigma != '1')}", curve, 1, i)
+            for i, (sigma, curve) in enumerate(one["kernels"].items())
+        ]
         marks = [Mark(fast, f"2t − 1 = {fast}", "y")]
         panels.append(Panel(series, f"t = {one['t']}", "frequencies N", "exponent at N", x_log=True, marks=marks))
     bins = max(r["bins"] for r in measured[0]["regimes"])

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.console import Console
 
 from fourier_head.tasks.engine import Engine, Task, run_tasks
@@ -24,8 +23,7 @@ from studies.common import options
 from studies.common.options import SILENT, option
 from studies.common.report.summary import SUMMARY, Row, Summary, number, read_summary
 from studies.common.results import row
-from studies.scaling_law import charts as scaling_law_charts
-from studies.scaling_law import decay
+from studies.scaling_law import charts, decay
 from studies.scaling_law.expressivity import TARGETS, expressivity_rows, measure_expressivity
 from studies.scaling_law.law import ScalingLaw, fit_scaling_law
 
@@ -75,23 +73,13 @@ def measure_law(t: int, bins: Sequence[int]) -> dict[str, Any]:
     for m in bins:
         if m >= 256:
             add("metric, last tenth before m/2", m, full[m], math.ceil(0.45 * m), (m - 1) // 2, theorem)
-    curves = {}
-    for m in bins:
-        n, exponent = decay.local_exponents(full[m])
-        kept = _thin(len(n))
-        curves[str(m)] = {"n": n[kept].tolist(), "exponent": exponent[kept].tolist()}
-    kernels = {}
-    for part in (1, 64, 16, 2):
-        sigma = 1.0 if part == 1 else most / part
-        n, exponent = decay.local_exponents(decay.steps(q, most, decay.Widths.single(sigma)))
-        kept = _thin(len(n))
-        kernels[f"{sigma:g}"] = {"n": n[kept].tolist(), "exponent": exponent[kept].tolist()}
+    sigmas = (1.0, most / 64, most / 16, most / 2)
     chosen = [int(n) for n in np.unique(np.rint(np.geomspace(1, (most - 1) // 2, 40)).astype(int))]
     return {
         "t": t,
         "regimes": regimes,
-        "local": curves,
-        "kernels": kernels,
+        "local": {str(m): _exponents(full[m]) for m in bins},
+        "kernels": {f"{s:g}": _exponents(decay.steps(q, most, decay.Widths.single(s))) for s in sigmas},
         "n": chosen,
         "metric": decay.measured(q, most, chosen).tolist(),
         "remainder": decay.remainders(full[most])[np.array(chosen) - 1].tolist(),
@@ -99,9 +87,11 @@ def measure_law(t: int, bins: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _thin(count: int) -> NDArray[np.int64]:
-    """Return about a hundred indices, evenly in the logarithm, so that curves stay small files."""
-    return np.unique(np.rint(np.geomspace(1, count, 100)).astype(int)) - 1
+def _exponents(step: decay.Floats) -> dict[str, list[float]]:
+    """Return the exponent at about a hundred N, evenly in the logarithm, so that curves stay small files."""
+    n, exponent = decay.local_exponents(step)
+    kept = np.unique(np.rint(np.geomspace(1, len(n), 100)).astype(int)) - 1
+    return {"n": n[kept].tolist(), "exponent": exponent[kept].tolist()}
 
 
 def measure_negative(half_width: float, frequencies: Sequence[int]) -> dict[str, Any]:
@@ -178,9 +168,10 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
     bins = BINS[:3] if settings.quick else BINS
     laws = [Task(measure_law, {"t": t, "bins": list(bins)}, f"coefficients 1/k^{t}") for t in decay.DECAYS]
-    cuts = {"half_width": TRIANGLE, "frequencies": [2, 4, 8, 16]}
-    others = [Task(measure_negative, cuts, "negative truncations")]
-    others.append(Task(measure_alias, {"half_width": NARROW, "bins": PRACTICAL}, "aliases"))
+    others = [
+        Task(measure_negative, {"half_width": TRIANGLE, "frequencies": [2, 4, 8, 16]}, "negative truncations"),
+        Task(measure_alias, {"half_width": NARROW, "bins": PRACTICAL}, "aliases"),
+    ]
     reached = [
         Task(measure_expressivity, {"target": name, "frequencies": list(REACHES)}, f"heads near a {name}")
         for name in TARGETS
@@ -199,13 +190,14 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         told = "Trained heads were left out: there are no results of the study synthetic to fit."
     rows = law_rows(measured) + caveat_rows(negative, alias) + trained
     rows += [one for name, found in near.items() for one in expressivity_rows(name, found)]
-    charts = [*scaling_law_charts.charts(measured, negative, alias), scaling_law_charts.expressivity_chart(near)]
+    drawn = [chart(measured) for chart in (charts.law_chart, charts.local_chart, charts.kernel_chart)]
+    drawn += [charts.negative_chart(negative), charts.alias_chart(alias), charts.expressivity_chart(near)]
     if trained:
-        charts.append(scaling_law_charts.trained_chart(heads, trained))
+        drawn.append(charts.trained_chart(heads, trained))
     return settings.write(
         rows,
         runs=results[: len(laws) + len(others)],
-        charts=charts,
+        charts=drawn,
         notes=[*notes(measured, negative, alias), expressivity_note(near), told],
         quick=f"{bins[-1]} bins at most instead of {BINS[-1]}",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from functools import cache
 
 import torch
@@ -17,20 +18,18 @@ AUDIOSET_MEAN, AUDIOSET_STD = -4.2677393, 4.5689974
 """Of the log-mel features of AudioSet, to which the published weights are used."""
 
 
-def _mel(hertz: Tensor) -> Tensor:
-    return 1127 * torch.log1p(hertz / 700)
-
-
 @cache
 def mel_filters(num_mels: int, sample_rate: int) -> Tensor:
     """Return triangles in mel space, (FFT/2 + 1, num_mels), as Kaldi lays them out; the highest frequency has none."""
-    hertz = torch.arange(FFT // 2 + 1, dtype=torch.float64) * sample_rate / FFT
-    low, high = _mel(torch.tensor([LOWEST_HERTZ, sample_rate / 2], dtype=torch.float64))
-    corners = low + (high - low) * torch.arange(num_mels + 2, dtype=torch.float64) / (num_mels + 1)
-    step = corners[1] - corners[0]
-    rising = (_mel(hertz)[:, None] - corners[:-2]) / step
-    falling = (corners[2:] - _mel(hertz)[:, None]) / step
-    return torch.minimum(rising, falling).clamp_min(0)
+    from transformers.audio_utils import mel_filter_bank
+
+    span = (LOWEST_HERTZ, sample_rate / 2, sample_rate)
+    with (
+        warnings.catch_warnings()
+    ):  # the lowest of 128 triangles lie between two frequencies, as in the published network
+        warnings.simplefilter("ignore")
+        bank = mel_filter_bank(FFT // 2 + 1, num_mels, *span, mel_scale="kaldi", triangularize_in_mel_space=True)
+    return torch.from_numpy(bank)
 
 
 def log_mel(wave: Tensor, num_mels: int = 128, sample_rate: int = 16_000) -> Tensor:
