@@ -64,7 +64,7 @@ class Arm:
             "head": self.head.kind,
             "frequencies": self.head.frequencies if fourier else None,
             "packets": self.head.packets if fourier else None,
-            "protocol": VARIANTS.get(self.name.partition("-")[2].lstrip("0123456789").lstrip("-")),
+            "protocol": next((words for name, (words, *_) in VARIANTS.items() if self.name.endswith(f"-{name}")), None),
             "gamma": self.gamma if fourier else None,
             "size": self.size,
             "data": self.data if self.data != 1.0 else None,
@@ -72,16 +72,17 @@ class Arm:
         }
 
 
-VARIANTS = {
-    "tied": "weights tied to the embedding",
-    "free": "no regulariser",
-    "uniform": "uniform bins",
-    "released": "released tokenizer",
-    "packets": "4 packets",
-    "reflect": "no wrapping",
-    "rough": "roughness regulariser",
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
+    "tied": ("weights tied to the embedding", {"tied": True}, {}),
+    "free": ("no regulariser", {}, {"gamma": 0.0}),
+    "uniform": ("uniform bins", {}, {"tokenizer": (("kind", "uniform"),)}),
+    "released": ("released tokenizer", {}, {"tokenizer": (("released", True),)}),
+    "packets": ("4 packets", {"packets": 4}, {}),
+    "reflect": ("no wrapping", {"boundary": "reflect"}, {}),
+    # The integral of p'^2 is a million times that of a density ten bins wide: the same pull needs far less.
+    "rough": ("roughness regulariser", {"regularizer": "roughness"}, {"gamma": 1e-10}),
 }
-"""What may follow the name of a head, and what it means."""
+"""What may follow the name of a head, what it means, and what it changes of the head and of the arm."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "paper": ("linear", "fourier-64", "fourier-128", "fourier-256", "fourier-550"),
@@ -117,32 +118,18 @@ def parse_arm(text: str) -> Arm:
     (4, 1e-06)
     """
     name, *changes = text.split("@")
-    match = re.fullmatch(r"(linear|fourier-(\d+))(?:-([a-z]+))?", name)
-    variant = match[3] if match else None
-    if match is None or (variant is not None and variant not in VARIANTS):
+    match = re.fullmatch(r"(linear|fourier)(?:(?<=fourier)-(\d+))?(?:-([a-z]+))?", name)
+    if match is None or (match[1] == "fourier") != bool(match[2]) or (match[3] and match[3] not in VARIANTS):
         known = [*GROUPS, *GROUPS["paper"], *GROUPS["ablations"], *GROUPS["ours"]]
         raise UserError(f"--arms has no arm {text!r}: {did_you_mean(name, known)}")
-    if match[2] is None:
-        if variant not in (None, "tied", "uniform", "released"):
-            raise UserError(f"--arms: {VARIANTS[variant]} is nothing a linear head has, got {text!r}.")
-        arm = Arm(name, HeadSettings("linear", tied=variant == "tied"))
-    elif variant == "tied":
-        raise UserError(f"--arms: a Fourier head has no weights to tie, got {text!r}.")
-    else:
-        head = HeadSettings("fourier", frequencies=int(match[2]))
-        gamma = 0.0 if variant == "free" else GAMMA
-        if variant == "packets":
-            head = replace(head, packets=4)
-        elif variant == "reflect":
-            head = replace(head, boundary="reflect")
-        elif variant == "rough":
-            # The integral of p'^2 is a million times that of a density ten bins wide: the same pull needs far less.
-            head, gamma = replace(head, regularizer="roughness"), 1e-10
-        arm = Arm(name, head, gamma)
-    if variant == "uniform":
-        arm = replace(arm, tokenizer=(("kind", "uniform"),))
-    elif variant == "released":
-        arm = replace(arm, tokenizer=(("released", True),))
+    words, head, more = VARIANTS[match[3]] if match[3] else ("", {}, {})
+    if match[1] == "fourier":
+        if match[3] == "tied":
+            raise UserError(f"--arms: a Fourier head has no weights to tie, got {text!r}.")
+        head, more = {"frequencies": int(match[2]), **head}, {"gamma": GAMMA, **more}
+    elif match[3] not in (None, "tied", "uniform", "released"):
+        raise UserError(f"--arms: {words} is nothing a linear head has, got {text!r}.")
+    arm = Arm(name, HeadSettings(match[1], **head), **more)  # type: ignore[arg-type]
     for change in changes:
         key, _, value = change.partition("=")
         if key == "size" and value in SIZES:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ class Tokens(NamedTuple):
     scale: Tensor
 
 
+@dataclass(eq=False)
 class ChronosTokenizer:
     r"""Turn series into token ids and back: mean scaling, then bins on an interval.
 
@@ -65,46 +66,33 @@ class ChronosTokenizer:
         tensor([[1., nan, 3.]], dtype=torch.float64)
     """
 
-    bins: Bins | None
-    """The bins, which also make the domain of a head: `FourierHead(width, domain=tokenizer.bins, num_atoms=2)`. The
-    released tokenizer has none: its ids are no bins in a row, so a head for it gets `num_bins` alone."""
+    kind: Literal["mixed", "uniform"] = "mixed"
+    _: KW_ONLY
+    num_ids: int = 4096
+    low: float = -15.0
+    high: float = 15.0
+    dense: tuple[float, float] = (-1.0, 10.0)
+    sparse_share: float = 0.2
+    released: bool = False
 
-    def __init__(
-        self,
-        kind: Literal["mixed", "uniform"] = "mixed",
-        *,
-        num_ids: int = 4096,
-        low: float = -15.0,
-        high: float = 15.0,
-        dense: tuple[float, float] = (-1.0, 10.0),
-        sparse_share: float = 0.2,
-        released: bool = False,
-    ):
+    def __post_init__(self) -> None:
+        kind, num_ids = self.kind, self.num_ids
         if kind not in ("mixed", "uniform"):
             raise ValueError(f"kind must be 'mixed' or 'uniform', got {kind!r}")
         if isinstance(num_ids, bool) or not isinstance(num_ids, int) or num_ids <= NUM_SPECIAL:
             raise ValueError(f"num_ids must be a whole number greater than {NUM_SPECIAL}, got {num_ids!r}")
-        self._settings = {
-            "kind": kind,
-            "num_ids": num_ids,
-            "low": float(low),
-            "high": float(high),
-            "dense": (float(dense[0]), float(dense[1])),
-            "sparse_share": float(sparse_share),
-            "released": bool(released),
-        }
-        self.num_ids = num_ids
         self.num_bins = num_ids - NUM_SPECIAL
-        self.released = bool(released)
-        if released:
-            self.bins = None
-            ranges = [(low, high)] if kind == "uniform" else [(low, dense[0]), dense, (dense[1], high)]
-            self._cells, ids, values = _released_tables(ranges, num_ids, sparse_share)
+        low, high = self.dense
+        self.dense = (low, high)  # JSON makes a list of it
+        # The bins also make the domain of a head: `FourierHead(width, domain=tokenizer.bins, num_atoms=2)`. The
+        # released tokenizer has none: its ids are no bins in a row, so a head for it gets `num_bins` alone.
+        self.bins: Bins | None = None
+        if self.released:
+            ranges = [(self.low, low), (low, high), (high, self.high)] if kind == "mixed" else [(self.low, self.high)]
+            self._cells, ids, values = _released_tables(ranges, num_ids, self.sparse_share)
         else:
-            if kind == "uniform":
-                self.bins = Bins.uniform(self.num_bins, low, high)
-            else:
-                self.bins = Bins.mixed(self.num_bins, low, high, dense, sparse_share)
+            own = (self.num_bins, self.low, self.high)
+            self.bins = Bins.uniform(*own) if kind == "uniform" else Bins.mixed(*own, self.dense, self.sparse_share)
             self._cells = self.bins
             ids = np.arange(NUM_SPECIAL, num_ids)
             values = np.concatenate([[math.nan] * NUM_SPECIAL, self.bins.centers.numpy()])
@@ -178,23 +166,6 @@ class ChronosTokenizer:
             values = self._values.float() if device.type == "mps" else self._values
             self._tables[device] = self._cells.to(device), self._ids.to(device), values.to(device)
         return self._tables[device]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings, fit for JSON and for `from_dict`."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in self._settings.items()}
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> ChronosTokenizer:
-        """Make the tokenizer that `to_dict` described.
-
-        >>> ChronosTokenizer.from_dict(ChronosTokenizer(released=True).to_dict())
-        ChronosTokenizer('mixed', num_ids=4096, low=-15.0, high=15.0, released=True)
-        """
-        return cls(**settings)
-
-    def __repr__(self) -> str:
-        kind, low, high = (self._settings[key] for key in ("kind", "low", "high"))
-        return f"ChronosTokenizer({kind!r}, num_ids={self.num_ids}, low={low}, high={high}, released={self.released})"
 
 
 def _observed(values: Tensor) -> tuple[Tensor, Tensor]:

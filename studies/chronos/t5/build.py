@@ -85,7 +85,7 @@ def save_forecaster(folder: Path, model: T5Forecaster, tokenizer: ChronosTokeniz
 
     from fourier_head._files import replace_folder
 
-    about: dict[str, Any] = {"model": asdict(model.config), "tokenizer": tokenizer.to_dict(), "head": asdict(head)}
+    about: dict[str, Any] = {"model": asdict(model.config), "tokenizer": asdict(tokenizer), "head": asdict(head)}
 
     def write(place: Path) -> None:
         save_model(model, str(place / WEIGHTS))
@@ -102,7 +102,7 @@ def load_forecaster(folder: Path, device: torch.device | str = "cpu") -> tuple[T
     try:
         about = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
         about["model"].pop("dropout", None)  # of folders from when there was an option for it, always 0
-        tokenizer = ChronosTokenizer.from_dict(about["tokenizer"])
+        tokenizer = ChronosTokenizer(**about["tokenizer"])
         model = build_forecaster(tokenizer, T5Config(**about["model"]), HeadSettings(**about["head"]))
         load_model(model, str(Path(folder) / WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError) as error:
