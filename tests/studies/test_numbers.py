@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -139,8 +140,8 @@ def small(tmp_path, folder):
 
 
 def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small):
-    settings = Settings(**vars(small) | {"in_context": "0,2"})
-    early = run(Settings(**vars(settings) | {"time_limit": 0.3}))
+    settings = replace(small, in_context="0,2")
+    early = run(replace(settings, time_limit=0.3))
     assert "left out" in early.extra["notes"][-1]
     before = json.loads((small.output / "runs.json").read_text())
     assert 0 < len(before) < 6
@@ -174,7 +175,7 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small):
         assert (small.output / name).read_bytes().startswith(b"\x89PNG")
     assert not (small.output / "frequencies.png").exists()  # one N makes no curve
     with pytest.raises(UserError, match="over before the first run"):
-        run(Settings(**vars(settings) | {"time_limit": 0.0, "seeds": 2, "in_context": "3"}))
+        run(replace(settings, time_limit=0.0, seeds=2, in_context="3"))
 
 
 def test_many_gaussians_are_none_of_those_scored():
@@ -186,13 +187,13 @@ def test_many_gaussians_are_none_of_those_scored():
 
 
 def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch):
-    settings = Settings(**vars(small) | {"frequencies": "2,8", "init_scale": "1000,3", "choose": "1e-3,1e-2"})
-    settings = Settings(**vars(settings) | {"gaussians": "many"})
+    settings = replace(small, frequencies="2,8", init_scale="1000,3", choose="1e-3,1e-2")
+    settings = replace(settings, gaussians="many")
     trained = []
     ask = study._run_one
     monkeypatch.setattr(study, "_run_one", lambda chosen, *more: trained.append(chosen) or ask(chosen, *more))
     with pytest.raises(UserError, match="before all choices are made"):
-        run(Settings(**vars(settings) | {"time_limit": 0.2}))
+        run(replace(settings, time_limit=0.2))
     begun = len(trained)
     summary = run(settings)
     tries = [one for one in trained if one["seed"] in choice.SEEDS]
@@ -209,7 +210,7 @@ def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch):
             assert one["learning_rate"] == chosen[choice.kind(one)]["learning_rate"]
     assert any("Gaussian of its own" in note for note in summary.extra["notes"])
     with pytest.raises(UserError, match="--gaussians must be one of paper, many"):
-        run(Settings(**vars(small) | {"gaussians": "all"}))
+        run(replace(small, gaussians="all"))
 
 
 def test_a_model_that_never_says_a_number_has_results_too():
@@ -260,7 +261,7 @@ def test_blanks_between_layers_leave_none_of_them_out():
 )
 def test_bad_settings_get_one_sentence(small, change, sentence):
     with pytest.raises(UserError, match=sentence):
-        run(Settings(**vars(small) | change))
+        run(replace(small, **change))
 
 
 def test_the_command_line_runs_the_study(small, monkeypatch):

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import wave
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -328,7 +329,7 @@ def test_a_limit_within_pretraining_is_told_and_what_is_learned_kept(nano, tmp_p
     settings = Settings(tmp_path, nano, seeds=1, frequencies="2", clips=1, epochs=1, pretrain=20, device="cpu")
     monkeypatch.setattr(study, "UNLABELLED", 16)
     with pytest.raises(UserError, match="in pretraining, which is kept; the same command goes on"):
-        run(Settings(**vars(settings) | {"time_limit": 0.0}))
+        run(replace(settings, time_limit=0.0))
     assert [p.name for p in (tmp_path / ".partial").iterdir()] == ["encoder-nano-20.unfinished-cpu"]
 
 
@@ -350,10 +351,10 @@ def test_a_saved_ast_is_fine_tuned_as_released(nano, tmp_path):
         build(str(tmp_path / "nothing"), "linear", None, 0)
 
 
-def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path, capsys):
+def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path):
     settings = Settings(tmp_path, nano, seeds=1, frequencies="2", clips=1, epochs=2, batch=40, pretrain=0, device="cpu")
     with pytest.raises(UserError, match="before the first run"):
-        run(Settings(**vars(settings) | {"time_limit": 0.0}))
+        run(replace(settings, time_limit=0.0))
     tasks = tasks_of(settings)
     assert [task.label for task in tasks] == [
         "released: Linear, seed 0",
@@ -368,7 +369,7 @@ def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path, capsys):
 
     first = tasks[0].call()
     RunStore(tmp_path).put(tasks[0].label, tasks[0].settings, first)
-    partial = run(Settings(**vars(settings) | {"time_limit": 0.0}))
+    partial = run(replace(settings, time_limit=0.0))
     assert "1 of 7 runs" in partial.extra["notes"][0]
     assert RunStore(tmp_path).get(tasks[0].label, tasks[0].settings) is not None
     summary = run(settings)
