@@ -14,60 +14,22 @@ from studies.common.command_line import study_command
 from studies.common.options import QUICK_RESULTS
 
 STUDIES = {
-    "synthetic": (
-        "synthetic.study",
-        "Section 4.1: three known conditional densities, learned with every head and number of frequencies.",
-    ),
-    "likelihood": (
-        "synthetic.likelihood",
-        "Appendix C.3: the synthetic densities again, by maximum likelihood on continuous values.",
-    ),
-    "smoothness": (
-        "smoothness.study",
-        "Appendix B: square waves and noise from brown to blue under the smoothness metric.",
-    ),
-    "scaling-law": (
-        "scaling_law.study",
-        "Theorem 3.3: smoothness of truncated densities against the number of frequencies, exponents fitted.",
-    ),
-    "spectrum": (
-        "spectrum.study",
-        "Section 2.3: the Fourier spectrum of next tokens under uniform and mixed bins.",
-    ),
-    "numbers": (
-        "numbers.study",
-        "Section 4.2: a language model asked for Gaussian numbers, as it is, with LoRA, and with a Fourier head.",
-    ),
-    "tempo": (
-        "tempo.study",
-        "Appendix C.1: the tempo of clicks, learned on odd BPMs and tested on even ones, with each head.",
-    ),
-    "atari": (
-        "atari.study",
-        "Section 5: Decision Transformers on Atari games, linear and Fourier heads on data we collect.",
-    ),
-    "forecasting": (
-        "chronos.study",
-        "Section 6: forecasters after Chronos, linear and Fourier heads at equal budget.",
-    ),
-    "zero-shot": (
-        "zero_shot.study",
-        "Beyond the paper: a forecaster that gives a density per step in one pass, on series it never saw.",
-    ),
-    "joint-paths": (
-        "joint_paths.study",
-        "Beyond the paper: coverage of sums over the horizon, energy and variogram scores of whole paths.",
-    ),
-    "covariates": (
-        "covariates.study",
-        "Beyond the paper: weather and holidays beside the series, with and without them and by gradient boosting.",
-    ),
-    "first-user": (
-        "first_user.study",
-        "Beyond the paper: what a first user tries on a forecaster: outliers, rare demand, long seasons, three values.",
-    ),
+    "synthetic": "Section 4.1: three known conditional densities, learned with every head and number of frequencies.",
+    "likelihood": "Appendix C.3: the synthetic densities again, by maximum likelihood on continuous values.",
+    "smoothness": "Appendix B: square waves and noise from brown to blue under the smoothness metric.",
+    "scaling-law": "Theorem 3.3: smoothness of truncated densities by their number of frequencies, exponents fitted.",
+    "spectrum": "Section 2.3: the Fourier spectrum of next tokens under uniform and mixed bins.",
+    "numbers": "Section 4.2: a language model asked for Gaussian numbers, as it is, with LoRA and with a Fourier head.",
+    "tempo": "Appendix C.1: the tempo of clicks, learned on odd BPMs and tested on even ones, with each head.",
+    "atari": "Section 5: Decision Transformers on Atari games, linear and Fourier heads on data we collect.",
+    "forecasting": "Section 6: forecasters after Chronos, linear and Fourier heads at equal budget.",
+    "zero-shot": "Beyond the paper: a forecaster that gives a density per step in one pass, on series it never saw.",
+    "joint-paths": "Beyond the paper: coverage of sums over the horizon, energy and variogram scores of whole paths.",
+    "covariates": "Beyond the paper: weather and holidays beside series, with them, without, and gradient boosting.",
+    "first-user": "Beyond the paper: what a first user tries: outliers, rare demand, long seasons, three values.",
 }
-"""Module and help of every study."""
+"""Every study and what it is about; its module is `<study>.study`, but for these."""
+MODULES = {"likelihood": "synthetic.likelihood", "forecasting": "chronos.study"}
 NEEDS = {"numbers": ("transformers", "tokenizers", "peft", "accelerate"), "tempo": ("transformers", "safetensors")}
 
 
@@ -78,8 +40,8 @@ class Studies(TyperGroup):
         name, *rest = args
         if name not in STUDIES:
             return super().resolve_command(ctx, args)
-        module, words = STUDIES[name]
-        return name, study_command(name, f"studies.{module}", words, NEEDS.get(name, ())), rest
+        module = MODULES.get(name, f"{name.replace('-', '_')}.study")
+        return name, study_command(name, f"studies.{module}", STUDIES[name], NEEDS.get(name, ())), rest
 
 
 app = typer.Typer(
@@ -87,7 +49,7 @@ app = typer.Typer(
     help="Repeat the experiments of the paper; each writes results/<study>/, with --quick results-quick/<study>/.",
     no_args_is_help=True,
 )
-for _name, (_, _words) in STUDIES.items():
+for _name, _words in STUDIES.items():
     app.command(_name, help=_words)(lambda: None)
 
 
