@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,8 +11,30 @@ from torch import Tensor
 from fourier_head.kernels import launch, rowwise
 from fourier_head.kernels.plan import Score
 
+Backward = Callable[[Any, Tensor], tuple[Tensor | None, ...]]
 
-class FusedLoss(torch.autograd.Function):
+
+def _once_differentiable(backward: Backward) -> Backward:
+    """Refuse gradients of gradients as torch does, which takes a tenth of a step; without those there is no need to."""
+    careful = torch.autograd.function.once_differentiable(backward)
+
+    def chosen(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return careful(ctx, upstream) if torch.is_grad_enabled() else backward(ctx, upstream)
+
+    return chosen
+
+
+class KernelFunction(torch.autograd.Function):
+    """A function that asks once for functorch's transforms, where torch looks for their traces in every argument."""
+
+    @classmethod
+    def apply(cls, *args: Any) -> Tensor:
+        if torch._C._are_functorch_transforms_active():
+            return super().apply(*args)  # type: ignore[no-any-return]
+        return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[no-any-return,misc]
+
+
+class FusedLoss(KernelFunction):
     """Project and evaluate in one kernel; the stored coefficients become their own gradient going back."""
 
     @staticmethod
@@ -33,7 +56,7 @@ class FusedLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @_once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, target, offsets, class_weight, y, table, factors, wide = ctx.saved_tensors
         if ctx.spent:
@@ -45,7 +68,7 @@ class FusedLoss(torch.autograd.Function):
         return (*grads, None, None, None, None)
 
 
-class RowLoss(torch.autograd.Function):
+class RowLoss(KernelFunction):
     """Evaluate rows that a library's product has projected; the gradient of the rows is known from then on."""
 
     @staticmethod
@@ -67,7 +90,7 @@ class RowLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @_once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, gradient, factor, wide = ctx.saved_tensors
         needs = ctx.needs_input_grad[:3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -24,39 +24,59 @@ _COMPILED: dict[tuple[Any, ...], Any] = {}
 
 
 def traits(value: Any) -> Any:
-    """Return what a compiled kernel depends on in an argument: type and alignment, never the value itself."""
-    if isinstance(value, Tensor):
-        return value.dtype, value.data_ptr() & 15 == 0
-    if isinstance(value, int):
-        return value == 1, value & 15 == 0, value >> 31
-    return value is None
+    """Return what a compiled kernel depends on in a number: its type and alignment, never the value itself."""
+    return (value == 1, value & 15 == 0, value >> 31) if isinstance(value, int) else type(value)
 
 
-def run(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], **options: int) -> None:
-    """Launch ``kernel``; from the second time on without its decorator, whose checks cost more than the launch."""
-    key = (id(kernel), *map(traits, args), *constants.values(), *options.values())
-    launch(key, kernel, grid, args, (), constants, **options)
+class Site(NamedTuple):
+    """A launch but for its tensors: made once for every size, so that a step has nothing left to work out.
+
+    Args:
+        kernel, grid: what is launched, (x, y, z) of it.
+        numbers, constants: its arguments after the tensors, in its order.
+        options: warps and stages.
+        key: equal where one compiled kernel does for several sites.
+    """
+
+    kernel: Any
+    grid: tuple[int, int, int]
+    numbers: tuple[Any, ...]
+    constants: dict[str, Any]
+    options: dict[str, int]
+    key: Any
 
 
-def launch(
-    key: Any, kernel: Any, grid: tuple[int, ...], tensors: tuple[Any, ...], numbers: tuple[Any, ...],
-    constants: dict[str, Any], **options: int,
-) -> None:  # fmt: skip
-    """Launch ``kernel`` as it was compiled for this ``key``, which tells apart what a compiled kernel depends on."""
+def launch(site: Site, tensors: tuple[Tensor | None, ...]) -> None:
+    """Launch a kernel; from the second time on without its decorator, whose checks cost more than the launch."""
+    kernel, grid, numbers, constants, options, key = site
     if INTERPRETED:
         kernel[grid](*tensors, *numbers, **constants, **options)
         return
-    device = torch._C._cuda_getDevice()
-    compiled = _COMPILED.get((device, key))
-    if compiled is None:
-        _COMPILED[device, key] = kernel[grid](*tensors, *numbers, **constants, **options)
-        return
     # The launcher reads addresses faster from numbers than from tensors, each of which it would ask for its device.
-    addresses = [t.data_ptr() if isinstance(t, Tensor) else t for t in tensors]
+    addresses = [None if t is None else t.data_ptr() for t in tensors]
+    odd = 0
+    for address in addresses:
+        odd |= address or 0
+    device = torch._C._cuda_getDevice()
+    # What a compiled kernel depends on in tensors: whether they are there, their types and how they are aligned.
+    where = tuple([address and address & 15 for address in addresses]) if odd & 15 else None
+    key = (device, key, where, *[None if t is None else t.dtype for t in tensors])
+    compiled = _COMPILED.get(key)
+    if compiled is None:
+        _COMPILED[key] = kernel[grid](*tensors, *numbers, **constants, **options)
+        return
     compiled.run(
-        grid[0], grid[1] if len(grid) > 1 else 1, 1, torch._C._cuda_getCurrentRawStream(device), compiled.function,
-        compiled.packed_metadata, None, None, None, *addresses, *numbers, *constants.values(),
+        *grid, torch._C._cuda_getCurrentRawStream(device), compiled.function, compiled.packed_metadata, None, None,
+        None, *addresses, *numbers, *constants.values(),
     )  # fmt: skip
+
+
+def run(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], **options: int) -> None:
+    """Launch ``kernel`` with arguments, tensors first, that are seldom the same."""
+    count = next((i for i, arg in enumerate(args) if not (arg is None or isinstance(arg, Tensor))), len(args))
+    numbers = args[count:]
+    key = (id(kernel), *map(traits, numbers), *constants.values(), *options.values())
+    launch(Site(kernel, (*grid, 1, 1)[:3], numbers, constants, options, key), args[:count])  # type: ignore[arg-type]
 
 
 _SUMS: dict[tuple[int, int], Tensor] = {}
@@ -122,40 +142,42 @@ def empty(x: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(shape, dtype=dtype, device=x.device)
 
 
-@functools.lru_cache(maxsize=256)
-def _forward_constants(
-    score: Score, tokens: int, width: int, rows: int, bias: bool, weighted: bool, keep: bool, approximate: bool
-) -> tuple[plans.Blocks, dict[str, Any], tuple[Any, ...]]:
-    """Return the blocks of a forward pass over weights (rows, width), and the constants and numbers of the kernel."""
+@functools.lru_cache(maxsize=1024)
+def _forward_site(
+    score: Score, tokens: int, width: int, rows: int, strides: tuple[int, int], bias: bool, weighted: bool, keep: bool,
+    approximate: bool,
+) -> Site:  # fmt: skip
+    """Return the launch of a forward pass over weights (rows, width)."""
     blocks = plans.project_blocks(tokens, width, score.length)
     numbers = (
-        tokens, width, score.length, rows // score.halves, score.padded * score.halves // 16, max(score.num_bins, 1),
-        score.ignore_index, score.floor, score.units, score.penalty, score.omega, score.origin, score.unit,
+        *strides, tokens, width, score.length, rows // score.halves, score.padded * score.halves // 16,
+        max(score.num_bins, 1), score.ignore_index, score.floor, score.units, score.penalty, score.omega, score.origin,
+        score.unit,
     )  # fmt: skip
-    return (
-        blocks,
-        {
-            "BIAS": bias,
-            "TARGET": KINDS[score.target],
-            "WALLS": score.walls,
-            "WEIGHTED": weighted,
-            "REDUCE": score.reduction != "none",
-            "MEAN": score.reduction == "mean",
-            "TABLE": keep,
-            "POINTS": score.points,
-            "LANES": max(1, PER_POINT.value * score.points),
-            "APPROX": approximate,
-            "ROWS": blocks.rows,
-            "TILE": blocks.tile,
-            "DEPTH": blocks.depth,
-            "CHUNKS": ceil_div(width, blocks.depth),
-            "EVEN": width % blocks.depth == 0,
-            "MASK": rows == score.coefficients and score.length % blocks.tile != 0,
-            "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
-            "WIDEN": INTERPRETED,
-        },
-        numbers,
-    )
+    constants = {
+        "BIAS": bias,
+        "TARGET": KINDS[score.target],
+        "WALLS": score.walls,
+        "WEIGHTED": weighted,
+        "REDUCE": score.reduction != "none",
+        "MEAN": score.reduction == "mean",
+        "TABLE": keep,
+        "POINTS": score.points,
+        "LANES": max(1, PER_POINT.value * score.points),
+        "APPROX": approximate,
+        "ROWS": blocks.rows,
+        "TILE": blocks.tile,
+        "DEPTH": blocks.depth,
+        "CHUNKS": ceil_div(width, blocks.depth),
+        "EVEN": width % blocks.depth == 0,
+        "MASK": rows == score.coefficients and score.length % blocks.tile != 0,
+        "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
+        "WIDEN": INTERPRETED,
+    }
+    options = {"num_warps": blocks.warps, "num_stages": blocks.stages}
+    known = (*map(traits, (*strides, width)), score.ignore_index >> 31)
+    key = ("project", *known, *options.values(), *constants.values())
+    return Site(project_kernel, (ceil_div(tokens, blocks.rows), 1, 1), numbers, constants, options, key)
 
 
 def forward(
@@ -175,26 +197,43 @@ def forward(
     tokens, width = x.shape
     harmonics, padded = score.length, score.padded
     wide = weight if plans.is_narrow(x, harmonics) or tokens == 0 else pad(weight, score)
-    blocks, constants, numbers = _forward_constants(
-        score, tokens, width, len(wide), bias is not None, class_weight is not None, keep, _approximate(x)
+    strides = (x.stride(0), wide.stride(0))
+    site = _forward_site(
+        score, tokens, width, len(wide), strides, bias is not None, class_weight is not None, keep, _approximate(x)
     )
-    programs = ceil_div(tokens, blocks.rows)
     reduce = score.reduction != "none"
     loss = empty(x) if reduce else empty(x, tokens)
-    lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(harmonics, blocks.tile)
+    lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(harmonics, site.constants["TILE"])
     table = empty(x, lines if keep else 0, tokens, dtype=torch.int32)
     factors = empty(x, 1)
     y = empty(x, tokens if keep else 0, score.halves * padded, dtype=torch.float16)
     if tokens == 0:
         return loss.zero_(), y, table, factors, weight
-    partial = sums_buffer(x, 4 * programs) if reduce else factors
-    tensors = (x, wide, bias, target, offsets, class_weight, y, table, loss, partial, factors)
-    strides = (x.stride(0), wide.stride(0))
-    launch(
-        ("project", width, *strides, *map(traits, tensors[:6]), *constants.values()), project_kernel, (programs,),
-        tensors, (*strides, *numbers), constants, num_warps=blocks.warps, num_stages=blocks.stages,
-    )  # fmt: skip
+    partial = sums_buffer(x, 4 * site.grid[0]) if reduce else factors
+    launch(site, (x, wide, bias, target, offsets, class_weight, y, table, loss, partial, factors))
     return loss, y, table, factors, wide
+
+
+@functools.lru_cache(maxsize=1024)
+def _gradient_site(score: Score, tokens: int, width: int, stride: int, sums: bool, approximate: bool) -> Site:
+    """Return the launch that turns coefficients into their gradient."""
+    blocks = plans.gradient_blocks(tokens, score.length, sums)
+    constants = {
+        "NEED_BIAS": sums,
+        "REDUCED": score.reduction != "none",
+        "WALLS": score.walls,
+        "POINTS": score.points,
+        "APPROX": approximate,
+        "TILE": plans.project_blocks(tokens, width, score.length).tile,
+        "ROWS": blocks.rows,
+        "BLOCK": blocks.tile,
+        "STEPS": blocks.steps,
+    }
+    vectors = score.padded * score.halves // 16
+    grid = (ceil_div(tokens, blocks.rows * blocks.steps), ceil_div(score.padded, blocks.tile), 1)
+    key = ("gradient", *map(traits, (tokens, vectors, stride)), *constants.values())
+    numbers = (tokens, score.length, vectors, stride, score.penalty)
+    return Site(gradient_kernel, grid, numbers, constants, {"num_warps": blocks.warps}, key)
 
 
 def backward(
@@ -217,35 +256,19 @@ def backward(
         return no_gradients(x, weight, bias, needs)
     if plans.is_narrow(x, harmonics):
         return _narrow(upstream, x, weight, bias, y, table, factors, offsets, score, needs)
-    vectors = score.padded * score.halves // 16
-    blocks = plans.gradient_blocks(tokens, harmonics, needs[2])
-    grid = (ceil_div(tokens, blocks.rows * blocks.steps), ceil_div(score.padded, blocks.tile))
+    stride = 0 if score.reduction != "none" else upstream.stride(0)
+    site = _gradient_site(score, tokens, x.shape[1], stride, needs[2], _approximate(x))
     gradient = y.view(x.dtype) if overwrite else torch.empty_like(y, dtype=x.dtype)
-    sums = empty(x, grid[0] if needs[2] else 0, y.shape[1])
-    reduced = score.reduction != "none"
-    stride = 0 if reduced else upstream.stride(0)
-    constants = {
-        "NEED_BIAS": needs[2],
-        "REDUCED": reduced,
-        "WALLS": score.walls,
-        "POINTS": score.points,
-        "APPROX": _approximate(x),
-        "TILE": plans.project_blocks(tokens, x.shape[1], harmonics).tile,
-        "ROWS": blocks.rows,
-        "BLOCK": blocks.tile,
-        "STEPS": blocks.steps,
-    }
-    tensors = (y, gradient, table, offsets, upstream, factors, sums)
-    sizes = (tokens, harmonics, vectors, stride, score.penalty)
-    key = ("gradient", traits(tokens), traits(vectors), traits(stride), x.dtype, traits(upstream), *constants.values())
-    launch(key, gradient_kernel, grid, tensors, sizes, constants, num_warps=blocks.warps)
+    sums = empty(x, site.grid[0] if needs[2] else 0, y.shape[1])
+    launch(site, (y, gradient, table, offsets, upstream, factors, sums))
     grad_x = torch.mm(gradient, pad(weight, score) if wide is None else wide) if needs[0] else None
     grad_weight = _unpad(torch.mm(gradient.t(), x), score) if needs[1] else None
     grad_bias = None
     if needs[2] and bias is not None:
         grad_bias = torch.empty_like(bias)
         constants = {"WALLS": score.walls, "GROUPS": 32, "BLOCK": 32}
-        run(bias_kernel, (ceil_div(len(bias), 32),), (sums, grad_bias, grid[0], harmonics, vectors), constants)
+        numbers = (site.grid[0], harmonics, score.padded * score.halves // 16)
+        run(bias_kernel, (ceil_div(len(bias), 32),), (sums, grad_bias, *numbers), constants)
     return grad_x, grad_weight, grad_bias
 
 
@@ -256,44 +279,53 @@ def no_gradients(*sources_and_needs: Any) -> Gradients:
     return grads[0], grads[1], grads[2]
 
 
-def _narrow(
-    upstream: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, table: Tensor, factors: Tensor,
-    offsets: Tensor | None, score: Score, needs: tuple[bool, bool, bool],
-) -> Gradients:  # fmt: skip
-    tokens, width = x.shape
-    outputs = weight.shape[0]
-    harmonics = score.length
-    blocks = plans.narrow_blocks(tokens, width, harmonics)
-    grid = (ceil_div(tokens, blocks.rows * blocks.steps), ceil_div(width, blocks.depth))
-    reduced = score.reduction != "none"
-    stride = 0 if reduced else upstream.stride(0)
-    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
-    grad_weight = torch.empty_like(weight, memory_format=torch.contiguous_format) if needs[1] else None
-    grad_bias = torch.empty_like(bias) if needs[2] and bias is not None else None
-    partial = empty(x, grid[0] * outputs * (width + 1))
+@functools.lru_cache(maxsize=1024)
+def _narrow_sites(
+    score: Score, tokens: int, width: int, strides: tuple[int, int, int], needs: tuple[bool, bool, bool],
+    approximate: bool,
+) -> tuple[Site, Site]:  # fmt: skip
+    """Return the launch of a whole backward pass, and that which adds up its parts."""
+    blocks = plans.narrow_blocks(tokens, width, score.length)
     wanted = {"NEED_WEIGHT": needs[1], "NEED_BIAS": needs[2]}
     constants = {
         "NEED_X": needs[0],
         **wanted,
-        "REDUCED": reduced,
+        "REDUCED": score.reduction != "none",
         "WALLS": score.walls,
         "POINTS": score.points,
-        "APPROX": _approximate(x),
+        "APPROX": approximate,
         "TILE": blocks.tile,
         "ROWS": blocks.rows,
         "STEPS": blocks.steps,
         "WIDTH": blocks.depth,
         "WIDEN": INTERPRETED,
     }
-    tensors = (x, weight, y, table, offsets, upstream, factors, grad_x, partial)
-    sizes = (tokens, width, harmonics, score.padded * score.halves // 16, x.stride(0), weight.stride(0))
-    key = ("narrow", *map(traits, (*sizes, stride, x, weight, upstream)), *constants.values())
-    launch(key, narrow_kernel, grid, tensors, (*sizes, stride, score.penalty), constants, num_warps=blocks.warps)
+    groups, outputs = ceil_div(tokens, blocks.rows * blocks.steps), score.coefficients
+    sizes = (tokens, width, score.length, score.padded * score.halves // 16, *strides)
+    key = ("narrow", *map(traits, sizes), *constants.values())
+    first = Site(
+        narrow_kernel, (groups, ceil_div(width, blocks.depth), 1), (*sizes, score.penalty), constants,
+        {"num_warps": blocks.warps}, key,
+    )  # fmt: skip
+    size = 64
+    constants = {**wanted, "GROUPS": 16, "BLOCK": size}
+    key = ("gather", traits(groups), traits(width), *constants.values())
+    grid = (ceil_div(outputs * (width + 1), size), 1, 1)
+    return first, Site(gather_kernel, grid, (groups, outputs, width), constants, {}, key)
+
+
+def _narrow(
+    upstream: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, table: Tensor, factors: Tensor,
+    offsets: Tensor | None, score: Score, needs: tuple[bool, bool, bool],
+) -> Gradients:  # fmt: skip
+    tokens, width = x.shape
+    strides = (x.stride(0), weight.stride(0), 0 if score.reduction != "none" else upstream.stride(0))
+    site, gather = _narrow_sites(score, tokens, width, strides, needs, _approximate(x))
+    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
+    grad_weight = torch.empty_like(weight, memory_format=torch.contiguous_format) if needs[1] else None
+    grad_bias = torch.empty_like(bias) if needs[2] and bias is not None else None
+    partial = empty(x, site.grid[0] * len(weight) * (width + 1))
+    launch(site, (x, weight, y, table, offsets, upstream, factors, grad_x, partial))
     if needs[1] or needs[2]:
-        size = 64
-        constants = {**wanted, "GROUPS": 16, "BLOCK": size}
-        key = ("gather", traits(grid[0]), traits(width), weight.dtype, traits(bias), *constants.values())
-        results = (partial, grad_weight, grad_bias)
-        numbers = (grid[0], outputs, width)
-        launch(key, gather_kernel, (ceil_div(outputs * (width + 1), size),), results, numbers, constants)
+        launch(gather, (partial, grad_weight, grad_bias))
     return grad_x, grad_weight, grad_bias

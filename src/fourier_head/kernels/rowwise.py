@@ -12,7 +12,7 @@ from torch import Tensor
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels import tables
 from fourier_head.kernels.forward import pad_kernel
-from fourier_head.kernels.launch import INTERPRETED, Gradients, launch, no_gradients, product, sums_buffer
+from fourier_head.kernels.launch import INTERPRETED, Gradients, Site, launch, no_gradients, product, run, sums_buffer
 from fourier_head.kernels.likelihood import likelihood_kernel
 from fourier_head.kernels.packets import STEP
 from fourier_head.kernels.places import KINDS
@@ -50,10 +50,11 @@ def blocks_of(score: Score) -> plans.Blocks:
     return plans.Blocks(rows=rows, tile=tile, warps=min(16, max(4, tile // 256)))
 
 
-@functools.lru_cache(maxsize=256)
-def _constants(score: Score, half: bool, bias: bool, weighted: bool, keep: bool) -> tuple[dict[str, Any], object]:
-    """Return the constants of the kernel of a score, in its order, which a launch depends on; and a key."""
+@functools.lru_cache(maxsize=1024)
+def _site(score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weighted: bool, keep: bool) -> Site:
+    """Return the launch of the kernel of a score."""
     blocks, ranked = blocks_of(score), score.kind == "crps"
+    kernel: Any = ranked_kernel if ranked else likelihood_kernel
     points = blocks.tile if score.walls else 2 * blocks.tile  # that determine a spectrum
     known: dict[str, Any] = {
         "TARGET": KINDS[score.target],
@@ -73,11 +74,13 @@ def _constants(score: Score, half: bool, bias: bool, weighted: bool, keep: bool)
         "ROWS": blocks.rows,
         "TILE": blocks.tile,
     }
-    kernel: Any = ranked_kernel if ranked else likelihood_kernel
-    return {name: known[name] for name in kernel.arg_names if name in known}, object()
+    constants = {name: known[name] for name in kernel.arg_names if name in known}
+    # Numbers make no difference to the compiler: it looks into none, and only ids to ignore may take 64 bits.
+    key = (score.kind, score.ignore_index >> 31, blocks.warps, *constants.values())
+    grid = (ceil_div(tokens, blocks.rows), 1, 1)
+    return Site(kernel, grid, _numbers(score, tokens, y_stride), constants, {"num_warps": blocks.warps}, key)
 
 
-@functools.lru_cache(maxsize=1024)
 def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
     """Return the numbers that the kernel of a score takes, in its order."""
     stride, outputs = padded(score.outputs), score.outputs
@@ -99,11 +102,6 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
     )  # fmt: skip
 
 
-def _kind(tensor: Tensor | None) -> Any:
-    """Return what a compiled kernel depends on in a tensor of the caller, which may be of any type and lie anywhere."""
-    return None if tensor is None else (tensor.dtype, tensor.data_ptr() & 15)
-
-
 def wide_of(x: Tensor, weight: Tensor) -> Tensor:
     """Return the weights as products take them: with rows of zeros after them where that pays."""
     if not pads(x.shape[0], x.shape[1], weight.shape[0]):
@@ -111,9 +109,8 @@ def wide_of(x: Tensor, weight: Tensor) -> Tensor:
     outputs, width = weight.shape
     rows, block = padded(outputs), min(1024, power_of_two_above(width))
     wide = weight.new_empty(rows, width)
-    key = ("pad", block, weight.dtype, weight.data_ptr() & 15, weight.stride(0), width, outputs)
     numbers = (outputs, rows, width, weight.stride(0))
-    launch(key, pad_kernel, (rows, ceil_div(width, block)), (weight, wide), numbers, {"BLOCK": block})
+    run(pad_kernel, (rows, ceil_div(width, block)), (weight, wide, *numbers), {"BLOCK": block})
     return wide
 
 
@@ -125,32 +122,25 @@ def forward(
 
     Without a weight, ``x`` are the outputs already. Without ``keep`` nothing of the size of the outputs is written.
     """
-    tokens = x.shape[0]
+    tokens, device, dtype = x.shape[0], x.device, x.dtype
     reduce = score.reduction != "none"
-    constants, kernel = _constants(score, x.dtype != torch.float32, bias is not None, class_weight is not None, keep)
-    blocks = blocks_of(score)
-    programs = ceil_div(tokens, blocks.rows)
-    loss = torch.empty((), device=x.device) if reduce else torch.empty(tokens, device=x.device)
-    factor = torch.empty((), device=x.device)
-    gradient = torch.empty((tokens, padded(score.outputs)), device=x.device, dtype=x.dtype) if keep else factor
+    loss = torch.empty(() if reduce else tokens, device=device)
+    factor = torch.empty((), device=device)
+    gradient = torch.empty((tokens, padded(score.outputs)), device=device, dtype=dtype) if keep else factor
     if tokens == 0:
         return loss.zero_(), gradient, factor.zero_(), x
     wide = x if weight is None else wide_of(x, weight)
     y = x if weight is None else product(x, wide)
-    partial = sums_buffer(x, 4 * programs) if reduce else factor
-    numbers = _numbers(score, tokens, y.stride(0))
-    # The gradients of rows have the type of x.
-    key = (kernel, x.dtype, weight is None, *map(_kind, (y, target, bias, anchor, offsets, class_weight)))
-    results = (gradient, loss, partial, factor)
+    half = dtype != torch.float32
+    site = _site(score, tokens, y.stride(0), half, bias is not None, class_weight is not None, keep)
+    partial = sums_buffer(x, 4 * site.grid[0]) if reduce else factor
     if score.kind == "crps":
-        dtype = torch.float32 if x.dtype == torch.float32 else torch.float16
-        cosine, sine = tables.power_points(blocks.tile, constants["POINTS"], score.walls, dtype, x.device)
-        terms = tables.ranked_terms(blocks.tile, score.length, score.walls, score.target == "circle", x.device)
-        sources: tuple[Tensor | None, ...] = (y, bias, target, anchor, cosine, sine, terms)
-        launch(key, ranked_kernel, (programs,), (*sources, *results), numbers, constants, num_warps=blocks.warps)
+        tile, points = site.constants["TILE"], site.constants["POINTS"]
+        waves = tables.power_points(tile, points, score.walls, torch.float16 if half else torch.float32, device)
+        terms = tables.ranked_terms(tile, score.length, score.walls, score.target == "circle", device)
+        launch(site, (y, bias, target, anchor, *waves, terms, gradient, loss, partial, factor))
     else:
-        sources = (y, bias, target, anchor, offsets, class_weight)
-        launch(key, likelihood_kernel, (programs,), (*sources, *results), numbers, constants, num_warps=blocks.warps)
+        launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor))
     return loss, gradient, factor, wide
 
 
@@ -164,7 +154,7 @@ def backward(
     are small, are multiplied with it, and the gradients of rows stay as they are.
     """
     outputs = score.outputs
-    if len(x) == 0:
+    if x.shape[0] == 0:
         return no_gradients(x, weight, bias, needs)
     if score.reduction == "none":
         # What arrives is float32; the products below take one type, that of x.
@@ -172,7 +162,7 @@ def backward(
     else:
         scale = upstream * factor
     grad_x = grad_weight = grad_bias = None
-    real = gradient if weight is not None and len(wide) == gradient.shape[1] else gradient[:, :outputs]
+    real = gradient if weight is not None and wide.shape[0] == gradient.shape[1] else gradient[:, :outputs]
     if needs[2] and bias is not None:
         sums = gradient[:, :outputs].sum(0, dtype=torch.float32)
         grad_bias = (sums if scale is None else sums.mul_(scale)).to(bias.dtype)
@@ -188,5 +178,5 @@ def backward(
     if needs[1]:
         grad_weight = torch.mm(real.t(), x)
         grad_weight = grad_weight if scale is None else grad_weight.mul_(scale)
-        grad_weight = grad_weight if len(grad_weight) == outputs else grad_weight[:outputs]
+        grad_weight = grad_weight if grad_weight.shape[0] == outputs else grad_weight[:outputs]
     return grad_x, grad_weight, grad_bias

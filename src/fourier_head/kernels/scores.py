@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -153,18 +154,18 @@ def row_scores(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Return what ``score_rows`` does, of arguments that were checked before."""
-    # Imported late: triton is optional, and importing it takes a while.
-    from fourier_head.kernels import function, ops
-
     x, weight = match(x, weight)
     # Of tensors that are contiguous this costs less than asking them.
     target = target.contiguous()
-    bias, class_weight, anchor = (t if t is None else t.contiguous() for t in (bias, class_weight, anchor))
+    bias = bias if bias is None else bias.contiguous()
+    anchor = anchor if anchor is None else anchor.contiguous()
+    class_weight = class_weight if class_weight is None else class_weight.contiguous()
     if not score.points:
         offsets = None
     elif offsets is None:
         offsets = torch.rand(len(x), device=x.device, generator=generator)
     whole = weight is not None and score.is_free and is_resident(x, score.length)
+    function, ops = _loaded()
     if torch.compiler.is_compiling():
         wanted = any(tensor is not None and tensor.requires_grad for tensor in (x, weight, bias))
         keep = torch.is_grad_enabled() and wanted
@@ -175,6 +176,14 @@ def row_scores(
         if whole:
             return function.FusedLoss.apply(x, weight, bias, target, offsets, class_weight, score)
         return function.RowLoss.apply(x, weight, bias, target, anchor, offsets, class_weight, score)
+
+
+@functools.cache
+def _loaded() -> tuple[Any, Any]:
+    """Return the modules that need triton: it is optional, and importing it takes a while."""
+    from fourier_head.kernels import function, ops
+
+    return function, ops
 
 
 def match(x: Tensor, weight: Any) -> tuple[Tensor, Any]:
