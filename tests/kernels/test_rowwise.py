@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
 from fourier_head import Adaptive, Circle, FourierHead, Interval, Line
+from fourier_head.kernels import plan, rowwise
 from fourier_head.training.graphs import capture
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -257,3 +259,49 @@ def test_streams_do_not_share_their_sums():
                     found.append(fused.nll(x, value))
         torch.cuda.synchronize()
     assert all(torch.equal(a, expected[i % 3]) for i, a in enumerate(found))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", LOSSES)
+def test_both_products_of_few_tokens_in_one_kernel(name, dtype, monkeypatch):
+    """More rows than one program takes, features that fill no block, and gradients of some inputs alone."""
+    monkeypatch.setattr(rowwise, "FEW_NUMBERS", 1 << 20)
+    options, loss = LOSSES[name]
+    fused, plain = pair(width=20, dtype=dtype, **options)
+    monkeypatch.setattr(plan, "RESIDENT_WIDTH", 20)
+    monkeypatch.setattr(plan, "SMALL", 0)
+    x, value = torch.randn(70, 20, device=DEVICE).to(dtype), 3 * torch.randn(70, device=DEVICE)
+    for reduction in ("none", "mean"):
+        compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023
+    fused.proj.weight.requires_grad_(False)
+    x = x.requires_grad_()
+    some = torch.autograd.grad(loss(fused, x, value), (x, fused.proj.bias))
+    fused.proj.weight.requires_grad_(True)
+    whole = torch.autograd.grad(loss(fused, x, value), (x, fused.proj.bias))
+    assert all(torch.equal(a, b) for a, b in zip(some, whole, strict=True))
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(1, 1), (2, 3), (4, 8)])
+@pytest.mark.parametrize("name", ["bins", "atoms", "nll"])
+def test_blocks_of_any_size_give_the_same(name, rows, steps, monkeypatch):
+    """Rows one by one or together, more or fewer than there are."""
+    monkeypatch.setattr(plan, "RESIDENT_WIDTH", 0)  # so that bins take this kernel, too
+    options, loss = LOSSES[name]
+    fused, plain = pair(**options)
+    x, value = torch.randn(10, 8, device=DEVICE), 3 * torch.randn(10, device=DEVICE)
+    chosen = replace(rowwise.blocks_of(score_of(fused, loss, x, value)), rows=rows, steps=steps)
+    monkeypatch.setattr(rowwise, "blocks_of", lambda score: chosen)
+    rowwise._site.cache_clear()
+    for reduction in ("none", "mean"):
+        compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023
+    rowwise._site.cache_clear()
+
+
+def score_of(head, loss, x, value):
+    """Return the last score that a loss of the head asks the kernels for."""
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        forward = rowwise.forward
+        patch.setattr(rowwise, "forward", lambda *args: asked.append(args[7]) or forward(*args))
+        loss(head, x, value)
+    return asked[-1]

@@ -307,11 +307,16 @@ def _narrow_sites(
         narrow_kernel, (groups, ceil_div(width, blocks.depth), 1), (*sizes, score.penalty), constants,
         {"num_warps": blocks.warps}, key,
     )  # fmt: skip
+    return first, gather_site(groups, outputs, width, wanted)
+
+
+def gather_site(groups: int, outputs: int, width: int, wanted: dict[str, bool]) -> Site:
+    """Return the launch that adds up the matrices (outputs, width + 1) of groups of tokens."""
     size = 64
     constants = {**wanted, "GROUPS": 16, "BLOCK": size}
     key = ("gather", traits(groups), traits(width), *constants.values())
     grid = (ceil_div(outputs * (width + 1), size), 1, 1)
-    return first, Site(gather_kernel, grid, (groups, outputs, width), constants, {}, key)
+    return Site(gather_kernel, grid, (groups, outputs, width), constants, {}, key)
 
 
 def _narrow(

@@ -19,8 +19,8 @@ from fourier_head.kernels.places import (
     bin_target,
     load_lanes,
     put_lanes,
-    put_losses,
     put_place,
+    put_sums,
     put_zeros,
     sigmoid,
     softplus,
@@ -66,23 +66,16 @@ def put_rows(gradient_rows, harmonics, inside, alpha, beta, WALLS: tl.constexpr,
         tl.store(place + harmonics, beta.to(gradient_rows.dtype.element_ty), mask=keep)
 
 
-@triton.jit(
-    do_not_specialize=[
-        "tokens", "harmonics", "outputs", "y_stride", "gradient_stride", "first_packet", "first_atom", "num_atoms",
-        "first_place", "num_bins", "ignore_index",
-    ]
-)  # fmt: skip
-def likelihood_kernel(
-    y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr, loss_ptr, partial_ptr,
-    factor_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
-    num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain, count, rounded,
+@triton.jit
+def _block(
+    rows, inside, y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr,
+    harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
+    num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
-    ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
-    GRAD: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, GRAD: tl.constexpr, POINTS: tl.constexpr,
+    APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Reduce every row of y to its loss and write the gradient of that with respect to the row."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = rows < tokens
+    """Return (loss, weight, roughness, whether they count) of a block of rows; write the gradient of these."""
     y_rows = y_ptr + rows.to(tl.int64) * y_stride
     gradient_rows = gradient_ptr + rows.to(tl.int64) * gradient_stride
     # Asked for first, so that nothing waits for it that need not.
@@ -223,7 +216,44 @@ def likelihood_kernel(
             of_width = tl.where(counted, per_row / width, 0.0) - v * of_v
             put_place(gradient_rows, y_rows, bias_ptr, first_place, inside, -of_v, of_width, pull, guess, PLACES, BIAS)
         put_zeros(gradient_rows, outputs, gradient_stride, inside)
-    put_losses(
-        loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, rough, counted, penalty, count, rounded, REDUCE,
-        MEAN,
-    )  # fmt: skip
+    return loss, weight, rough, counted
+
+
+@triton.jit(
+    do_not_specialize=[
+        "tokens", "harmonics", "outputs", "y_stride", "gradient_stride", "first_packet", "first_atom", "num_atoms",
+        "first_place", "num_bins", "ignore_index",
+    ]
+)  # fmt: skip
+def likelihood_kernel(
+    y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr, loss_ptr, partial_ptr,
+    factor_ptr, tokens, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
+    num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain, count, rounded,
+    TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
+    ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
+    GRAD: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    STEPS: tl.constexpr,
+):  # fmt: skip
+    """Reduce every row of y to its loss and write the gradient of that: STEPS blocks of ROWS rows one by one."""
+    losses = tl.zeros([ROWS], tl.float32)
+    weights = tl.zeros([ROWS], tl.float32)
+    roughs = tl.zeros([ROWS], tl.float32)
+    counts = tl.zeros([ROWS], tl.float32)
+    for step in tl.range(STEPS):
+        rows = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
+        inside = rows < tokens
+        loss, weight, rough, counted = _block(
+            rows, inside, y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr,
+            harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
+            num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
+            TARGET, WALLS, PLACES, PACKETS, PACKET_LANES, ATOM_LANES, BIAS, WEIGHTED, GRAD, POINTS, APPROX, ROWS, TILE,
+        )  # fmt: skip
+        if REDUCE:
+            losses += loss * weight
+            weights += weight
+            roughs += rough
+            counts += tl.where(counted, 1.0, 0.0)
+        else:
+            tl.store(loss_ptr + rows, loss * weight + penalty * rough, mask=inside)
+    if REDUCE:
+        put_sums(loss_ptr, partial_ptr, factor_ptr, losses, weights, roughs, counts, penalty, count, rounded, MEAN)

@@ -12,16 +12,32 @@ from torch import Tensor
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels import tables
 from fourier_head.kernels.forward import pad_kernel
-from fourier_head.kernels.launch import INTERPRETED, Gradients, Site, launch, no_gradients, product, run, sums_buffer
+from fourier_head.kernels.launch import (
+    INTERPRETED,
+    Gradients,
+    Site,
+    gather_site,
+    launch,
+    no_gradients,
+    product,
+    run,
+    sums_buffer,
+    traits,
+)
 from fourier_head.kernels.likelihood import likelihood_kernel
 from fourier_head.kernels.packets import STEP
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
+from fourier_head.kernels.products import products_kernel
 from fourier_head.kernels.ranked import ranked_kernel
 
 # Multiplications from which on a product takes weights padded to whole vectors: on an H200 the copy takes two
 # microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
 PADDED_FROM = 1 << 30
+# Numbers in x up to which one kernel does both products of a backward pass, of at most so many outputs. No card has
+# timed it yet: `benchmarks.kernel_trials` does, and zero leaves them to the library.
+FEW_NUMBERS = 0
+FEW_OUTPUTS = 64
 Saved = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -73,11 +89,12 @@ def _site(score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weig
         "HALF": half,
         "ROWS": blocks.rows,
         "TILE": blocks.tile,
+        "STEPS": blocks.steps,
     }
     constants = {name: known[name] for name in kernel.arg_names if name in known}
     # Numbers make no difference to the compiler: it looks into none, and only ids to ignore may take 64 bits.
     key = (score.kind, score.ignore_index >> 31, blocks.warps, *constants.values())
-    grid = (ceil_div(tokens, blocks.rows), 1, 1)
+    grid = (ceil_div(tokens, blocks.rows * blocks.steps), 1, 1)
     return Site(kernel, grid, _numbers(score, tokens, y_stride), constants, {"num_warps": blocks.warps}, key)
 
 
@@ -144,6 +161,55 @@ def forward(
     return loss, gradient, factor, wide
 
 
+def _few(x: Tensor, outputs: int) -> bool:
+    return x.numel() <= FEW_NUMBERS and x.shape[1] <= plans.RESIDENT_WIDTH and outputs <= FEW_OUTPUTS
+
+
+@functools.lru_cache(maxsize=1024)
+def _product_sites(
+    tokens: int, width: int, outputs: int, strides: tuple[int, int, int, int], reduced: bool,
+    needs: tuple[bool, bool, bool],
+) -> tuple[Site, Site]:  # fmt: skip
+    """Return the launch of both products, and that which adds up their parts."""
+    rows, columns = 64, min(64, max(16, power_of_two_above(width)))
+    wanted = {"NEED_WEIGHT": needs[1], "NEED_BIAS": needs[2]}
+    constants = {
+        "NEED_X": needs[0],
+        **wanted,
+        "REDUCED": reduced,
+        "ROWS": rows,
+        "OUTPUTS": max(16, power_of_two_above(outputs)),
+        "WIDTH": columns,
+        "WIDEN": INTERPRETED,
+    }
+    groups = ceil_div(tokens, rows)
+    key = ("products", *map(traits, (width, *strides)), *constants.values())
+    grid = (groups, ceil_div(width, columns), 1)
+    numbers = (tokens, width, outputs, *strides)
+    return Site(products_kernel, grid, numbers, constants, {"num_warps": 4}, key), gather_site(
+        groups, outputs, width, wanted
+    )
+
+
+def _few_products(
+    upstream: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, gradient: Tensor, factor: Tensor, score: Score,
+    needs: tuple[bool, bool, bool],
+) -> Gradients:  # fmt: skip
+    """Return the gradients of few tokens in two launches, which is all that their time goes to."""
+    (tokens, width), outputs, reduced = x.shape, score.outputs, score.reduction != "none"
+    needs = (needs[0], needs[1], needs[2] and bias is not None)
+    strides = (gradient.stride(0), x.stride(0), weight.stride(0), 0 if reduced else upstream.stride(0))
+    products, gather = _product_sites(tokens, width, outputs, strides, reduced, needs)
+    grad_x = torch.empty((tokens, width), dtype=x.dtype, device=x.device) if needs[0] else None
+    grad_weight = torch.empty((outputs, width), dtype=x.dtype, device=x.device) if needs[1] else None
+    grad_bias = None if bias is None or not needs[2] else torch.empty_like(bias)
+    partial = torch.empty(products.grid[0] * outputs * (width + 1), device=x.device)
+    launch(products, (gradient, x, weight, upstream, factor, grad_x, partial))
+    if needs[1] or needs[2]:
+        launch(gather, (partial, grad_weight, grad_bias))
+    return grad_x, grad_weight, grad_bias
+
+
 def backward(
     upstream: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, gradient: Tensor, factor: Tensor,
     wide: Tensor, score: Score, needs: tuple[bool, bool, bool],
@@ -156,6 +222,8 @@ def backward(
     outputs = score.outputs
     if x.shape[0] == 0:
         return no_gradients(x, weight, bias, needs)
+    if weight is not None and _few(x, outputs):
+        return _few_products(upstream, x, weight, bias, gradient, factor, score, needs)
     if score.reduction == "none":
         # What arrives is float32; the products below take one type, that of x.
         gradient, scale = torch.mul(gradient, upstream.unsqueeze(1), out=torch.empty_like(gradient)), None
