@@ -1,0 +1,223 @@
+"""Time variants of the row kernel on one GPU: ``python -m benchmarks.kernel_trials``.
+
+Every variant computes the same loss and gradients; what differs is rows per program, warps, blocks that a program takes
+one after the other, the paper's loss through the row kernel in place of its own, and both products of a small backward
+pass in one kernel. The variants asked most come first at every shape, and after ``--seconds`` no other is begun.
+Writes ``benchmarks/results/kernel-trials.csv`` and prints, per shape and loss, what each takes of the present choice.
+
+``--compile`` needs no GPU: it compiles all variants for compute capability 9.0, on all cores, and prints registers and
+spilled bytes. On a machine with a GPU that fills Triton's cache, so that the trials themselves need not wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from benchmarks import heads
+from benchmarks.arms import Problem
+from benchmarks.head import SHAPES, save
+from benchmarks.timing import Clock
+from fourier_head.kernels import Score
+
+CASES = ("loss", "nll, adaptive", "loss, packets=4")
+FEW = 1 << 20
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What differs from the present choice; the lower its rank, the sooner its turn."""
+
+    name: str
+    rank: int
+    rows: int | None = None
+    warps: int | None = None
+    steps: int = 1
+    few: int | None = None
+    by_rows: bool = True
+
+    def blocks(self, chosen: Any) -> Any:
+        """Return the blocks of a launch in place of those chosen."""
+        return replace(chosen, rows=self.rows or chosen.rows, warps=self.warps or chosen.warps, steps=self.steps)
+
+
+def variants(case: str, shape: tuple[int, int, int, int]) -> list[Variant]:
+    """Return what is tried for a loss at a shape; a thread takes one harmonic at least, 64 at most."""
+    tokens, width, _, frequencies = shape
+    tile = max(16, 1 << frequencies.bit_length())
+    found = [Variant("as it is", 0, by_rows=False)]
+    if case == "loss":
+        found.append(Variant("row kernel", 0))
+    if tokens * width <= FEW:
+        found.append(Variant("both products in one kernel", 0, few=FEW))
+    found += [Variant(f"{steps} blocks in turn", 1 if steps == 8 else 2, steps=steps) for steps in (4, 8, 16)]
+    for warps in (1, 2, 4, 8):
+        for rows in (1, 2, 4):
+            if 1 <= rows * tile / (32 * warps) <= 64:
+                # One warp exchanges sums without a barrier, one row lets most programs share a processor.
+                found.append(Variant(f"rows {rows}, warps {warps}", 1 if warps == 1 else 3, rows=rows, warps=warps))
+    found.append(Variant("rows 1, warps 1, 8 in turn", 2, rows=1, warps=1, steps=8))
+    return sorted(found, key=lambda variant: variant.rank)
+
+
+@contextlib.contextmanager
+def applied(variant: Variant) -> Iterator[None]:
+    """Compute losses by a variant."""
+    from fourier_head.kernels import plan, rowwise
+
+    before = rowwise.blocks_of, rowwise.FEW_NUMBERS, plan.RESIDENT_WIDTH
+    choose = rowwise.blocks_of
+    rowwise.blocks_of = functools.cache(lambda score: variant.blocks(choose(score)))  # type: ignore[assignment]
+    rowwise.FEW_NUMBERS = before[1] if variant.few is None else variant.few
+    if variant.by_rows and variant.few is None:
+        plan.RESIDENT_WIDTH = 0
+    rowwise._site.cache_clear()
+    try:
+        yield
+    finally:
+        rowwise.blocks_of, rowwise.FEW_NUMBERS, plan.RESIDENT_WIDTH = before
+        rowwise._site.cache_clear()
+
+
+def trial(p: Problem, case: str, variant: Variant, clock: Clock) -> dict[str, object]:
+    """Return the times of a step by a variant."""
+    row: dict[str, object] = {
+        "tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "loss": case, "variant": variant.name,
+    }  # fmt: skip
+    with applied(variant):
+        _, both = heads.steps(heads.arms(p)[case](), p)
+        graph = clock.graph(both, 20 if p.tokens * p.width <= FEW else 1)
+        row["graph_us"] = "" if graph is None else round(graph.median, 2)
+        row["queued_us"] = round(clock.device(both).median, 2)
+        row["host_us"] = round(clock.wall(both), 1)
+    return row
+
+
+def run(shapes: list[int], seconds: float, runs: int) -> list[dict[str, object]]:
+    """Try all variants, the most wanted of every shape before others of any."""
+    clock, begin, rows = Clock(runs), time.monotonic(), []
+    problems = {SHAPES[i]: Problem(*SHAPES[i], linear=False) for i in shapes}
+    turns = [(v, shape, case) for shape in problems for case in CASES for v in variants(case, shape)]
+    for variant, shape, case in sorted(turns, key=lambda turn: turn[0].rank):
+        if time.monotonic() - begin > seconds:
+            print("time is up before", shape, case, variant.name, flush=True)
+            break
+        try:
+            rows.append(trial(problems[shape], case, variant, clock))
+        except Exception as problem:  # one that does not fit the chip must not take the others along
+            print(shape, case, variant.name, f"failed: {type(problem).__name__}: {str(problem)[:120]}", flush=True)
+            continue
+        save(rows, "kernel-trials")
+    return rows
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Return, for every shape and loss, the time of each variant and what it is of the present choice."""
+
+    def best(row: dict[str, object]) -> float:
+        return min(float(str(row[mode])) for mode in ("graph_us", "queued_us") if row[mode] != "")
+
+    lines = []
+    for key in dict.fromkeys((r["tokens"], r["n"], r["N"], r["loss"]) for r in rows):
+        group = [r for r in rows if (r["tokens"], r["n"], r["N"], r["loss"]) == key]
+        base = next((best(r) for r in group if r["variant"] == "as it is"), None)
+        lines.append(f"{key}: " + "; ".join(
+            f"{r['variant']} {best(r):.1f} us" + (f" ({best(r) / base:.2f}x)" if base else "")
+            for r in sorted(group, key=best)
+        ))  # fmt: skip
+    return "\n".join(lines)
+
+
+# --- compiled without a card ----------------------------------------------------------------------------------------
+
+
+def score_of(case: str, shape: tuple[int, int, int, int]) -> Score:
+    """Return the score that a loss of `benchmarks.heads` asks for."""
+    _, _, bins, frequencies = shape
+    if case == "nll, adaptive":
+        return Score("nll", "placed", frequencies + 1, floor=1e-3, places=2, tails=0.002)
+    return Score("nll", "bins", frequencies + 1, bins, floor=1e-3, packets=4 if "packets" in case else 0)
+
+
+def compiled(case: str, shape: tuple[int, int, int, int], variant: Variant) -> str:
+    """Return registers and spilled bytes of a variant of the likelihood kernel."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from fourier_head.kernels import rowwise
+
+    score = score_of(case, shape)
+    with applied(variant):
+        site = rowwise._site(score, shape[0], -(-score.outputs // 8) * 8, True, False, False, True)
+    pointers = {"y_ptr": "*fp32", "bias_ptr": None, "target_ptr": "*i64" if score.num_bins else "*fp32",
+                "anchor_ptr": None, "offset_ptr": None, "class_weight_ptr": None, "gradient_ptr": "*bf16",
+                "loss_ptr": "*fp32", "partial_ptr": "*fp32", "factor_ptr": "*fp32"}  # fmt: skip
+    names = site.kernel.arg_names
+    numbers = dict(zip(names[len(pointers) :], site.numbers, strict=False))
+    signature = {name: kind or "constexpr" for name, kind in pointers.items()}
+    signature |= {name: "i32" if isinstance(value, int) else "fp32" for name, value in numbers.items()}
+    signature |= dict.fromkeys(site.constants, "constexpr")
+    constants = {(names.index(name),): None for name, kind in pointers.items() if kind is None}
+    constants |= {(names.index(name),): value for name, value in site.constants.items()}
+    aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(pointers.values()) if kind}
+    source = ASTSource(site.kernel, signature, constants, aligned)
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=site.options)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(made.asm["cubin"])
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    used = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", said))
+    return f"{used['REG']} registers, {int(used['STACK']) + int(used['LOCAL'])} bytes spilled"
+
+
+def _line(job: tuple[str, tuple[int, int, int, int], Variant]) -> str:
+    case, shape, variant = job
+    try:
+        return f"{shape} {case}, {variant.name}: {compiled(*job)}"
+    except Exception as problem:
+        return f"{shape} {case}, {variant.name}: {type(problem).__name__}: {str(problem)[:200]}"
+
+
+def compile_all(shapes: list[int], ranks: int) -> None:
+    """Compile all variants, each in a process of its own."""
+    jobs = [
+        (case, SHAPES[i], v) for i in shapes for case in CASES for v in variants(case, SHAPES[i])
+        if v.rank <= ranks and v.few is None and (v.by_rows or case != "loss")
+    ]  # fmt: skip
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for line in pool.map(_line, jobs):
+            print(line, flush=True)
+
+
+def main(given: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=120, help="after which no other variant is begun")
+    parser.add_argument("--runs", type=int, default=15, help="timed runs per step")
+    parser.add_argument("--shapes", type=int, nargs="*", default=[0, 3, 2, 1], help="which of the shapes, in order")
+    parser.add_argument("--compile", action="store_true", help="registers and spilled bytes, without a card")
+    parser.add_argument("--ranks", type=int, default=3, help="highest rank to compile")
+    arguments = parser.parse_args(given)
+    if arguments.compile:
+        compile_all(arguments.shapes, arguments.ranks)
+        return
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.kernel_trials needs a CUDA device; --compile does not")
+    print(table(run(arguments.shapes, arguments.seconds, arguments.runs)))
+
+
+if __name__ == "__main__":
+    main()
