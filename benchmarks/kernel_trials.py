@@ -62,6 +62,7 @@ def variants(case: str, shape: tuple[int, int, int, int]) -> list[Variant]:
         found.append(Variant("row kernel", 0))
     if tokens * width <= FEW:
         found.append(Variant("both products in one kernel", 0, few=FEW))
+        found.append(Variant("both products in one kernel, 8 in turn", 2, few=FEW, steps=8))
     found += [Variant(f"{steps} blocks in turn", 1 if steps == 8 else 2, steps=steps) for steps in (4, 8, 16)]
     for warps in (1, 2, 4, 8):
         for rows in (1, 2, 4):
@@ -81,7 +82,7 @@ def applied(variant: Variant) -> Iterator[None]:
     choose = rowwise.blocks_of
     rowwise.blocks_of = functools.cache(lambda score: variant.blocks(choose(score)))  # type: ignore[assignment]
     rowwise.FEW_NUMBERS = before[1] if variant.few is None else variant.few
-    if variant.by_rows and variant.few is None:
+    if variant.by_rows:
         plan.RESIDENT_WIDTH = 0
     rowwise._site.cache_clear()
     try:

@@ -149,10 +149,10 @@ def _forward_site(
 ) -> Site:  # fmt: skip
     """Return the launch of a forward pass over weights (rows, width)."""
     blocks = plans.project_blocks(tokens, width, score.length)
+    reals = (score.floor, score.units, score.penalty, score.omega, score.origin, score.unit)
     numbers = (
         *strides, tokens, width, score.length, rows // score.halves, score.padded * score.halves // 16,
-        max(score.num_bins, 1), score.ignore_index, score.floor, score.units, score.penalty, score.omega, score.origin,
-        score.unit,
+        max(score.num_bins, 1), score.ignore_index, *map(float, reals),
     )  # fmt: skip
     constants = {
         "BIAS": bias,
@@ -232,7 +232,7 @@ def _gradient_site(score: Score, tokens: int, width: int, stride: int, sums: boo
     vectors = score.padded * score.halves // 16
     grid = (ceil_div(tokens, blocks.rows * blocks.steps), ceil_div(score.padded, blocks.tile), 1)
     key = ("gradient", *map(traits, (tokens, vectors, stride)), *constants.values())
-    numbers = (tokens, score.length, vectors, stride, score.penalty)
+    numbers = (tokens, score.length, vectors, stride, float(score.penalty))
     return Site(gradient_kernel, grid, numbers, constants, {"num_warps": blocks.warps}, key)
 
 
@@ -304,7 +304,7 @@ def _narrow_sites(
     sizes = (tokens, width, score.length, score.padded * score.halves // 16, *strides)
     key = ("narrow", *map(traits, sizes), *constants.values())
     first = Site(
-        narrow_kernel, (groups, ceil_div(width, blocks.depth), 1), (*sizes, score.penalty), constants,
+        narrow_kernel, (groups, ceil_div(width, blocks.depth), 1), (*sizes, float(score.penalty)), constants,
         {"num_warps": blocks.warps}, key,
     )  # fmt: skip
     return first, gather_site(groups, outputs, width, wanted)

@@ -99,7 +99,7 @@ def _site(score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weig
 
 
 def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
-    """Return the numbers that the kernel of a score takes, in its order."""
+    """Return the numbers that the kernel of a score takes, in its order; a floor of 0 is as real as one of 0.1."""
     stride, outputs = padded(score.outputs), score.outputs
     packets = score.coefficients
     atoms = packets + 4 * score.packets
@@ -108,14 +108,17 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
     if score.kind == "crps":
         e, circular = score.tails, score.target == "circle"
         constant = 0.25 if circular else (1 - e) / 6 + e * (1 - e) * (math.exp(-1) - 7 / 6) - 0.75 * e * e
-        return (
-            tokens, score.length, outputs, y_stride, stride, places, score.floor, score.origin, score.unit, e,
-            score.omega, gain, score.worth, constant, 0.0 if circular else 1.0, *counts,
+        reals = (
+            score.floor, score.origin, score.unit, e, score.omega, gain, score.worth, constant,
+            0.0 if circular else 1.0, *counts,
         )  # fmt: skip
+        return (tokens, score.length, outputs, y_stride, stride, places, *map(float, reals))
+    reals = (
+        score.floor, score.units, score.origin, score.unit, score.tails, score.penalty, score.omega, gain, *counts
+    )  # fmt: skip
     return (
         tokens, score.length, outputs, y_stride, stride, packets, atoms, score.atoms, places, max(score.num_bins, 1),
-        score.ignore_index, score.floor, score.units, score.origin, score.unit, score.tails, score.penalty, score.omega,
-        gain, *counts,
+        score.ignore_index, *map(float, reals),
     )  # fmt: skip
 
 
@@ -162,7 +165,7 @@ def forward(
 
 
 def _few(x: Tensor, outputs: int) -> bool:
-    return x.numel() <= FEW_NUMBERS and x.shape[1] <= plans.RESIDENT_WIDTH and outputs <= FEW_OUTPUTS
+    return x.numel() <= FEW_NUMBERS and outputs <= FEW_OUTPUTS
 
 
 @functools.lru_cache(maxsize=1024)
