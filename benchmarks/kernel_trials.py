@@ -80,7 +80,7 @@ def applied(variant: Variant) -> Iterator[None]:
 
     before = rowwise.blocks_of, rowwise.FEW_NUMBERS, plan.RESIDENT_WIDTH
     choose = rowwise.blocks_of
-    rowwise.blocks_of = functools.cache(lambda score: variant.blocks(choose(score)))  # type: ignore[assignment]
+    rowwise.blocks_of = functools.cache(lambda score: variant.blocks(choose(score)))
     rowwise.FEW_NUMBERS = before[1] if variant.few is None else variant.few
     if variant.by_rows:
         plan.RESIDENT_WIDTH = 0

@@ -30,8 +30,8 @@ class KernelFunction(torch.autograd.Function):
     @classmethod
     def apply(cls, *args: Any) -> Tensor:
         if torch._C._are_functorch_transforms_active():
-            return super().apply(*args)  # type: ignore[no-any-return]
-        return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[no-any-return,misc]
+            return super().apply(*args)
+        return super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
 
 
 class FusedLoss(KernelFunction):

@@ -108,7 +108,7 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
     if score.kind == "crps":
         e, circular = score.tails, score.target == "circle"
         constant = 0.25 if circular else (1 - e) / 6 + e * (1 - e) * (math.exp(-1) - 7 / 6) - 0.75 * e * e
-        reals = (
+        reals: tuple[float, ...] = (
             score.floor, score.origin, score.unit, e, score.omega, gain, score.worth, constant,
             0.0 if circular else 1.0, *counts,
         )  # fmt: skip
