@@ -77,52 +77,16 @@ def look(name: str) -> Look:
     return Look(name.replace("_", " ").capitalize(), light, dark)
 
 
-def figure_settings() -> dict[str, Any]:
-    """Return matplotlib settings: no box, hairlines, small grey ticks, text kept as text in SVG."""
-    return {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 9,
-        "text.color": ink("ink"),
-        "axes.edgecolor": ink("muted"),
-        "axes.linewidth": 0.6,
-        "axes.labelcolor": ink("muted"),
-        "axes.labelsize": 8.5,
-        "axes.titlesize": 9.5,
-        "axes.titleweight": "bold",
-        "axes.titlepad": 6,
-        "axes.spines.left": False,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.facecolor": "none",
-        "axes.unicode_minus": True,
-        "axes.axisbelow": True,
-        "figure.facecolor": ink("paper"),
-        "grid.color": ink("line"),
-        "grid.linewidth": 0.6,
-        "xtick.color": ink("muted"),
-        "ytick.color": ink("muted"),
-        "xtick.labelsize": 8,
-        "ytick.labelsize": 8,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "xtick.major.size": 3,
-        "ytick.major.size": 0,
-        "ytick.minor.size": 0,
-        "legend.frameon": False,
-        "legend.fontsize": 8.5,
-        "lines.linewidth": 1.5,
-        "svg.fonttype": "none",
-        "savefig.dpi": 180,
-    }
-
-
 @contextmanager
-def styled(**more: Any) -> Iterator[None]:
+def styled() -> Iterator[None]:
     """Draw in this style within the block, whatever the user's own matplotlib settings are."""
     import matplotlib
 
-    settings: Any = {**matplotlib.rcParamsDefault, **figure_settings(), **more}
+    inks = {"text.color": "ink", "axes.edgecolor": "muted", "axes.labelcolor": "muted", "xtick.color": "muted"}
+    inks |= {"ytick.color": "muted", "grid.color": "line", "figure.facecolor": "paper"}
+    with resources.as_file(resources.files(__package__).joinpath("figures.mplstyle")) as path:
+        sheet = matplotlib.rc_params_from_file(path, use_default_template=False)
+    settings: Any = {**matplotlib.rcParamsDefault, **sheet, **{key: ink(name) for key, name in inks.items()}}
     settings.pop("backend", None)
     with matplotlib.rc_context(settings):
         yield
