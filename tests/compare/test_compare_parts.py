@@ -15,19 +15,10 @@ from fourier_head.compare.bodies import with_body
 from fourier_head.compare.data import Table, bimodal, hills, prepare, read_table
 from fourier_head.compare.encoding import Encoder
 from fourier_head.compare.results import METRICS, Result
+from fourier_head.compare.scores import Scores, score_model, score_truth, truth_on_bins
 from fourier_head.compare.settings import parse_heads
-from fourier_head.compare.training import (
-    Arm,
-    Scores,
-    Trained,
-    head_maker,
-    score_model,
-    score_truth,
-    train,
-    truth_on_bins,
-)
+from fourier_head.compare.training import Arm, Schedule, Trained, head_maker, train
 from fourier_head.errors import UserError
-from fourier_head.tabular import Schedule
 from tests.comparison_table import homes
 
 HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-adaptive"]

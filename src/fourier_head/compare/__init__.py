@@ -38,10 +38,10 @@ def compare(
     from fourier_head.compare.data import bimodal, hills, prepare, read_table
     from fourier_head.compare.examples import draw_examples
     from fourier_head.compare.results import TOOL, Result
-    from fourier_head.compare.training import score_truth, train
+    from fourier_head.compare.scores import score_truth
+    from fourier_head.compare.training import Schedule, train
     from fourier_head.pages.drawing import save_png
     from fourier_head.pages.words import short
-    from fourier_head.tabular import Schedule
     from fourier_head.tasks.runs import to_json
 
     start = time.perf_counter()

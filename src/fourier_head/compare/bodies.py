@@ -9,8 +9,7 @@ import torch
 
 from fourier_head.compare.data import Part, Prepared
 from fourier_head.compare.settings import Settings
-from fourier_head.compare.training import train
-from fourier_head.tabular import Schedule
+from fourier_head.compare.training import Schedule, train
 
 
 def with_body(data: Prepared, settings: Settings, frequencies: int) -> Prepared:

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from fourier_head.compare.data import Prepared
+from fourier_head.compare.scores import Scores
 from fourier_head.compare.settings import Settings
-from fourier_head.compare.training import Scores, Trained, adaptive_frequencies
+from fourier_head.compare.training import Schedule, Trained, adaptive_frequencies
 from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.words import short
-from fourier_head.tabular import Schedule
 from fourier_head.tasks.runs import hardware, plain_values
 from fourier_head.version import __version__
 

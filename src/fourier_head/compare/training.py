@@ -1,41 +1,70 @@
-"""Train one body with each head, all treated alike, and score what they predict."""
+"""Train one body with each head, all treated alike."""
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from fourier_head import tabular
 from fourier_head.bins import Bins
-from fourier_head.compare.data import Part, Prepared
+from fourier_head.compare.data import Prepared
+from fourier_head.compare.scores import CHUNK, EDGE, Scores, score_model
 from fourier_head.compare.settings import Settings
 from fourier_head.domains.adaptive import Adaptive
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
-from fourier_head.metrics import calibration_error, central_coverage, kl_divergence, smoothness
-from fourier_head.tabular import WIDTHS, Schedule
 
-CHUNK = 2048
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 ADAPTIVE_FREQUENCIES = 8
-EDGE = 1 - 1e-6
-"""Where values outside the bins are moved to for the likelihood: just inside, whatever the rounding of an end."""
+WIDTHS = (64, 64, 32)
+LEARNING_RATE = 3e-3
+FEWEST_STEPS, MOST_STEPS = 1600, 8000
+USUAL_EPOCHS, MOST_EPOCHS = 20, 200
 
 Progress = Callable[[str, int, int, float], None]
 """Called with head, epochs done, epochs in all and the last validation score."""
 
 
-class Arm(tabular.Network):
-    """The common body and one head."""
+@dataclass(frozen=True)
+class Schedule:
+    """How long and in what portions to train."""
+
+    epochs: int
+    batch: int
+    check_every: int
+
+    @classmethod
+    def for_rows(cls, rows: int, epochs: int | None = None, quick: bool = False) -> Self:
+        """Aim for some thousands of steps: few epochs of much data, many of little."""
+        batch = min(128, max(16, 1 << int(math.log2(max(1, rows / 20)))))
+        if epochs is None:
+            per_epoch = math.ceil(rows / batch)
+            steps = min(max(FEWEST_STEPS, USUAL_EPOCHS * per_epoch), MOST_STEPS)
+            epochs = min(MOST_EPOCHS, max(3, math.ceil(steps / per_epoch)))
+            epochs = max(2, epochs // 10) if quick else epochs
+        return cls(epochs, batch, max(1, epochs // 50))
+
+
+class Arm(nn.Module):
+    """The common body, layers with SiLU between them, and one head."""
 
     def __init__(self, num_features: int, make_head: Callable[[int], Head]):
-        super().__init__(num_features, WIDTHS, make_head)
+        super().__init__()
+        layers: list[nn.Module] = []
+        for inner, outer in itertools.pairwise((num_features, *WIDTHS)):
+            layers += [nn.Linear(inner, outer), nn.SiLU()]
+        self.body = nn.Sequential(*layers)
+        self.head = make_head(WIDTHS[-1])
 
     def forward(self, x: Tensor) -> tuple[Distribution, Tensor]:
         """Return the predictive density in z and the log-probabilities of the bins."""
@@ -64,35 +93,6 @@ def head_maker(name: str, settings: Settings, frequencies: int, data: Prepared) 
 def adaptive_frequencies(settings: Settings) -> int:
     """Return N of the adaptive head: it stretches with the density, whose shape alone is left to the coefficients."""
     return settings.frequencies or ADAPTIVE_FREQUENCIES
-
-
-@dataclass
-class Scores:
-    """What each test row says of a prediction; values in units of the target."""
-
-    nll: np.ndarray
-    crps: np.ndarray
-    smoothness: np.ndarray
-    squared_error: np.ndarray
-    pit: np.ndarray
-    nll_bins: np.ndarray
-    kl: np.ndarray | None = None
-
-    def summary(self) -> dict[str, float | None]:
-        """Return the mean of each score, and how well the PIT values are calibrated."""
-        known = np.isfinite(self.pit)
-        pit = self.pit[known]
-        return {
-            "nll": float(self.nll.mean()),
-            "crps": float(self.crps.mean()),
-            "kl": None if self.kl is None else float(self.kl.mean()),
-            "smoothness": float(self.smoothness.mean()),
-            "mse": float(self.squared_error.mean()),
-            "rmse": math.sqrt(float(self.squared_error.mean())),
-            "nll_bins": float(self.nll_bins.mean()),
-            "calibration_error": float(calibration_error(pit)) if pit.size else None,
-            "coverage_90": float(central_coverage(pit, [0.9])[0]) if pit.size else None,
-        }
 
 
 @dataclass
@@ -127,76 +127,36 @@ def train(
     torch.manual_seed(seed)
     model = Arm(data.num_features, head_maker(name, settings, frequencies, data))
     exact = name == "fourier-adaptive"  # it has no ends, and learns from values; the others from their bins
-    course = tabular.fit(
-        model,
-        (data.train.x, data.train.z if exact else data.train.ids),
-        lambda x, y: model.head.nll(model.body(x), y) if exact else model.head.loss(model.body(x), y),
-        lambda: _validation_nll(model, data),
-        schedule,
-        seed=seed,
-        progress=lambda epoch, score: progress(name, epoch, schedule.epochs, score),
-    )
-    return Trained(name, model, score_model(model, data), course.history, course.best_epoch, course.seconds)
+    loss, target = (model.head.nll, data.train.z) if exact else (model.head.loss, data.train.ids)
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+    random = torch.Generator().manual_seed(seed)
+    total = schedule.epochs * math.ceil(len(target) / schedule.batch)
+    decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / total)) / 2)
+    best, best_epoch, history = copy.deepcopy(model.state_dict()), 0, list[tuple[int, float]]()
+    lowest, last, start = math.inf, math.nan, time.perf_counter()
+    for epoch in range(1, schedule.epochs + 1):
+        model.train()
+        for rows in torch.randperm(len(target), generator=random).split(schedule.batch):
+            optimizer.zero_grad()
+            loss(model.body(data.train.x[rows]), target[rows]).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            decay.step()
+        if epoch % schedule.check_every == 0 or epoch == schedule.epochs:
+            last = _validation_nll(model.eval(), data)
+            history.append((epoch, last))
+            if last < lowest:
+                best, lowest, best_epoch = copy.deepcopy(model.state_dict()), last, epoch
+        progress(name, epoch, schedule.epochs, last)
+    model.load_state_dict(best)
+    seconds = time.perf_counter() - start
+    return Trained(name, model, score_model(model.eval(), data), history, best_epoch, seconds)
 
 
+@torch.no_grad()
 def _validation_nll(model: Arm, data: Prepared) -> float:
     part = data.validation
     total = 0.0
     for x, z in zip(part.x.split(CHUNK), part.z.split(CHUNK), strict=True):
         total -= float(model.head.density(model.body(x)).log_prob(z.clamp(-EDGE, EDGE)).double().sum())
     return total / len(part) + math.log(data.half) + (float(part.value.mean()) if data.table.log else 0.0)
-
-
-@torch.no_grad()
-def score_model(model: Arm, data: Prepared) -> Scores:
-    """Score the predictions for the test part."""
-    part, truth = data.test, truth_on_bins(data, data.test)
-    chunks = []
-    for i in range(0, len(part), CHUNK):
-        rows = slice(i, i + CHUNK)
-        density, log_probs = model(part.x[rows])
-        chunks.append(score(density, log_probs, part, rows, data, None if truth is None else truth[rows]))
-    columns: dict[str, Any] = {}
-    for name in (f.name for f in fields(Scores)):
-        parts = [getattr(chunk, name) for chunk in chunks]
-        columns[name] = None if parts[0] is None else np.concatenate(parts)
-    return Scores(**columns)
-
-
-def truth_on_bins(data: Prepared, part: Part) -> Tensor | None:
-    """Return the true probabilities of the bins, (rows, bins), from differences of the true cdf."""
-    truth = data.truth(part)
-    if truth is None:
-        return None
-    edges = torch.linspace(-1, 1, data.bins.num_bins + 1, dtype=torch.float64)
-    mass = truth.cdf(edges[:, None].expand(-1, len(part))).diff(dim=0).T.clamp_min(0)
-    return mass / mass.sum(-1, keepdim=True)
-
-
-def score_truth(data: Prepared) -> Scores | None:
-    """Score the true densities themselves: what no head can beat but by luck."""
-    truth, probs = data.truth(data.test), truth_on_bins(data, data.test)
-    if truth is None or probs is None:
-        return None
-    return score(truth, probs.clamp_min(1e-300).log(), data.test, slice(None), data, probs)
-
-
-def score(
-    density: Distribution, log_probs: Tensor, part: Part, rows: slice, data: Prepared, truth: Tensor | None
-) -> Scores:
-    """Score densities in z and log-probabilities of bins against the values of some rows, in units of the target."""
-    z = part.z[rows]
-    inside = z.clamp(-EDGE, EDGE)
-    probs = log_probs.double().exp()
-    mean = data.middle + data.half * density.mean.double()
-    # The density of a value whose logarithm was predicted is that of the logarithm over the value.
-    stretch = math.log(data.half) + (part.value[rows] if data.table.log else 0.0)
-    return Scores(
-        nll=(stretch - density.log_prob(inside).double()).numpy(),
-        crps=(data.half * density.crps(z).double()).numpy(),  # type: ignore[attr-defined]
-        smoothness=smoothness(probs).numpy(),
-        squared_error=((mean - part.value[rows]) ** 2).numpy(),
-        pit=density.cdf(z.clamp(-1, 1)).double().clamp(0, 1).numpy(),
-        nll_bins=-log_probs.double().gather(-1, part.ids[rows, None])[:, 0].numpy(),
-        kl=None if truth is None else kl_divergence(truth, probs.clamp_min(1e-300)).numpy(),
-    )

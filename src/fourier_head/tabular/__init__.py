@@ -1,9 +1,23 @@
 """Train small networks with a head on the rows of a table.
 
-`network.py` has one network and its loop; `columns.py` makes inputs of the columns of a table; `members.py` and
-`ensemble.py` train several networks at once, each leaving out other rows.
+`columns.py` makes inputs of the columns of a table; `members.py` and `ensemble.py` train several networks at once, each
+leaving out other rows.
 """
 
-from fourier_head.tabular.network import LEARNING_RATE, WIDTHS, Course, Network, Schedule, fit
+from __future__ import annotations
 
-__all__ = ["LEARNING_RATE", "WIDTHS", "Course", "Network", "Schedule", "fit"]
+import math
+from dataclasses import dataclass, field
+
+__all__ = ["Course"]
+
+
+@dataclass
+class Course:
+    """How a training went: epochs and scores where it was checked, the best of them, and the time it took."""
+
+    history: list[tuple[int, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_score: float = math.inf
+    seconds: float = 0.0
+    interrupted: bool = False

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fourier_head.tabular import Course
 from fourier_head.tabular.members import MemberNetwork, Weights
-from fourier_head.tabular.network import Course
 
 USUAL_STEPS, GROWTH = 800, 0.25
 """For up to a thousand rows; more have more, by this power."""
