@@ -117,7 +117,10 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         charts=charts,
         gpu=device == "cuda",
         keep_runs=missing > 0,
-        notes=_notes([*relative_scores(scores, naive), *gift.relative(rolled, rolled_naive)], far, times, missing),
+        notes=[
+            *_notes([*relative_scores(scores, naive), *gift.relative(rolled, rolled_naive)], far, times, missing),
+            *gift.unseen_note(rolled, rolled_naive, beside, about[name]["parameters"]),
+        ],
         quick=f"the first {QUICK_SERIES} series of each set" if settings.quick else None,
     )
     if rolled:
