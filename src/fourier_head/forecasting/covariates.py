@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 KINDS_AT_MOST = 30
 """Kinds of one categorical column that are told apart; rarer ones count as none of them."""
+Feature = tuple[str, list[np.ndarray]]
+"""A name, and the values of each series (its length + horizon,), NaN where unknown."""
 
 
 @dataclass(frozen=True)
@@ -61,28 +63,20 @@ def read_covariates(
         columns: which ones; those that both tables have unless given.
         holidays: code of a country, such as "DE", or of a part of one, "DE-BY".
     """
-    names: list[str] = []
-    parts: list[list[np.ndarray]] = [[] for _ in range(len(series))]
-
-    def add(name: str, each: Sequence[np.ndarray]) -> None:
-        names.append(name)
-        for part, values in zip(parts, each, strict=True):
-            part.append(values)
-
+    found: list[Feature] = []
     if future is not None or columns is not None:
-        for name, each in _table_columns(series, horizon, data, future, columns):
-            add(name, each)
+        found += _table_columns(series, horizon, data, future, columns)
     if holidays is not None:
-        for name, each in _holiday_columns(series, horizon, holidays):
-            add(name, each)
-    if not names:
+        found += _holiday_columns(series, horizon, holidays)
+    if not found:
         raise ValueError("there are no covariates: name them, or give a future table that has columns of the data.")
-    return Covariates(tuple(names), [np.stack(part, axis=1) for part in parts])
+    names, values = zip(*found, strict=True)
+    return Covariates(names, [np.stack(each, axis=1) for each in zip(*values, strict=True)])
 
 
 def _table_columns(
     series: SeriesSet, horizon: int, data: Any, future: Any, wanted: Sequence[str] | None
-) -> list[tuple[str, list[np.ndarray]]]:
+) -> list[Feature]:
     import pandas as pd
 
     if not isinstance(data, pd.DataFrame) or series.columns is None or series.columns.time is None:
@@ -150,10 +144,8 @@ def _on_grids(series: SeriesSet, horizon: int, rows: pd.DataFrame, column: str) 
             ahead = 0
             if calendar is not None:
                 ahead = int(np.diff(calendar.numbers(np.array([series.first[number], read.first[place]])))[0])
-            for start in range(max(0, -ahead), len(own)):
-                if start + ahead >= length:
-                    break
-                values[start + ahead] = own[start]
+            inside = own[max(0, -ahead) : max(0, length - ahead)]
+            values[max(0, ahead) : max(0, ahead) + len(inside)] = inside
         out.append(values)
     return out
 
@@ -162,7 +154,7 @@ def _delayed(values: np.ndarray, steps: int) -> np.ndarray:
     return np.concatenate([np.full(steps, np.nan), values[:-steps]])
 
 
-def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[tuple[str, list[np.ndarray]]]:
+def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[Feature]:
     """Return a feature for any holiday, for each one that there is, and for the days before and after any.
 
     Of few years each comes up once or twice, which is not believed; what holidays have in common is.
@@ -173,12 +165,8 @@ def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[tupl
         raise needs_extra(error, "holidays") from None
     if not series.timed:
         raise ValueError("holidays need series with dates.")
-    moments = [
-        series.local(np.concatenate([series.past(i, len(series.values[i])), series.future(i, horizon)])).astype(
-            "datetime64[D]"
-        )
-        for i in range(len(series))
-    ]
+    times = [np.concatenate([series.past(i, len(x)), series.future(i, horizon)]) for i, x in enumerate(series.values)]
+    moments = [series.local(one).astype("datetime64[D]") for one in times]
     years = {int(str(day)[:4]) for days in moments for day in (days[0], days[-1])}
     code, _, part = country.partition("-")
     try:
@@ -186,15 +174,13 @@ def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[tupl
     except (NotImplementedError, KeyError) as error:
         raise ValueError(f"holidays must be the code of a country, such as 'DE', got {country!r} ({error}).") from None
     days = {np.datetime64(day, "D"): name for day, name in named.items()}
-    kinds = list(dict.fromkeys(days.values()))
-    out = []
-    for kind in kinds:
-        mine = np.array([day for day, name in days.items() if name == kind])
-        each = [np.isin(own, mine).astype(float) for own in moments]
-        if max(one[:-horizon].sum() for one in each) >= 1:
-            out.append((f"holiday={kind}", each))
     every = np.array(list(days))
-    out.append(("holiday", [np.isin(own, every).astype(float) for own in moments]))
-    for name, apart in (("day before a holiday", -1), ("day after a holiday", 1)):
-        out.append((name, [(np.isin(own, every + apart) & ~np.isin(own, every)).astype(float) for own in moments]))
-    return out
+
+    def on(some: np.ndarray) -> list[np.ndarray]:
+        return [np.isin(own, some).astype(float) for own in moments]
+
+    kinds = {kind: [day for day, name in days.items() if name == kind] for kind in dict.fromkeys(days.values())}
+    out = [(f"holiday={kind}", on(np.array(mine))) for kind, mine in kinds.items()]
+    out = [(name, each) for name, each in out if any(one[:-horizon].any() for one in each)]
+    near = {"day before a holiday": every - 1, "day after a holiday": every + 1}
+    return [*out, ("holiday", on(every)), *((name, on(np.setdiff1d(some, every))) for name, some in near.items())]

@@ -112,30 +112,23 @@ class Validation:
         self.sets = list(sets)
         self.naive = {row["dataset"]: row for row in evaluate_seasonal_naive(self.sets)}
 
-    def scores(self, rows: Iterable[ScoreRow]) -> dict[str, dict[str, float]]:
-        """Return relative MASE and WQL of each kind of frequency and of all sets together, as ``all``."""
-        logs: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    def scores(self, rows: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
+        """Return relative MASE and WQL, how far intervals are off and what they hold, by kind of frequency and for all.
+
+        The group of all is called ``all``; a score that is not known of a set, or zero, is left out of its mean.
+        """
+        groups: dict[str, list[ScoreRow]] = {"all": list(rows)}
         for row in rows:
-            naive = self.naive[row["dataset"]]
-            for key in ("mase", "wql"):
-                if row[key] > 0 and naive[key] > 0 and math.isfinite(row[key]) and math.isfinite(naive[key]):
-                    entry = (math.log(row[key] / naive[key]), math.sqrt(row["series"]))
-                    for group in (group_of(row["dataset"]), "all"):
-                        logs.setdefault(group, {}).setdefault(key, []).append(entry)
-        return {
-            group: {key: math.exp(_weighted_mean(entries)) for key, entries in by_key.items()}
-            for group, by_key in logs.items()
-        }
+            groups.setdefault(group_of(row["dataset"]), []).append(row)
+        return {group: self._means(own) for group, own in groups.items()}
 
-    def coverage(self, rows: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
-        """Return the mean over sets of how far intervals are off and of what they hold, by kind of frequency."""
-        out = {}
-        for group in ("all", *{group_of(row["dataset"]) for row in rows}):
-            own = [row for row in rows if group in ("all", group_of(row["dataset"]))]
-            out[group] = {key: sum(row[key] for row in own) / len(own) for key in COVERAGE}
+    def _means(self, rows: Sequence[ScoreRow]) -> dict[str, float]:
+        held = {key: [row[key] for row in rows] for key in COVERAGE}
+        out = {key: float(np.mean(values)) for key, values in held.items() if None not in values}
+        for key in ("mase", "wql"):
+            ratio = np.array([row[key] / (self.naive[row["dataset"]][key] or math.nan) for row in rows])
+            known = np.isfinite(ratio) & (ratio > 0)
+            if known.any():
+                weight = np.sqrt([row["series"] for row in rows])[known]
+                out[key] = math.exp(np.average(np.log(ratio[known]), weights=weight))
         return out
-
-
-def _weighted_mean(entries: Sequence[tuple[float, float]]) -> float:
-    values, weights = np.array(entries).T
-    return float(np.average(values, weights=weights))

@@ -164,8 +164,6 @@ def score(model: MultiscaleForecaster, held: SeriesStore, most: int, refit: bool
         rows += evaluate(Forecaster(model.eval()), own)
     model.config = before
     found: dict[str, Any] = validation.scores(rows)
-    for group, coverage in validation.coverage(rows).items():
-        found.setdefault(group, {}).update(coverage)
     found["sets"] = {row["dataset"]: row["mase"] / validation.naive[row["dataset"]]["mase"] for row in rows}
     return found
 
