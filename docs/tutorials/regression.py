@@ -19,7 +19,7 @@ def rents(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
     return size[:, None], rent
 
 
-def main(picture: Path, rows: int = 1500, epochs: int | str = 60) -> None:
+def main(picture: Path, rows: int = 1500, epochs: int | str = "auto") -> None:
     rng = np.random.default_rng(0)
     X, y = rents(rows, rng)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
