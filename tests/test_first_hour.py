@@ -53,6 +53,8 @@ def test_what_a_density_is_asked_for():
         density.sample(5)
     with pytest.raises(TypeError, match="expected numbers, got 'median'"):
         density.quantile("median")
+    with pytest.raises(TypeError, match=r"expected numbers, got \['low', 'high'\]"):
+        density.quantile(["low", "high"])
 
 
 def test_words_in_place_of_numbers():

@@ -72,7 +72,9 @@ class Settings(Options):
         if not self.heads:
             raise UserError(f"--heads must name at least one head; {did_you_mean('', HEADS)}")
         if self.data is not None and self.target is None:
-            raise UserError(f"--target must name the column of {self.data.name} to predict, got none.")
+            raise UserError(
+                f"--target must name the column of {self.data.name} to predict, got none: add --target NAME."
+            )
         if self.data is None and self.target is not None:
             raise UserError(f"--target names a column of a data file, got {self.target!r} but no file.")
 

@@ -41,7 +41,8 @@ class ScalarDensity(Distribution):
 
     def _cast(self, numbers: Tensor | float | Sequence[float]) -> Tensor:
         """Return numbers in the type of the results."""
-        if isinstance(numbers, str):
+        words = isinstance(numbers, (list, tuple)) and any(isinstance(one, str) for one in numbers)
+        if words or isinstance(numbers, str):
             raise TypeError(f"expected numbers, got {numbers!r}.")
         return torch.as_tensor(numbers, dtype=self._like.dtype, device=self._like.device)
 

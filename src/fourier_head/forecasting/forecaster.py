@@ -78,7 +78,7 @@ class Forecaster:
 
         Nothing is fetched. Without a device it goes to a GPU where there is one.
         """
-        where = best_device() if device is None else chosen_device(str(device))
+        where = best_device() if device is None else chosen_device(str(device), "device")
         return cls(load_model(name_or_folder, where))
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> Path:

@@ -78,9 +78,13 @@ class PredictiveDistribution:
 
     def quantile(self, levels: float | ArrayLike) -> Floats:
         """Return quantiles at these levels, (n, number of levels), or (n,) for a single one; they never cross."""
-        levels = np.asarray(levels, dtype=np.float64)
+        given = levels
+        try:
+            levels = np.asarray(levels, dtype=np.float64)
+        except (TypeError, ValueError):
+            levels = np.asarray(np.nan)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"levels must be one number or a list of numbers between 0 and 1, got {levels.tolist()}.")
+            raise ValueError(f"levels must be one number or a list of numbers between 0 and 1, got {given!r}.")
         order = np.argsort(levels.reshape(-1))
         points = self._icdf(np.broadcast_to(levels.reshape(-1)[order, None], (levels.size, len(self))))
         # Rounding may swap two quantiles that are equal but for the last bit.
