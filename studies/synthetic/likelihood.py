@@ -11,14 +11,14 @@ training rows that was held out for it.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
 
 from fourier_head._devices import small_matrices
 from fourier_head.metrics import kl_divergence
@@ -27,17 +27,14 @@ from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore, hardware
 from studies.common import options
 from studies.common.frequency_charts import frequency_panel
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, circumstances, versions, write_results
+from studies.common.results import aggregate, circumstances, versions
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
 from studies.synthetic.networks import FourierOptions, Network, draw_network, make_head
 from studies.synthetic.stack import Schedule, train
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 CELLS = 500
 # As released (cosine schedule, gradients of at most 0.1, inputs as they are) but for twice its 100 epochs: of the
@@ -128,26 +125,22 @@ def groups(settings: Settings) -> list[Task]:
     return [task for arm in arms for task in arm.tasks(train_group, seeds, epochs, settings.device)]
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
-    begin = time.monotonic()
     store = RunStore(settings.output)
     settings, tasks = arms_of.planned(settings, groups, store)
     finished, missing = arms_of.finished(settings, tasks, store, console)
     runs = [r for _, part in finished for r in part]
     rows = [with_paper(one, PAPER) for one in aggregate(runs, METRICS, KEYS)]
     told = (__doc__ or "").replace("`", "").split("\n\n")[1:]  # what is measured, and how long was trained
-    return write_results(
-        settings.output,
+    return settings.write(
         rows,
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
         charts=[chart(rows), learned(runs)],
         **circumstances(runs),
         keep_runs=bool(missing),
         notes=[*missing, " ".join(" ".join(told[:1] if settings.quick else told).split())],
-        quick=f"{QUICK_EPOCHS} epochs, one seed and few frequencies" if settings.quick else None,
+        quick=f"{QUICK_EPOCHS} epochs, one seed and few frequencies",
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
@@ -17,17 +17,14 @@ from fourier_head.tasks.engine import Engine, Task
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
 from studies.common.frequency_charts import frequency_panel
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
-from studies.common.results import aggregate, circumstances, row, write_results
+from studies.common.results import aggregate, circumstances, row
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
 from studies.synthetic.discrete import PROTOCOLS, train_group, unstacked_seconds
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 METRICS = ("kl", "smoothness", "mse", "nll")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
@@ -93,9 +90,8 @@ def groups(settings: Settings) -> list[Task]:
     return tasks
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
-    begin = time.monotonic()
     store = RunStore(settings.output)
     settings, tasks = arms_of.planned(settings, groups, store)
     finished, missing = arms_of.finished(settings, tasks, store, console)
@@ -104,11 +100,8 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     if not settings.quick and settings.device == "cpu" and not missing and settings.arms != "choice":
         rows += speed_rows(runs)
         rows += cost_rows([part for task, part in finished if _of_the_paper(task)])
-    return write_results(
-        settings.output,
+    return settings.write(
         rows,
-        command=settings.command,
-        seconds=time.monotonic() - begin,
         runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
         charts=[c for p in PROTOCOLS if settings.protocol in (p, "both") for c in charts(rows, runs, p)],
         **circumstances(runs),  # they need not be those of here and now
@@ -116,7 +109,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         core_seconds=round(sum(core_seconds(part) for _, part in finished)),
         keep_runs=bool(missing),
         notes=missing + ([] if settings.quick else notes(rows)),
-        quick="trained for too short a time to compare with the paper" if settings.quick else None,
+        quick="trained for too short a time to compare with the paper",
     )
 
 

@@ -84,6 +84,9 @@ def tasks_of(settings: Settings) -> list[Task]:
     protocols = [name for name in PROTOCOLS if (name in every if "all" in asked else name.split(",")[0] in asked)]
     if not protocols:
         raise UserError(f"--protocol must be released, middle, longer or all, got {settings.protocol}.")
+    for name in ("seeds", "clips"):
+        if getattr(settings, name) < 1:
+            raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
     device = chosen_device(settings.device)
     model, clips, seeds = settings.model, settings.clips, settings.seeds
     frequencies = parse_counts(settings.frequencies, "--frequencies", most=NUM_BINS - 1)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
-from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluate, evaluate_seasonal_naive
+from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.heads import FourierHead
 from fourier_head.tasks.engine import Engine, deadline_after, run_tasks
@@ -19,15 +21,12 @@ from studies.common import options
 from studies.common.benchmark_sets import read_evaluation_sets, read_published_scores, relative_scores
 from studies.common.forecast_charts import calibration_chart, overview_chart, relative_chart
 from studies.common.forecast_scores import comparable, published_rows, seasonal_naive_rows, summary_rows
-from studies.common.options import option
+from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import dataset_label
-from studies.common.results import row, write_results
+from studies.common.results import row
 from studies.zero_shot import ablation, gift, speed, tails
 from studies.zero_shot.gift_eval import evaluate_gift, gift_configurations, gift_naive, write_all_results
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 QUICK_SERIES = 50
 COMPARED = ("tirex", "chronos_bolt_base", "chronos-t5-large", "chronos-bolt-base", "chronos-bolt-mini")
@@ -63,9 +62,8 @@ class Settings(options.Study):
         return self.variants.split(",") if self.variants else list(ablation.VARIANTS)
 
 
-def run(settings: Settings, console: Console | None = None) -> Summary:
+def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Evaluate the forecaster and write the folder."""
-    begin = time.monotonic()
     device = chosen_device(settings.device)
     if unknown := [name for name in settings.chosen_variants if name not in ablation.VARIANTS]:
         raise UserError(f"--variants names no {unknown[0]}; there are {', '.join(ablation.VARIANTS)}.")
@@ -79,8 +77,13 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
     about: dict[str, dict[str, Any]] = {name: _about(forecasters[name].model)}
     if "t5" in forecasters:
         about["t5"] = _about_t5(forecasters["t5"])
-    scores = [one for key, f in forecasters.items() for one in _scores(f, sets, key, console)]
-    rolled, rolled_naive, beside = _gift(settings, forecasters[name], name, console)
+
+    def tell(one: ScoreRow) -> None:
+        scored = f"{one['model']} on {one['dataset']}"
+        console.print(f"{scored}: MASE {one['mase']:.4f}, WQL {one['wql']:.4f}", markup=False)
+
+    scores = [one for key, f in forecasters.items() for one in evaluate(f, sets, model=key, report=tell)]
+    rolled, rolled_naive, beside = _gift(settings, forecasters[name], name, tell)
     far = tails.measure(forecasters[name], name, about[name]["head"]) if about[name]["head"] == "fourier" else []
     ablated, missing = _ablation(settings, device, console)
     del forecasters
@@ -105,13 +108,11 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
         relative_chart([*scores, *theirs], naive, "wql", heads=heads),
         calibration_chart(scores, heads=heads),
     ]
-    took: dict[str, Any] = {"seconds": time.monotonic() - begin}
+    took: dict[str, Any] = {}
     if ablated:  # most of the time is theirs, and many may be from earlier calls
         took = {"seconds": sum(one["train_seconds"] for one in ablated), "seconds_of": "the training of all variants"}
-    summary = write_results(
-        settings.output,
+    summary = settings.write(
         rows,
-        command=settings.command,
         **took,
         runs=[*scores, *rolled, *ablated],
         charts=charts,
@@ -121,7 +122,7 @@ def run(settings: Settings, console: Console | None = None) -> Summary:
             *_notes([*relative_scores(scores, naive), *gift.relative(rolled, rolled_naive)], far, times, missing),
             *gift.unseen_note(rolled, rolled_naive, beside, about[name]["parameters"]),
         ],
-        quick=f"the first {QUICK_SERIES} series of each set" if settings.quick else None,
+        quick=f"the first {QUICK_SERIES} series of each set",
     )
     if rolled:
         write_all_results(settings.output / "all_results.csv", rolled)
@@ -161,16 +162,8 @@ def _about_t5(predictor: Any) -> dict[str, Any]:
     }
 
 
-def _scores(forecaster: Any, sets: list[EvaluationSet], name: str, console: Console | None) -> list[ScoreRow]:
-    def tell(one: ScoreRow) -> None:
-        if console is not None:
-            console.print(f"{name} on {one['dataset']}: MASE {one['mase']:.4f}, WQL {one['wql']:.4f}", markup=False)
-
-    return evaluate(forecaster, sets, model=name, report=tell)
-
-
 def _gift(
-    settings: Settings, forecaster: Any, name: str, console: Console | None
+    settings: Settings, forecaster: Any, name: str, report: Callable[[ScoreRow], None]
 ) -> tuple[list[ScoreRow], list[ScoreRow], list[ScoreRow]]:
     """Return scores on the configurations of GIFT-Eval, those of seasonal naive, and published ones."""
     if settings.gift is None:
@@ -178,16 +171,11 @@ def _gift(
     configurations = gift_configurations(settings.gift)
     if settings.quick:
         configurations = configurations[:2]
-
-    def tell(one: ScoreRow) -> None:
-        if console is not None:
-            console.print(f"{name} on {one['dataset']}: MASE {one['mase']:.4f}, WQL {one['wql']:.4f}", markup=False)
-
-    scores = evaluate_gift(forecaster, configurations, model=name, report=tell)
+    scores = evaluate_gift(forecaster, configurations, model=name, report=report)
     return scores, gift_naive(configurations), gift.read_published(settings.gift)
 
 
-def _ablation(settings: Settings, device: str, console: Console | None) -> tuple[list[dict[str, Any]], int]:
+def _ablation(settings: Settings, device: str, console: Console) -> tuple[list[dict[str, Any]], int]:
     """Return the runs of the ablation, and how many the time limit left out."""
     if settings.corpus is None:
         return [], 0
