@@ -14,7 +14,7 @@ from fourier_head.errors import UserError, did_you_mean
 from fourier_head.forecasting.corpora.readers import read_rows
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, EvaluationSet, ScoreRow, Status
 from fourier_head.forecasting.frequency import season_length
-from fourier_head.forecasting.scores import INTERVALS
+from fourier_head.forecasting.scores import COVERAGES
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def relative_means(rows: Sequence[ScoreRow], scale: Mapping[str, ScoreRow]) -> S
     row: ScoreRow = {"sets": len(rows)}
     for key in ("mase", "wql"):
         row[f"relative_{key}"] = geometric_mean(one[key] / scale[one["dataset"]][key] for one in rows)
-    for key in (*(f"coverage_{round(100 * share)}" for share in INTERVALS), "interval_error"):
+    for key in (*COVERAGES, "interval_error"):
         values = [one[key] for one in rows if one.get(key) is not None]
         row[key] = float(np.mean(values)) if len(values) == len(rows) else None
     seconds = [one["seconds"] for one in rows if one.get("seconds") is not None]

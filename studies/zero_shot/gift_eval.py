@@ -27,6 +27,7 @@ from fourier_head.forecasting.scores import (
     DECILES,
     Forecast,
     central_levels,
+    coverages,
     interval_error,
     observed_frequencies,
     scales,
@@ -241,8 +242,7 @@ class _Totals:
     def coverage(self) -> dict[str, float]:
         """Return the shares of targets inside central intervals."""
         below = dict(zip(self.levels, np.asarray(self.below) / max(self.sums["count"], 1), strict=True))
-        return {f"coverage_{name}": float(below[high] - below[low])
-                for name, low, high in ((50, 0.25, 0.75), (80, 0.1, 0.9), (95, 0.025, 0.975))}  # fmt: skip
+        return coverages({level: float(share) for level, share in below.items()})
 
 
 def gift_naive(configurations: Iterable[Configuration]) -> list[ScoreRow]:

@@ -10,9 +10,10 @@ import numpy as np
 
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.scores import (
-    INTERVALS,
+    COVERAGES,
     Forecast,
     central_levels,
+    coverages,
     observed_frequencies,
     series_errors,
 )
@@ -22,8 +23,6 @@ from fourier_head.forecasting.windows import Windows, past_windows
 
 if TYPE_CHECKING:
     import pandas as pd
-
-COVERAGES = tuple(f"coverage_{round(100 * share)}" for share in INTERVALS)
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,7 @@ class Backtest:
         """Return a table with a row for each series, under the names that the data has for them."""
         import pandas as pd
 
-        columns, names = self.series.name_columns, [row["name"] for row in self.rows]
-        content: dict[str, Any] = {
-            column: [name[place] if len(columns) > 1 else name for name in names]
-            for place, column in enumerate(columns)
-        }
+        content = self.series.names_by_column([row["name"] for row in self.rows])
         keys = [key for key in self.overall if key != "series"]
         return pd.DataFrame(content | {key: [row[key] for row in self.rows] for key in keys})
 
@@ -131,10 +126,7 @@ def _row(added: dict[str, np.ndarray], ours: Forecast, windows: Windows, some: n
     if np.isnan(targets).all():
         return row | dict.fromkeys(COVERAGES, float("nan"))
     seen = observed_frequencies(Forecast(ours.quantiles[some], ours.levels), targets)
-    below = dict(zip(ours.levels, seen.tolist(), strict=True))
-    for share, key in zip(INTERVALS, COVERAGES, strict=True):
-        row[key] = below[round((1 + share) / 2, 9)] - below[round((1 - share) / 2, 9)]
-    return row
+    return row | coverages(dict(zip(ours.levels, seen.tolist(), strict=True)))
 
 
 def _naive(windows: Windows) -> np.ndarray:

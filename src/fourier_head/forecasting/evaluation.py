@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fourier_head.forecasting.scores import INTERVALS, Forecast, score, series_errors
+from fourier_head.forecasting.scores import COVERAGES, Forecast, score, series_errors
 from fourier_head.forecasting.seasonal_naive import SeasonalNaive
 
 ScoreRow = dict[str, Any]
@@ -157,5 +157,5 @@ def evaluate_seasonal_naive(sets: Iterable[EvaluationSet]) -> list[ScoreRow]:
     for one in sets:
         rows += evaluate(SeasonalNaive(one.season), [one], model=SEASONAL_NAIVE, allow_missing=True)
     for row in rows:
-        row |= dict.fromkeys([*(f"coverage_{round(100 * share)}" for share in INTERVALS), "interval_error", "pit"])
+        row |= dict.fromkeys([*COVERAGES, "interval_error", "pit"])
     return rows

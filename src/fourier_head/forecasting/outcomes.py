@@ -45,8 +45,7 @@ class Outcomes:
     def quantiles(self, levels: Sequence[float] | np.ndarray | float = (0.1, 0.5, 0.9)) -> np.ndarray:
         """Return quantiles (series, levels), or (series, parts, levels); a single level has no dimension of its own."""
         wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-        if wanted.ndim != 1 or not wanted.size or not bool(((wanted > 0) & (wanted < 1)).all()):
-            raise ValueError(f"levels must lie strictly between 0 and 1, got {wanted.tolist()}.")
+        check_levels(wanted)
         # Ranks at (i - 1/2) / n: no quantile is beyond what was drawn, and none is biased to the middle.
         out = np.moveaxis(np.quantile(self.samples, wanted, axis=-1, method="hazen"), 0, -1)
         return out[..., 0] if np.ndim(levels) == 0 else out
@@ -110,3 +109,9 @@ def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray
     for number, (row, parts) in enumerate(zip(rows, numbers, strict=True)):
         begin[number, parts] = row.to_timestamp(how="start").to_numpy("datetime64[ns]")
     return numbers, begin
+
+
+def check_levels(levels: np.ndarray) -> None:
+    """Raise unless there are levels, all strictly between 0 and 1."""
+    if levels.ndim != 1 or not levels.size or not bool(((levels > 0) & (levels < 1)).all()):
+        raise ValueError(f"levels must lie strictly between 0 and 1, got {levels.tolist()}.")

@@ -135,11 +135,7 @@ def _table(series: SeriesSet, who: np.ndarray, place: np.ndarray, columns: dict[
     """Return a long table: names, moments or numbers of steps from 0, and the columns."""
     import pandas as pd
 
-    names = [series.names[number] for number in who]
-    several = len(series.name_columns) > 1
-    content: dict[str, Any] = {
-        column: [name[i] if several else name for name in names] for i, column in enumerate(series.name_columns)
-    }
+    content: dict[str, Any] = {**series.names_by_column([series.names[number] for number in who])}
     if series.timed:
         times = {int(n): series.past(int(n), len(series.values[n])) for n in np.unique(who)}
         moments = np.array([times[int(n)][p] for n, p in zip(who, place, strict=True)], dtype="datetime64[ns]")

@@ -11,7 +11,7 @@ import torch
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.inputs import SeriesSet
-from fourier_head.forecasting.outcomes import Outcomes, calendar_parts
+from fourier_head.forecasting.outcomes import Outcomes, calendar_parts, check_levels
 from fourier_head.forecasting.path_density import PathDensity
 from fourier_head.forecasting.support import Support
 
@@ -145,7 +145,7 @@ class Forecasts:
             out.append(share[rows] @ paths_of.swapaxes(1, 2) + absent[rows, :, None])
             at = rows.stop
         mean = (share @ self.mean[..., None])[..., 0] + absent
-        return Outcomes(np.concatenate(out), self._name_columns(), (self.series.time_column, begin), mean)
+        return Outcomes(np.concatenate(out), self.series.names_by_column(), (self.series.time_column, begin), mean)
 
     def of(
         self,
@@ -179,7 +179,7 @@ class Forecasts:
                     f"function must return one number for each path, shape {some.shape[:2]}, got {value.shape}."
                 )
             parts.append(value)
-        return Outcomes(np.concatenate(parts), self._name_columns(), mean=mean)
+        return Outcomes(np.concatenate(parts), self.series.names_by_column(), mean=mean)
 
     @torch.no_grad()
     def _paths(self, count: int, seed: int) -> Iterator[np.ndarray]:
@@ -294,7 +294,8 @@ class Forecasts:
             raise ValueError(f"the table has a column {taken.pop()!r} of its own; name the one of the data otherwise.")
         quantiles = self.quantiles(wanted)
         content: dict[str, Any] = {
-            column: pd.Series(names).repeat(horizon).to_numpy() for column, names in self._name_columns().items()
+            column: pd.Series(names).repeat(horizon).to_numpy()
+            for column, names in self.series.names_by_column().items()
         }
         if series.timed:
             content[series.time_column] = series.zoned(pd.DatetimeIndex(self.timestamps.ravel()))
@@ -305,17 +306,3 @@ class Forecasts:
         for i, column in enumerate(columns):
             content[column] = quantiles[..., i].ravel()
         return pd.DataFrame(content)
-
-    def _name_columns(self) -> dict[str, list[Any]]:
-        """Return the names of the series by the columns they came from."""
-        columns, names = self.series.name_columns, self.series.names
-        return {
-            column: [name[place] if len(columns) > 1 else name for name in names]
-            for place, column in enumerate(columns)
-        }
-
-
-def check_levels(levels: np.ndarray) -> None:
-    """Raise unless there are levels, all strictly between 0 and 1."""
-    if levels.ndim != 1 or not levels.size or not bool(((levels > 0) & (levels < 1)).all()):
-        raise ValueError(f"levels must lie strictly between 0 and 1, got {levels.tolist()}.")

@@ -6,7 +6,7 @@ array, so that twenty thousand series take milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,12 @@ import numpy as np
 from fourier_head.metrics import wql
 
 __all__ = [
+    "COVERAGES",
     "DECILES",
     "INTERVALS",
     "Forecast",
     "central_levels",
+    "coverages",
     "interval_error",
     "mase_of_set",
     "observed_frequencies",
@@ -33,6 +35,7 @@ DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 INTERVALS = (0.5, 0.8, 0.95)
 """Central intervals whose coverage is reported."""
+COVERAGES = tuple(f"coverage_{round(100 * share)}" for share in INTERVALS)
 
 
 def central_levels(intervals: Sequence[float] = INTERVALS) -> tuple[float, ...]:
@@ -174,10 +177,15 @@ def observed_frequencies(forecast: Forecast, target: np.ndarray) -> np.ndarray:
     return np.where(jump, share, y <= quantiles).mean(0)
 
 
-def _coverage(below: dict[float, float], share: float) -> float | None:
-    """Return the share of targets inside a central interval; None where its ends are unknown."""
-    low, high = round((1 - share) / 2, 9), round((1 + share) / 2, 9)
-    return below[high] - below[low] if low in below and high in below else None
+def coverages(below: Mapping[float, float]) -> dict[str, Any]:
+    """Return the shares of targets inside the central intervals, by what lies below each level; None without its ends.
+
+    >>> coverages({0.1: 0.12, 0.9: 0.89})
+    {'coverage_50': None, 'coverage_80': 0.77, 'coverage_95': None}
+    """
+    ends = [(round((1 - share) / 2, 9), round((1 + share) / 2, 9)) for share in INTERVALS]
+    held = [below[high] - below[low] if low in below and high in below else None for low, high in ends]
+    return dict(zip(COVERAGES, held, strict=True))
 
 
 def interval_error(row: dict[str, Any]) -> float | None:
@@ -186,7 +194,7 @@ def interval_error(row: dict[str, Any]) -> float | None:
     >>> round(interval_error({"coverage_50": 0.53, "coverage_80": 0.78, "coverage_95": 0.94}), 6)
     0.02
     """
-    seen = [row.get(f"coverage_{round(100 * share)}") for share in INTERVALS]
+    seen = [row.get(key) for key in COVERAGES]
     off = [abs(value - share) for value, share in zip(seen, INTERVALS, strict=True) if value is not None]
     return float(np.mean(off)) if len(off) == len(INTERVALS) else None
 
@@ -224,7 +232,7 @@ def score(
         "wql": wql(quantiles, DECILES, target).item(),
     }
     below = dict(zip(forecast.levels, observed_frequencies(forecast, target).tolist(), strict=True))
-    row |= {f"coverage_{round(100 * share)}": _coverage(below, share) for share in INTERVALS}
+    row |= coverages(below)
     row["interval_error"] = interval_error(row)
     row["pit"] = np.diff([below[level] for level in DECILES], prepend=0.0, append=1.0).tolist()
     if absent.any():

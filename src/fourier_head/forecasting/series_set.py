@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,11 @@ class SeriesSet:
                 "fill=0."
             )
         return notes
+
+    def names_by_column(self, names: Sequence[Any] | None = None) -> dict[str, list[Any]]:
+        """Return names of series, those of all unless given, by the columns they came from."""
+        names, several = self.names if names is None else names, len(self.name_columns) > 1
+        return {c: [name[i] if several else name for name in names] for i, c in enumerate(self.name_columns)}
 
     # --- timestamps
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from fourier_head.cli.forecasting.fan import name_of
 from fourier_head.cli.forecasting.page import SEARCHED
-from fourier_head.forecasting.backtest import COVERAGES, Backtest
-from fourier_head.forecasting.scores import INTERVALS
+from fourier_head.forecasting.backtest import Backtest
+from fourier_head.forecasting.scores import COVERAGES, INTERVALS
 from fourier_head.pages.templates import render
 
 ROWS = 200
