@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fourier_head.errors import UserError
-from fourier_head.tasks.engine import Task, run_tasks
+from fourier_head.tasks.engine import Task, deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 
 CALLS = []
@@ -84,6 +84,15 @@ def test_processes_share_the_tasks_and_the_cores(tmp_path):
     assert [r["x"] for r in got] == [0, 1, 2, 3]
     assert {r["threads"] for r in got} == {max(1, os.cpu_count() // 2)}
     assert os.getpid() not in {r["process"] for r in got}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nothing_is_begun_after_the_deadline_and_what_is_finished_stays(tmp_path, workers):
+    store = RunStore(tmp_path)
+    run_tasks(tasks()[:2], store)
+    late = run_tasks(tasks(), store, workers=workers, deadline=deadline_after(-1.0))
+    assert [r and r["x"] for r in late] == [0, 1, None, None, None, None]
+    assert [r["x"] for r in run_tasks(tasks(), store, deadline=deadline_after(600.0))] == list(range(6))
 
 
 def test_unknown_engines_are_refused(tmp_path):

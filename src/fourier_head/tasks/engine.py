@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -94,96 +94,87 @@ def run_tasks(
         kept = store.get(task.label, task.settings)
         if kept is not None:
             results[i] = kept
-    left = [i for i in range(len(tasks)) if i not in results]
-    with _progress(console, title, len(tasks), len(results)) as bar:
-        count = min(len(left), workers or os.cpu_count() or 1)
-        run = _ray if engine == "ray" else _processes if count > 1 else _local
-        for i, result in run([(i, tasks[i]) for i in left], bar, count, deadline):
-            results[i] = store.put(tasks[i].label, tasks[i].settings, result)
+    left = [(i, task) for i, task in enumerate(tasks) if i not in results]
+    count = min(len(left), workers or os.cpu_count() or 1)
+    run = _ray if engine == "ray" else _processes if count > 1 else _local
+    with _Bar(console, title, len(tasks), len(results)) as bar:
+        for i, result in run(left, bar, count, deadline):
+            if result is not None:
+                results[i] = store.put(tasks[i].label, tasks[i].settings, result)
             # A store need not keep the result of a task that ran out of time; such a one is not finished.
-            bar.ended(kept=store.get(tasks[i].label, tasks[i].settings) is not None)
+            bar.ended(kept=result is not None and store.get(tasks[i].label, tasks[i].settings) is not None)
     return [results.get(i) for i in range(len(tasks))]
 
 
 class _Bar:
-    """What shows nothing: the progress of a caller without a console."""
+    """The progress of all tasks and of the one under way; nothing is shown without a console."""
+
+    def __init__(self, console: Console | None, title: str, total: int, finished: int):
+        try:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        except ImportError as error:
+            raise needs_extra(error) from None
+        if console is not None and finished > 0:
+            console.print(f"{finished} of {total} {title} were finished before and are not run again.", markup=False)
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[words]}"))
+        look = {"transient": console is not None and console.is_terminal, "disable": console is None}
+        self._bars = Progress(*columns, TimeElapsedColumn(), console=console, **look)
+        self._count, self._total = finished, total
+        self._every = self._bars.add_task(title, total=total, completed=finished, words=f"{finished} of {total}")
+        self._single = self._bars.add_task("", total=1.0, words="", visible=False)
+
+    def __enter__(self) -> _Bar:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
 
     def start(self, label: str) -> None:
         """Say that a task begins."""
+        self._bars.reset(self._single, description=label, words="", visible=True)
 
     def report(self, fraction: float, text: str) -> None:
         """Say how far the task under way is."""
+        self._bars.update(self._single, completed=fraction, words=text)
 
     def ended(self, kept: bool) -> None:
         """Say that a task has ended, and whether it is finished and kept."""
+        self._count += kept
+        self._bars.update(self._every, completed=self._count, words=f"{self._count} of {self._total}")
+        self._bars.update(self._single, visible=False)
 
 
-@contextmanager
-def _progress(console: Console | None, title: str, total: int, finished: int) -> Iterator[_Bar]:
-    if console is None:
-        yield _Bar()
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    class Rich(_Bar):
-        count = finished
-
-        def start(self, label: str) -> None:
-            bars.reset(single, description=label, words="", visible=True)
-
-        def report(self, fraction: float, text: str) -> None:
-            bars.update(single, completed=fraction, words=text)
-
-        def ended(self, kept: bool) -> None:
-            self.count += kept
-            bars.update(every, completed=self.count, words=f"{self.count} of {total}")
-            bars.update(single, visible=False)
-
-    if finished > 0:
-        console.print(f"{finished} of {total} {title} were finished before and are not run again.", markup=False)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[words]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=console.is_terminal) as bars:
-        every = bars.add_task(title, total=total, completed=finished, words=f"{finished} of {total}")
-        single = bars.add_task("", total=1.0, words="", visible=False)
-        yield Rich()
+Numbered = list[tuple[int, Task]]
+Results = Iterator[tuple[int, Any]]
 
 
-def _local(tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None) -> Iterator[tuple[int, Any]]:
+def _attempt(number: int, task: Task, deadline: float | None, report: Report | None = None) -> tuple[int, Any]:
+    """Return the number and the result of a task, None where time was up."""
+    with suppress(TimeUp):
+        return number, task.call(report, deadline)
+    return number, None
+
+
+def _local(tasks: Numbered, bar: _Bar, count: int, deadline: float | None) -> Results:
     """Yield results one after the other, made in this process."""
     for i, task in tasks:
         bar.start(task.label)
-        try:
-            result = task.call(bar.report, deadline)
-        except TimeUp:
-            bar.ended(kept=False)
-            return
-        yield i, result
+        yield _attempt(i, task, deadline, bar.report)
 
 
-def _processes(
-    tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None
-) -> Iterator[tuple[int, Any]]:
+def _processes(tasks: Numbered, bar: _Bar, count: int, deadline: float | None) -> Results:
     """Yield results as processes of this machine finish them; together they have as many threads as it has cores."""
     try:
         from joblib import Parallel, delayed
     except ImportError as error:
         raise needs_extra(error) from None
     bar.start(f"{count} processes")
-    for i, result in Parallel(count, return_as="generator_unordered")(
-        delayed(_in_process)(i, task, deadline) for i, task in tasks
-    ):
-        if result is not None:
-            yield i, result
+    work = (delayed(_attempt)(i, task, deadline) for i, task in tasks)
+    yield from Parallel(count, return_as="generator_unordered")(work)
 
 
-def _in_process(number: int, task: Task, deadline: float | None) -> tuple[int, Any]:
-    """Return the number and the result of a task, None where time was up."""
-    with suppress(TimeUp):
-        return number, task.call(deadline=deadline)
-    return number, None
-
-
-def _ray(tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float | None) -> Iterator[tuple[int, Any]]:
+def _ray(tasks: Numbered, bar: _Bar, count: int, deadline: float | None) -> Results:
     """Yield results as a Ray cluster finishes them; without RAY_ADDRESS, Ray runs on this machine alone."""
     if not tasks:
         return
@@ -199,19 +190,16 @@ def _ray(tasks: list[tuple[int, Task]], bar: _Bar, count: int, deadline: float |
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
         except (ConnectionError, RuntimeError, ValueError) as error:  # by kind of address and version of Ray
             raise UserError(f"RAY_ADDRESS names no Ray cluster that answers: {str(error).splitlines()[0]}") from None
-    waiting: dict[Any, int] = {}
+    waiting: list[Any] = []
     try:
-        remote = ray.remote(Task.call)
+        remote = ray.remote(_attempt)
         for i, task in tasks:
-            waiting[
-                remote.options(num_cpus=task.cpus, num_gpus=task.gpus, name=task.label).remote(task, None, deadline)
-            ] = i
+            options = {"num_cpus": task.cpus, "num_gpus": task.gpus, "name": task.label}
+            waiting.append(remote.options(**options).remote(i, task, deadline))
         while waiting:
-            ready, _ = ray.wait(list(waiting), num_returns=1)
-            for reference in ready:
-                # A failure raises here; what other workers finished in the meantime is lost, what came before is kept.
-                with suppress(TimeUp):
-                    yield waiting.pop(reference), ray.get(reference)
+            ready, waiting = ray.wait(waiting, num_returns=1)
+            # A failure raises here; what other workers finished in the meantime is lost, what came before is kept.
+            yield ray.get(ready[0])
     finally:
         for reference in waiting:
             ray.cancel(reference, force=True)
