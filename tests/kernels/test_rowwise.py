@@ -11,7 +11,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
 from fourier_head import Adaptive, Circle, FourierHead, Interval, Line
-from fourier_head.kernels import plan, rowwise
+from fourier_head.kernels import launch, plan, rowwise
 from fourier_head.training.graphs import capture
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -261,7 +261,7 @@ def test_streams_do_not_share_their_sums():
     assert all(torch.equal(a, expected[i % 3]) for i, a in enumerate(found))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", LOSSES)
 def test_both_products_of_few_tokens_in_one_kernel(name, dtype, monkeypatch):
     """More rows than one program takes, features that fill no block, and gradients of some inputs alone."""
@@ -304,3 +304,36 @@ def score_of(head, loss, x, value):
         patch.setattr(rowwise, "forward", lambda *args: asked.append(args[7]) or forward(*args))
         loss(head, x, value)
     return asked[-1]
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20])
+@pytest.mark.parametrize("name", LOSSES)
+def test_launches_have_their_arguments_in_the_order_of_the_kernel(name, few, monkeypatch):
+    """Compiled kernels are given tensors, numbers and constants by place, not by name; reals are never integers."""
+    seen = []
+
+    def watched(site, tensors, launch=launch.launch):
+        seen.append((site.kernel.arg_names, len(tensors), site.numbers, list(site.constants)))
+        launch(site, tensors)
+
+    monkeypatch.setattr(launch, "launch", watched)
+    monkeypatch.setattr(rowwise, "launch", watched)
+    monkeypatch.setattr(rowwise, "FEW_NUMBERS", few)
+    monkeypatch.setattr(rowwise, "PADDED_FROM", 0)
+    options, loss = LOSSES[name]
+    fused, _ = pair(dtype=torch.bfloat16, floor=0, **options)
+    x = torch.randn(10, 8, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    for resident in (plan.RESIDENT_WIDTH, 0):
+        monkeypatch.setattr(plan, "RESIDENT_WIDTH", resident)
+        loss(fused, x, 3 * torch.randn(10, device=DEVICE)).backward()
+    assert len(seen) >= 2
+    for names, tensors, numbers, constants in seen:
+        assert names[tensors + len(numbers) :] == constants
+        for argument, number in zip(names[tensors:], numbers, strict=False):
+            assert isinstance(number, float) == (argument in REALS), argument
+
+
+REALS = {
+    "floor", "units", "origin", "unit", "tails", "penalty", "omega", "gain", "count", "rounded", "length", "constant",
+    "bow",
+}  # fmt: skip

@@ -20,7 +20,7 @@ from fourier_head.kernels.inference import (
     sample,
 )
 from fourier_head.kernels.plan import Score
-from fourier_head.kernels.scores import RANKED_FREQUENCIES, cross_entropy, density_nll, row_scores, score_rows
+from fourier_head.kernels.scores import RANKED_FREQUENCIES, cross_entropy, density_nll, row_scores
 
 __all__ = [
     "FEW_COEFFICIENTS",
@@ -40,6 +40,5 @@ __all__ = [
     "quantile",
     "row_scores",
     "sample",
-    "score_rows",
     "wanted",
 ]

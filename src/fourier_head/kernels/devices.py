@@ -63,6 +63,6 @@ def require(name: str, tensor: Tensor) -> None:
 
 def on(x: Tensor) -> AbstractContextManager[object]:
     """Launch on the device of ``x``, whichever is the current one."""
-    if x.is_cuda and x.device.index != torch.cuda.current_device():
+    if x.is_cuda and x.device.index != torch._C._cuda_getDevice():
         return torch.cuda.device(x.device)
     return _HERE

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fourier_head.kernels.devices import on, require
 from fourier_head.kernels.plan import Score
-from fourier_head.kernels.scores import check_projection, match, score_rows
+from fourier_head.kernels.scores import check_projection, check_rows, match, row_scores
 
 # Up to this many levels are put in order while they are found, up to this many coefficients sampled one by one.
 FEW_LEVELS = 32
@@ -121,7 +121,9 @@ def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False
     """Return log-densities of coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls, at z (tokens,)."""
     a = _rows("a", a, walls)
     score = Score("nll", "interval", a.shape[2], floor=floor, walls=walls, origin=-1.0, reduction="none")
-    return -score_rows(a.flatten(1), None, None, z, score)
+    rows = a.flatten(1)
+    check_rows(rows, None, None, z, score)
+    return -row_scores(rows, None, None, z, score)
 
 
 @torch.no_grad()

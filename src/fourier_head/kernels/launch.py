@@ -112,19 +112,25 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
     return torch.mm(x.float(), weight.t().float())
 
 
+@functools.lru_cache(maxsize=256)
+def _pad_site(length: int, room: int, halves: int, width: int, stride: int) -> Site:
+    block = min(1024, plans.power_of_two_above(width))
+    numbers = (length, room, width, stride)
+    grid = (halves * room, ceil_div(width, block), 1)
+    return Site(pad_kernel, grid, numbers, {"BLOCK": block}, {}, ("pad", *map(traits, numbers), block))
+
+
+def pad_rows(weight: Tensor, length: int, room: int) -> Tensor:
+    """Return the weights with zeros after every ``length`` rows, ``room`` rows each."""
+    halves, width = weight.shape[0] // length, weight.shape[1]
+    result = weight.new_empty((halves * room, width))
+    launch(_pad_site(length, room, halves, width, weight.stride(0)), (weight, result))
+    return result
+
+
 def pad(weight: Tensor, score: Score) -> Tensor:
     """Return the weights with each half padded to whole vectors; the weights themselves where they fit already."""
-    harmonics, padded = score.length, score.padded
-    if padded == harmonics:
-        return weight
-    width = weight.shape[1]
-    result = weight.new_empty((score.halves * padded, width))
-    block = min(1024, plans.power_of_two_above(width))
-    run(
-        pad_kernel, (score.halves * padded, ceil_div(width, block)),
-        (weight, result, harmonics, padded, width, weight.stride(0)), {"BLOCK": block},
-    )  # fmt: skip
-    return result
+    return weight if score.padded == score.length else pad_rows(weight, score.length, score.padded)
 
 
 def _unpad(padded: Tensor, score: Score) -> Tensor:

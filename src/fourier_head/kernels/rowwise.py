@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels import tables
-from fourier_head.kernels.forward import pad_kernel
 from fourier_head.kernels.launch import (
     INTERPRETED,
     Gradients,
@@ -19,8 +18,8 @@ from fourier_head.kernels.launch import (
     gather_site,
     launch,
     no_gradients,
+    pad_rows,
     product,
-    run,
     sums_buffer,
     traits,
 )
@@ -124,14 +123,8 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
 
 def wide_of(x: Tensor, weight: Tensor) -> Tensor:
     """Return the weights as products take them: with rows of zeros after them where that pays."""
-    if not pads(x.shape[0], x.shape[1], weight.shape[0]):
-        return weight
-    outputs, width = weight.shape
-    rows, block = padded(outputs), min(1024, power_of_two_above(width))
-    wide = weight.new_empty(rows, width)
-    numbers = (outputs, rows, width, weight.stride(0))
-    run(pad_kernel, (rows, ceil_div(width, block)), (weight, wide, *numbers), {"BLOCK": block})
-    return wide
+    outputs = weight.shape[0]
+    return pad_rows(weight, outputs, padded(outputs)) if pads(*x.shape, outputs) else weight
 
 
 def forward(
@@ -165,7 +158,8 @@ def forward(
 
 
 def _few(x: Tensor, outputs: int) -> bool:
-    return x.numel() <= FEW_NUMBERS and outputs <= FEW_OUTPUTS
+    """Tell whether one kernel multiplies; float32 products take more registers than there are."""
+    return x.numel() <= FEW_NUMBERS and outputs <= FEW_OUTPUTS and x.dtype != torch.float32
 
 
 @functools.lru_cache(maxsize=1024)

@@ -69,7 +69,8 @@ def cross_entropy(
         "bins", length, num_bins, floor=floor, ignore_index=ignore_index, reduction=reduction, penalty=penalty,
         points=points, walls=walls,
     )  # fmt: skip
-    return score_rows(x, weight, bias, target, score, class_weight=class_weight, offsets=offsets, generator=generator)
+    check_rows(x, weight, bias, target, score, class_weight)
+    return row_scores(x, weight, bias, target, score, class_weight, offsets=offsets, generator=generator)
 
 
 def density_nll(
@@ -99,7 +100,8 @@ def density_nll(
     score = _score(
         "interval", length, floor=floor, reduction=reduction, penalty=penalty, points=points, walls=walls, origin=-1.0
     )
-    return score_rows(x, weight, bias, value, score, offsets=offsets, generator=generator)
+    check_rows(x, weight, bias, value, score)
+    return row_scores(x, weight, bias, value, score, offsets=offsets, generator=generator)
 
 
 def _score(target: str, length: int, num_bins: int = 0, *, penalty: float, points: int, **options: Any) -> Score:
@@ -108,38 +110,6 @@ def _score(target: str, length: int, num_bins: int = 0, *, penalty: float, point
     if options["reduction"] not in REDUCTIONS:
         raise ValueError(f"reduction: expected one of {REDUCTIONS}, got {options['reduction']!r}")
     return Score("nll", target, length, num_bins, penalty=penalty, points=points if penalty else 0, **options)
-
-
-def score_rows(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    target: Tensor,
-    score: Score,
-    *,
-    class_weight: Tensor | None = None,
-    anchor: Tensor | None = None,
-    offsets: Tensor | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Return the loss that a ``Score`` describes, of features (tokens, width) or, without a weight, of outputs.
-
-    Args:
-        x, weight, bias: of the projection; the outputs lie in the order of ``Layout``.
-        target: bin ids or values, (tokens,).
-        score: which loss.
-        class_weight: weights of bins and atoms.
-        anchor: guesses of the values, for a domain with three outputs.
-        offsets: shifts in [0, 1), (tokens,), of the points of the roughness, in place of random ones.
-        generator: source of the random shifts.
-    """
-    check_projection(x, weight, bias)
-    if target.shape != x.shape[:1]:
-        raise ValueError(f"target: expected shape ({x.shape[0]},), got {tuple(target.shape)}")
-    if class_weight is not None and score.points:
-        raise ValueError("class_weight: not beside a penalty, whose tokens all weigh the same")
-    options = {"class_weight": class_weight, "anchor": anchor, "offsets": offsets, "generator": generator}
-    return row_scores(x, weight, bias, target, score, **options)  # type: ignore[arg-type]
 
 
 def row_scores(
@@ -153,7 +123,17 @@ def row_scores(
     offsets: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Return what ``score_rows`` does, of arguments that were checked before."""
+    """Return the loss that a ``Score`` describes, of arguments that fit it and each other (``check_rows``).
+
+    Args:
+        x, weight, bias: of the projection, or without a weight its outputs, which lie in the order of ``Layout``.
+        target: bin ids or values, (tokens,).
+        score: which loss.
+        class_weight: weights of bins and atoms.
+        anchor: guesses of the values, for a domain with three outputs.
+        offsets: shifts in [0, 1), (tokens,), of the points of the roughness, in place of random ones.
+        generator: source of the random shifts.
+    """
     x, weight = match(x, weight)
     # Of tensors that are contiguous this costs less than asking them.
     target = target.contiguous()
@@ -197,6 +177,17 @@ def match(x: Tensor, weight: Any) -> tuple[Tensor, Any]:
         raise TypeError(f"weight: expected the type of x, {x.dtype}, got {weight.dtype}")
     x = x if x.stride(-1) == 1 else x.contiguous()
     return x, weight if weight.stride(-1) == 1 else weight.contiguous()
+
+
+def check_rows(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, target: Tensor, score: Score, class_weight: Any = None
+) -> None:
+    """Raise an error for arguments that no loss of rows has."""
+    check_projection(x, weight, bias)
+    if target.shape != x.shape[:1]:
+        raise ValueError(f"target: expected shape ({x.shape[0]},), got {tuple(target.shape)}")
+    if class_weight is not None and score.points:
+        raise ValueError("class_weight: not beside a penalty, whose tokens all weigh the same")
 
 
 def check_projection(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
