@@ -5,6 +5,7 @@ import os
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 transformers = pytest.importorskip("transformers")
 
@@ -94,3 +95,12 @@ def same(a, b):
 def logits(model, batch):
     with torch.no_grad():
         return model.eval()(**batch).logits
+
+
+def cross_entropy(output, batch, causal, reduction="mean"):
+    """The loss that transformers would compute from all logits."""
+    labels = batch["labels"]
+    scores = output.logits
+    if causal:
+        scores, labels = scores[:, :-1], labels[:, 1:]
+    return F.cross_entropy(scores.flatten(0, -2).float(), labels.flatten(), reduction=reduction)
