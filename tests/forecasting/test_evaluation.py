@@ -1,20 +1,9 @@
 """Evaluation of forecasts: sets, scores equal to gluonts', the published baselines, aggregates and charts."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from studies.common.benchmark_sets import (
-    BENCHMARK,
-    geometric_mean,
-    read_evaluation_sets,
-    read_published_scores,
-    relative_scores,
-    verified_names,
-)
 
-from fourier_head.errors import UserError
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, EvaluationSet, evaluate, evaluate_seasonal_naive
 from fourier_head.forecasting.scores import (
     DECILES,
@@ -37,9 +26,6 @@ def ragged(rng, lengths, missing=0.0):
         one[rng.random(n) < missing] = np.nan
         out.append(one)
     return out
-
-
-# --- scores
 
 
 @pytest.mark.parametrize("season", [1, 4, 12])
@@ -153,9 +139,6 @@ def test_forecasts_of_the_wrong_shape_get_one_sentence(quantiles, levels, messag
         Forecast(np.zeros((1, 1, 1)), [0.5]).at(0.1)
 
 
-# --- evaluating
-
-
 def test_evaluate_takes_tensors_forecasts_and_reports_as_it_goes():
     rng = np.random.default_rng(1)
     sets = [EvaluationSet(name, ragged(rng, [20, 30]), 4, 1, "YE") for name in ("a", "b")]
@@ -189,149 +172,10 @@ def test_seasonal_naive_repeats_whole_and_broken_seasons():
         repeat_season([np.array([])], 2, 1)
 
 
-def test_relative_scores_are_geometric_means_of_ratios():
-    def row(model, dataset, status, mase, wql, error=None):
-        return {"model": model, "dataset": dataset, "status": status, "mase": mase, "wql": wql, "interval_error": error}
-
-    naive = [row("naive", "a", "verified", 2, 1), row("naive", "b", "verified", 1, 1), row("naive", "c", "own", 1, 1)]
-    ours = [
-        row("m", "a", "verified", 1.0, 0.5, 0.02),
-        row("m", "b", "verified", 2.0, 0.5, 0.04),
-        row("m", "c", "own", 8.0, 1.0, 0.0),
-        row("m", "unknown", "verified", 100.0, 100.0),
-    ]
-    verified, everything = relative_scores(ours, naive)
-    assert (verified["dataset"], verified["sets"], everything["dataset"], everything["sets"]) == (
-        "verified",
-        2,
-        "all",
-        3,
-    )
-    assert verified["relative_mase"] == pytest.approx(1.0)
-    assert verified["relative_wql"] == pytest.approx(0.5)
-    assert everything["relative_mase"] == pytest.approx(2.0)
-    assert verified["interval_error"] == pytest.approx(0.03)
-    assert math.isnan(geometric_mean([]))
-    assert math.isnan(geometric_mean([1.0, 0.0]))
-
-
-# --- sets
-
-
-def write_set(path, **columns):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table(columns), path)
-
-
-def test_sets_are_read_with_what_the_benchmark_knows_of_them(tmp_path):
-    long = np.arange(30.0).tolist()
-    write_set(tmp_path / "hospital.parquet", id=["x"], start=["2000-01-01"], freq=["ME"], target=[long])
-    write_set(
-        tmp_path / "mine.parquet", id=["x", "y"], start=["", ""], freq=["h", "h"], target=[[*long[:-1], None], [1.0]]
-    )
-    hospital, mine = read_evaluation_sets(tmp_path, horizon=3)
-    assert (hospital.horizon, hospital.season, hospital.status, hospital.starts) == (12, 12, "verified", ["2000-01-01"])
-    assert (mine.horizon, mine.season, mine.status, len(mine)) == (3, 24, "own", 1)
-    assert np.isnan(mine.targets()[0, -1])
-    assert mine.series[0].dtype == np.float32
-    assert read_evaluation_sets(tmp_path, ["hospital"])[0].name == "hospital"
-
-
-def test_infinite_values_of_a_set_are_missing(tmp_path):
-    write_set(tmp_path / "mine.parquet", freq=["D"], target=[[0.0, math.inf, 2.0, 3.0, 4.0, -math.inf]])
-    (naive,) = evaluate_seasonal_naive(read_evaluation_sets(tmp_path, horizon=2))
-    assert (naive["mase"], naive["wql"]) == (1.0, 0.25)  # the scale is that of the only step between two values
-
-
-def test_bad_folders_and_files_get_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="must be a folder of parquet files"):
-        read_evaluation_sets(tmp_path / "nowhere")
-    write_set(tmp_path / "mine.parquet", freq=["h", "D"], target=[[1.0, 2.0], [1.0, 2.0]])
-    with pytest.raises(UserError, match="horizon must be given for mine"):
-        read_evaluation_sets(tmp_path)
-    with pytest.raises(UserError, match="one frequency, got D, h"):
-        read_evaluation_sets(tmp_path, horizon=1)
-    with pytest.raises(UserError, match="did you mean mine"):
-        read_evaluation_sets(tmp_path, ["mime"])
-    write_set(tmp_path / "mine.parquet", freq=["h", None], target=[[1.0, 2.0], [1.0, 2.0]])
-    with pytest.raises(UserError, match="one frequency, got None, h"):
-        read_evaluation_sets(tmp_path, horizon=1)
-    write_set(tmp_path / "mine.parquet", freq=["h"], target=["text"])
-    with pytest.raises(UserError, match="must be lists of numbers, one series per row, got string"):
-        read_evaluation_sets(tmp_path, horizon=1)
-    write_set(tmp_path / "mine.parquet", freq=["h"], value=[1.0])
-    with pytest.raises(UserError, match="has no column 'target': "):
-        read_evaluation_sets(tmp_path, horizon=1)
-    write_set(tmp_path / "mine.parquet", freq=["h"], target=[[1.0]])
-    with pytest.raises(UserError, match="longer than the horizon of 1, got none"):
-        read_evaluation_sets(tmp_path, horizon=1)
-    with pytest.raises(ValueError, match="longer than the horizon"):
-        EvaluationSet("short", [np.zeros(3)], 3, 1)
-
-
 def test_a_cut_set_is_no_longer_verified():
     one = EvaluationSet("a", [np.zeros(5), np.zeros(6)], 2, 1, status="verified", starts=["x", "y"])
     assert one.head(2) is one
     assert (one.head(1).status, len(one.head(1)), one.head(1).starts) == ("partial", 1, ["x"])
-
-
-# --- the published numbers
-
-
-def test_seasonal_naive_gives_the_published_scores_of_every_verified_set(shared):
-    published = {
-        row["dataset"]: row for row in read_published_scores(shared / "reference/seasonal_naive_zero_shot.csv")
-    }
-    sets = read_evaluation_sets(shared / "data/eval", verified_names())
-    rows = evaluate_seasonal_naive(sets)
-    assert len(rows) == 15
-    for row in rows:
-        for key in ("mase", "wql"):
-            assert row[key] == pytest.approx(published[row["dataset"]][key], rel=1e-5), (row["dataset"], key)
-
-
-def test_published_models_have_the_aggregates_everyone_quotes(shared):
-    rows = read_published_scores(shared / "reference/chronos_published_zero_shot.csv")
-    naive = [row for row in rows if row["model"] == SEASONAL_NAIVE]
-    assert len(naive) == 20
-    assert sum(row["status"] == "verified" for row in naive) == 15
-    got = {(row["model"], row["dataset"]): row for row in relative_scores(rows, naive)}
-    wanted = {
-        "chronos-t5-mini": (0.890, 0.785),
-        "chronos-t5-large": (0.827, 0.716),
-        "chronos-bolt-mini": (0.883, 0.727),
-        "chronos-bolt-base": (0.825, 0.698),
-    }
-    for model, (mase, wql) in wanted.items():
-        row = got[model, "verified"]
-        assert row["sets"] == 15
-        assert (round(row["relative_mase"], 3), round(row["relative_wql"], 3)) == (mase, wql)
-    other = read_published_scores(shared / "reference/seasonal_naive_zero_shot.csv")
-    assert {(r["dataset"], r["mase"]) for r in other} == {(r["dataset"], r["mase"]) for r in naive}
-
-
-def test_bad_tables_of_published_scores_get_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
-        read_published_scores(tmp_path / "none.csv")
-    table = tmp_path / "table.csv"
-    for text in ("", "a,b\n1,2\n", "dataset,score\nm5,1\n"):
-        table.write_text(text)
-        with pytest.raises(UserError, match="table of published scores"):
-            read_published_scores(table)
-    table.write_text("dataset,model,MASE,WQL\nm5,x,1.0,much\n")
-    with pytest.raises(UserError, match="got 'much' for x on m5"):
-        read_published_scores(table)
-    table.write_text("dataset,model,MASE,WQL\nm5,x,1.0\n")
-    with pytest.raises(UserError, match="got '' for x on m5"):
-        read_published_scores(table)
-    table.write_text(",x,x,y,y\nset,MASE,WQL,MASE,WQL\nm5,1.0,0.5,1.0,\n")
-    assert [row["model"] for row in read_published_scores(table)] == ["x"]  # y has one of two scores
-
-
-def test_the_registry_names_every_set_once():
-    assert len({known.published for known in BENCHMARK.values()}) == len(BENCHMARK) == 20
 
 
 def test_intervals_of_counts_are_judged_with_their_jumps():
