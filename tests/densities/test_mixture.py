@@ -316,3 +316,27 @@ def test_bad_calls():
     ):
         with pytest.raises(ValueError, match="got"):
             call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_components_far_from_a_value_count_as_they_should(dtype):
+    loc = torch.tensor([-1.0, 0.0, 300.0], dtype=dtype, requires_grad=True)
+    d = GaussianMixture(torch.zeros(3, dtype=dtype), loc, torch.tensor([0.5, 1.0, 0.1], dtype=dtype))
+    value = torch.tensor([-0.2, 4.0, 299.9], dtype=dtype)
+    parts = torch.distributions.Normal(d.loc.detach(), d.scale).log_prob(value[:, None])
+    expected = (parts - math.log(3)).logsumexp(-1)
+    got = d.log_prob(value)
+    torch.testing.assert_close(got, expected)
+    (gradient,) = torch.autograd.grad(got.sum(), loc)
+    share = (parts - math.log(3) - expected[:, None]).exp()
+    torch.testing.assert_close(gradient, (share * (value[:, None] - d.loc.detach()) / d.scale**2).sum(0))
+
+
+def test_bins_out_of_reach_have_logarithms_of_their_own():
+    d = GaussianMixture(torch.zeros(2), torch.tensor([-0.9, -0.8]), torch.tensor([0.01, 0.01]), low=-1.0, high=1.0)
+    log_probs = d.bin_log_probs(50)
+    assert log_probs.isfinite().all()
+    assert (log_probs[10:].diff() < 0).all()
+    edges = torch.linspace(-1, 1, 51)
+    torch.testing.assert_close(d.bin_log_probs(edges), log_probs, rtol=1e-4, atol=1e-4)
+    assert d.expand((3,)).bin_log_probs(edges).shape == (3, 50)
