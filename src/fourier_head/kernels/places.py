@@ -10,12 +10,7 @@ import triton.language as tl
 
 from fourier_head.kernels.phases import bin_turns, value_turns
 
-# What targets are: bin ids, or values of a domain.
-BINS = tl.constexpr(0)
-INTERVAL = tl.constexpr(1)
-CIRCLE = tl.constexpr(2)
-LINE = tl.constexpr(3)
-PLACED = tl.constexpr(4)
+# What targets are, bin ids or values of a domain, as kernels tell them apart.
 KINDS = {"bins": 0, "interval": 1, "circle": 2, "line": 3, "placed": 4}
 
 # Below this no half width falls, as in `adaptive.py`.
