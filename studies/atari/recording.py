@@ -158,7 +158,7 @@ class Recording:
         return len(self.actions)
 
 
-def load_recording(folder: Path, threads: int | None = None) -> Recording:
+def load_recording(folder: Path) -> Recording:
     """Return the recording of a folder, its frames unpacked once into a cache on disk that later calls map."""
     about, paths = read_about(folder), shard_paths(folder)
     if not paths:
@@ -166,13 +166,13 @@ def load_recording(folder: Path, threads: int | None = None) -> Recording:
     mark = json.dumps([[path.name, path.stat().st_size] for path in paths])
     cache = folder / CACHE
     if not (cache / "mark.json").exists() or (cache / "mark.json").read_text(encoding="utf-8") != mark:
-        _unpack(paths, cache, threads)
+        _unpack(paths, cache)
         write_atomically(cache / "mark.json", mark)
     columns = load_arrays(cache / "columns.npz")
     return Recording(about, np.load(cache / "frames.npy", mmap_mode="r"), **columns)
 
 
-def _unpack(paths: list[Path], cache: Path, threads: int | None) -> None:
+def _unpack(paths: list[Path], cache: Path) -> None:
     """Put the stretches of each stream one after the other."""
     heads = [load_shard(path, frames=False) for path in paths]
     runs: list[list[int]] = []
@@ -214,7 +214,7 @@ def _unpack(paths: list[Path], cache: Path, threads: int | None) -> None:
                 frames[place] = stretch
 
         # No flush at the end: a cache may stay in memory until the system finds time to write it.
-        with ThreadPoolExecutor(threads or min(16, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
             list(pool.map(fill, range(len(paths))))
 
     write_atomically(cache / "frames.npy", write)
@@ -224,16 +224,15 @@ def _unpack(paths: list[Path], cache: Path, threads: int | None) -> None:
 # --- recipes: the recording without its frames
 
 
-def write_recipe(folder: Path, path: Path | None = None) -> Path:
+def write_recipe(folder: Path) -> Path:
     """Write seeds, actions, rewards and ends of a folder's shards into one small file."""
-    arrays: dict[str, np.ndarray] = {"about": _text(json.dumps(vars(read_about(folder))))}
+    arrays: dict[str, np.ndarray] = {"about": np.frombuffer(json.dumps(vars(read_about(folder))).encode(), np.uint8)}
     for number, one in enumerate(shard_paths(folder)):
         head = load_shard(one, frames=False)
         arrays |= {f"{name}-{number}": getattr(head, name) for name in (*COLUMNS, "seeds")}
         arrays[f"about-{number}"] = np.array([head.fresh, head.moment, head.pace], dtype=np.int64)
-    path = path or folder / RECIPE
-    save_arrays(path, arrays, level=9)
-    return path
+    save_arrays(folder / RECIPE, arrays, level=9)
+    return folder / RECIPE
 
 
 def recipe_shards(recipe: Path) -> int:
@@ -300,7 +299,3 @@ def _check_own(folder: Path, actions: list[np.ndarray]) -> None:
     for path in shard_paths(folder):
         if path not in expected or not np.array_equal(load_shard(path, frames=False).actions, expected[path]):
             raise UserError(f"{folder} holds another recording ({path.name}); choose another folder.")
-
-
-def _text(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode(), dtype=np.uint8)

@@ -52,8 +52,7 @@ def all_rows(runs: Sequence[Mapping[str, Any]], qualities: Mapping[str, Mapping[
     main = [one for one in rows if is_main(one, full)]
     for dataset in dict.fromkeys(one["dataset"] for one in rows):
         published = find_game(dataset).paper
-        linear = _find(main, dataset, BEST, "linear")
-        if linear is not None:
+        for linear in _returns(main, dataset, "linear")[:1]:
             linear |= {"paper": published.linear[0], "paper_std": published.linear[1]}
         best = best_fourier(main, dataset)
         if best is not None:  # the paper prints its Fourier head without saying which N
@@ -84,21 +83,16 @@ def whole_rows(runs: Sequence[Mapping[str, Any]]) -> list[Row]:
     return aggregate(flat, METRICS, ARM) + aggregate(last, SPEEDS, ARM)
 
 
-def best_fourier(rows: Sequence[Row], dataset: str, protocol: str = BEST) -> Row | None:
+def best_fourier(rows: Sequence[Row], dataset: str) -> Row | None:
     """Return the row of normalised returns of the Fourier arm that got the highest mean."""
-    found = [
-        one
-        for one in rows
-        if (one["dataset"], one["protocol"], one["metric"], one["head"])
-        == (dataset, protocol, "normalised_return", "fourier")
-    ]
+    found = _returns(rows, dataset, "fourier")
     found = [one for one in found if one["gamma"]] or found  # the paper's arms are regularised
     return max(found, key=lambda one: one["ours"]) if found else None
 
 
-def _find(rows: Sequence[Row], dataset: str, protocol: str, head: str) -> Row | None:
-    wanted = (dataset, protocol, "normalised_return", head)
-    return next((r for r in rows if (r["dataset"], r["protocol"], r["metric"], r["head"]) == wanted), None)
+def _returns(rows: Sequence[Row], dataset: str, head: str) -> list[Row]:
+    wanted = (dataset, BEST, "normalised_return", head)
+    return [r for r in rows if (r["dataset"], r["protocol"], r["metric"], r["head"]) == wanted]
 
 
 def notes(runs: Sequence[Mapping[str, Any]], left: int, qualities: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -105,12 +105,11 @@ class Bootstrap:
     Args:
         errors: of the runs.
         draws: how often.
-        seed: of the draws.
     """
 
-    def __init__(self, errors: Errors, draws: int = DRAWS, seed: int = 0):
+    def __init__(self, errors: Errors, draws: int = DRAWS):
         self.runs, self.sets, self.draws = errors.runs, list(errors.sets), draws
-        rng, self.seed = np.random.default_rng(seed), seed
+        rng = np.random.default_rng(0)
         self.logs = {metric: np.empty((draws + 1, len(self.sets), len(self.runs))) for metric in METRICS}
         for place, own in enumerate(errors.sets.values()):
             count = len(own["count"])
@@ -134,7 +133,7 @@ class Bootstrap:
         logs = self.logs[metric][:, [self.sets.index(name) for name in sets]]
         change = logs[:, :, mine] - logs[:, :, theirs]
         by_seed = np.nanmean(change, 1)  # over sets
-        chosen = np.random.default_rng(self.seed).integers(len(seeds), size=(self.draws, len(seeds)))
+        chosen = np.random.default_rng(0).integers(len(seeds), size=(self.draws, len(seeds)))
         drawn = np.take_along_axis(by_seed[1:], chosen, 1).mean(1)
         low, high = np.nanquantile(drawn, [0.025, 0.975])
         single = _percent(by_seed[0])

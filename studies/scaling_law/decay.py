@@ -104,17 +104,17 @@ def steps(q: Tensor, num_bins: int, widths: Widths) -> Floats:
     return total.numpy()
 
 
-def main_term_steps(q: Tensor, num_bins: int, constant: float = 0.5) -> Floats:
+def main_term_steps(q: Tensor, num_bins: int) -> Floats:
     """Return the steps of the proof's main term, where every kernel removes all harmonics and none of the constant.
 
     The constant's share is a slip of the proof, harmless for the exponent: g_sigma keeps a constant, so y - g_sigma * y
-    has none. `constant=0` gives what is right for wide kernels, the norm of y - 1/m.
+    has none.
     """
     last = min(len(q), (num_bins - 1) // 2)
     factor = 2 * num_bins / (2 * num_bins - 1)  # the proof's B_1 for wide kernels
     power = 2 / num_bins * (factor * q[:last]) ** 2
-    norm = (power.cumsum(0) + 4 / num_bins * (factor * constant) ** 2).sqrt()
-    before = torch.cat([norm.new_tensor([2 / math.sqrt(num_bins) * factor * constant]), norm[:-1]])
+    norm = (power.cumsum(0) + 4 / num_bins * (factor * 0.5) ** 2).sqrt()
+    before = torch.cat([norm.new_tensor([2 / math.sqrt(num_bins) * factor * 0.5]), norm[:-1]])
     return (power / (norm + before)).numpy()
 
 

@@ -102,9 +102,7 @@ def draw_clips(bpm: Tensor, generator: torch.Generator, timbre: Tensor | None = 
     )
 
 
-def render(
-    clips: Clips, generator: torch.Generator, seconds: float = SECONDS, sample_rate: int = SAMPLE_RATE
-) -> Tensor:
+def render(clips: Clips, generator: torch.Generator, seconds: float = SECONDS) -> Tensor:
     """Return waveforms (clips, samples) in [-1, 1]; clicks fall between samples where the tempo says so.
 
     Args:
@@ -116,15 +114,15 @@ def render(
     torch.Size([2, 8000])
     """
     device = clips.bpm.device
-    samples, length = round(seconds * sample_rate), round(CLICK_SECONDS * sample_rate)
-    period = 60 / clips.bpm.double() * sample_rate
+    samples, length = round(seconds * SAMPLE_RATE), round(CLICK_SECONDS * SAMPLE_RATE)
+    period = 60 / clips.bpm.double() * SAMPLE_RATE
     # From the click before the clip, whose tail may still sound, to the last one inside.
     beats = math.ceil(seconds * float(clips.bpm.max()) / 60) + 2
     beat = clips.phase.double().floor()[:, None] + torch.arange(beats, device=device)
     onset = (beat - clips.phase.double()[:, None]) * period[:, None]
     strong = (clips.metre[:, None] > 0) & (beat.long() % clips.metre.clamp_min(1)[:, None] == 0)
     first = onset.ceil()
-    elapsed = ((first - onset).float()[..., None] + torch.arange(length, device=device)) / sample_rate
+    elapsed = ((first - onset).float()[..., None] + torch.arange(length, device=device)) / SAMPLE_RATE
     click = _click(clips, elapsed, strong, generator)
     place = first.long()[..., None] + torch.arange(length, device=device) + length
     place = place.clamp(0, samples + 2 * length - 1).flatten(1)

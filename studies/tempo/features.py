@@ -9,6 +9,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from studies.tempo.clicks import SAMPLE_RATE
+
 FRAME, HOP, FFT = 400, 160, 512
 """Samples of a frame, between frames, and of the transform: 25 ms, 10 ms and the next power of two at 16 kHz."""
 LOWEST_HERTZ = 20.0
@@ -19,11 +21,11 @@ AUDIOSET_MEAN, AUDIOSET_STD = -4.2677393, 4.5689974
 
 
 @cache
-def mel_filters(num_mels: int, sample_rate: int) -> Tensor:
+def mel_filters(num_mels: int) -> Tensor:
     """Return triangles in mel space, (FFT/2 + 1, num_mels), as Kaldi lays them out; the highest frequency has none."""
     from transformers.audio_utils import mel_filter_bank
 
-    span = (LOWEST_HERTZ, sample_rate / 2, sample_rate)
+    span = (LOWEST_HERTZ, SAMPLE_RATE / 2, SAMPLE_RATE)
     with (
         warnings.catch_warnings()
     ):  # the lowest of 128 triangles lie between two frequencies, as in the published network
@@ -32,7 +34,7 @@ def mel_filters(num_mels: int, sample_rate: int) -> Tensor:
     return torch.from_numpy(bank)
 
 
-def log_mel(wave: Tensor, num_mels: int = 128, sample_rate: int = 16_000) -> Tensor:
+def log_mel(wave: Tensor, num_mels: int = 128) -> Tensor:
     """Return log-mel features (..., frames, num_mels) of waveforms (..., samples).
 
     Frames of 25 ms every 10 ms, their mean removed, pre-emphasis 0.97, symmetric Hann window, power spectrum, triangles
@@ -54,7 +56,7 @@ def log_mel(wave: Tensor, num_mels: int = 128, sample_rate: int = 16_000) -> Ten
     window = torch.hann_window(FRAME, periodic=False, device=wave.device)
     spectrum = torch.fft.rfft((frames - PREEMPHASIS * before) * window, n=FFT)
     power = spectrum.real**2 + spectrum.imag**2
-    filters = mel_filters(num_mels, sample_rate).to(power)
+    filters = mel_filters(num_mels).to(power)
     return (power @ filters).clamp_min(FLOOR).log()
 
 

@@ -33,7 +33,6 @@ class T5Predictor:
             as random as without, all together are closer to the distribution they are drawn from.
         tails: probability left out at either end of every distribution that is drawn from. What a model gives to values
             far off is little and hardly learned, but one such value leads the rest of its path astray.
-        precision: "bf16" for autocast on a GPU; elsewhere float32.
         seed: of the samples; every call starts from it.
         probes: series of each call, spread evenly, of whose first path every next-token distribution is measured by
             ``metrics.smoothness``; ``smoothness`` collects the values.
@@ -59,7 +58,6 @@ class T5Predictor:
         top_k: int | None = None,
         spread: bool = False,
         tails: float = 0.0,
-        precision: str = "bf16",
         seed: int = 0,
         probes: int = 0,
     ):
@@ -72,7 +70,7 @@ class T5Predictor:
         if not 0 <= tails < 0.5:
             raise ValueError(f"tails must be at least 0 and less than 0.5, got {tails}")
         self.model, self.tokenizer, self.paths = model, tokenizer, paths
-        self.temperature, self.top_k, self.precision = temperature, top_k, precision
+        self.temperature, self.top_k = temperature, top_k
         self.spread, self.tails, self.seed, self.probes = spread, tails, seed, probes
         self._measured: list[Tensor] = []
 
@@ -100,11 +98,10 @@ class T5Predictor:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         self.model.eval()
         generator = torch.Generator(self.device).manual_seed(self.seed)
-        half = self.device.type == "cuda" and self.precision == "bf16"
         past = [np.asarray(context, dtype=np.float64) for context in contexts]
         parts: list[np.ndarray] = []
         done = 0
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             while done < horizon:
                 if parts:
                     past = [np.append(old, new) for old, new in zip(past, np.median(parts[-1], axis=1), strict=True)]
