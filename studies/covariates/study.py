@@ -127,28 +127,23 @@ def boosted_quantiles(past: pd.DataFrame, future: pd.DataFrame, freq: str) -> np
 
 
 def _rows(runs: list[dict[str, Any]]) -> list[Row]:
-    rows: list[Row] = []
-    names = list(dict.fromkeys(run["dataset"] for run in runs))
-    scores: dict[tuple[str, str, str], float] = {}
-    for name in names:
-        for method in METHODS:
-            mine = [run for run in runs if (run["dataset"], run["method"]) == (name, method)]
+    import pandas as pd
 
-            def total(key: str, mine: list[dict[str, Any]] = mine) -> float:
-                return sum(run[key] for run in mine)
-
-            found = {"mase": total("scaled") / total("count"), "wql": total("loss") / total("size")}
-            found["coverage_80"] = total("inside") / total("count")
-            for metric, value in found.items():
-                scores[name, method, metric] = value
-                rows.append(row(metric, value, dataset=name, head="fourier", protocol=method))
+    parts = ["scaled", "count", "loss", "size", "inside"]
+    sums = pd.DataFrame(runs).groupby(["dataset", "method"], sort=False)[parts].sum()
+    mase, wql, inside = sums["scaled"] / sums["count"], sums["loss"] / sums["size"], sums["inside"] / sums["count"]
+    scores = pd.DataFrame({"mase": mase, "wql": wql, "coverage_80": inside})
+    rows = [
+        row(metric, float(value), dataset=name, head="fourier", protocol=method)
+        for (name, method), own in scores.iterrows()
+        for metric, value in own.items()
+    ]
     for method in METHODS[1:]:
+        ratios = scores.xs(method, level="method") / scores.xs("without", level="method")
+        about = {"dataset": "all", "head": "fourier", "protocol": method}
         for metric in ("mase", "wql"):
-            ratios = [scores[name, method, metric] / scores[name, "without", metric] for name in names]
-            rows.append(
-                row(f"relative_{metric}", geometric_mean(ratios), dataset="all", head="fourier", protocol=method)
-            )
-            rows.append(row(f"worst_{metric}", max(ratios), dataset="all", head="fourier", protocol=method))
+            rows.append(row(f"relative_{metric}", geometric_mean(ratios[metric]), **about))
+            rows.append(row(f"worst_{metric}", float(ratios[metric].max()), **about))
     return rows
 
 
