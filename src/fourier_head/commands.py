@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from fourier_head.errors import UserError, needs_extra
 
-OPTIONAL = ("rich", "matplotlib", "pandas", "pyarrow")
+OPTIONAL = ("rich", "matplotlib", "pandas", "pyarrow", "jinja2")
 
 
 def option(

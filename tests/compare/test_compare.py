@@ -205,10 +205,10 @@ def test_settings_tell_python_users_the_same():
     assert parse_heads("fourier, LINEAR,hl_gauss,linear") == ("linear", "hl-gauss", "fourier")
 
 
-@pytest.mark.parametrize("missing", ["matplotlib", "pandas", "rich"])
+@pytest.mark.parametrize("missing", ["matplotlib", "pandas", "rich", "jinja2"])
 def test_missing_extra_names_the_command_that_installs_it(monkeypatch, tmp_path, missing):
     monkeypatch.chdir(tmp_path)
-    for name in [n for n in sys.modules if n.startswith("fourier_head.compare")]:
+    for name in [n for n in sys.modules if n.startswith(("fourier_head.compare", "fourier_head.pages"))]:
         monkeypatch.delitem(sys.modules, name)
     for name in [n for n in sys.modules if n.split(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fourier_head.errors import needs_extra
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 from fourier_head.pages.style import css_colour
 from fourier_head.pages.words import prose, short
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 @cache
 def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise needs_extra(error) from None
     made = Environment(
         loader=PackageLoader("fourier_head", ""),
         autoescape=True,
