@@ -77,13 +77,9 @@ class Forecast:
         """Make a forecast of sample paths, shape (series, paths, horizon)."""
         return cls(quantiles_of_samples(as_array(samples), levels), levels)
 
-    def has(self, *levels: float) -> bool:
-        """Tell whether all these levels were forecast."""
-        return all(round(level, 9) in self.levels for level in levels)
-
     def at(self, *levels: float) -> np.ndarray:
         """Return the quantiles of these levels, shape (series, horizon, levels)."""
-        if not self.has(*levels):
+        if not {round(level, 9) for level in levels} <= set(self.levels):
             raise ValueError(f"forecasts must have the levels {levels}, got {tuple(self.levels)}")
         return self.quantiles[..., [self.levels.index(round(level, 9)) for level in levels]]
 

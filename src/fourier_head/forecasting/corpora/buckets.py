@@ -89,7 +89,6 @@ class BucketStream:
         *,
         buckets: Sequence[Bucket] = BUCKETS,
         device: str | None = None,
-        rank: int = 0,
         chunk: int = 4,
     ) -> None:
         self.streams = []
@@ -97,7 +96,7 @@ class BucketStream:
             own = store.select((store.lengths >= one.shortest).nonzero().flatten())
             corpus = standard_corpus(own, one.context, one.horizon, shares=one.shares, steps=one.steps, device=device)
             rows = max(8, round(batch * one.share) // 8 * 8)
-            self.streams.append(BatchStream(corpus, rows, seed * 17 + number, rank=rank, chunk=chunk))
+            self.streams.append(BatchStream(corpus, rows, seed * 17 + number, chunk=chunk))
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         return self

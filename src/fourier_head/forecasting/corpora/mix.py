@@ -46,7 +46,6 @@ class Corpus:
         parts: Mapping[str, Part | tuple[Source, float]],
         *,
         steps: Sequence[Augmentation] = (),
-        shuffle: bool = True,
     ) -> None:
         self.parts = {name: Part(*part) for name, part in parts.items()}
         if bad := [n for n, p in self.parts.items() if not (p.share >= 0 and math.isfinite(p.share))]:
@@ -61,7 +60,7 @@ class Corpus:
         if len(devices) > 1:
             raise ValueError(f"all parts must draw on one device, got {', '.join(sorted(map(str, devices)))}.")
         self.device = devices.pop()
-        self.steps, self.shuffle = tuple(steps), shuffle
+        self.steps = tuple(steps)
         self._owed = dict.fromkeys(self.parts, 0.0)
 
     def counts(self, batch: int) -> dict[str, int]:
@@ -82,7 +81,7 @@ class Corpus:
             raise ValueError(f"batch must be at least 1, got {batch}.")
         made = [self.parts[n].source.sample(rows, generator) for n, rows in self.counts(batch).items() if rows]
         windows = Windows(*(torch.cat(columns) for columns in zip(*made, strict=True))) if len(made) > 1 else made[0]
-        if self.shuffle and len(made) > 1:
+        if len(made) > 1:
             windows = windows.rows(torch.randperm(batch, device=self.device, generator=generator))
         for step in self.steps:
             windows = step(windows, generator)
