@@ -24,7 +24,13 @@ _GROUPS = {
     "Monthly": ("car_parts", "cif_2016", "hospital", "m1_monthly", "m3_monthly", "tourism_monthly"),
     "Weekly, daily, half-hourly": ("nn5_weekly", "nn5_daily", "m5_partial", "australian_electricity"),
 }
-_SHORT = {"australian_electricity": "electricity", "cif_2016": "CIF", "nn5_weekly": "NN5 week", "nn5_daily": "NN5 day"}
+_SHORT = {
+    "australian_electricity": "electricity",
+    "cif_2016": "CIF",
+    "fred_md": "FRED-MD",
+    "nn5_weekly": "NN5 week",
+    "nn5_daily": "NN5 day",
+}
 _COLOURS = ("curve-1", "curve-2", "curve-3", "curve-4", "curve-5", "gmm_full", "quantile", "regression")
 LEVELS = tuple(np.linspace(0.1, 0.9, 9).round(1).tolist())
 

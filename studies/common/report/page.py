@@ -89,7 +89,7 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
     marks = f"<p>{key(claims)}. A claim is confirmed where the 95 % interval of our number lies on its side.</p>"
     main = f"""<div id="overview">
 <h1>The Fourier head, measured again</h1>
-<p>What the paper <i>Fourier Head</i> (Gillman et al., ICLR 2025) says, and what our runs say of it.</p>
+<p>What the paper <i>Fourier Head</i> (Gillman et al., ICLR 2025) says, and what we measured.</p>
 <p class="lead">{escape(" ".join(words for words in lead if words))}</p>
 <h2>{"The paper's claims" if claims else "Studies"}</h2>
 {marks * bool(claims)}<p class="small muted">Each line opens to its claims, studies, figures and numbers.</p>
@@ -129,7 +129,7 @@ def _beside_published(study: Summary) -> str:
             sentences.append(f"{texts[0]} on {words} (best published: {who}, {texts[1]})")
     if not sentences:
         return ""
-    return f"Our forecaster without training on a set: MASE and WQL over seasonal naive {'; '.join(sentences)}."
+    return f"Our forecaster, MASE and WQL over seasonal naive: {'; '.join(sentences)}."
 
 
 def _quick_looks(studies: Sequence[Summary]) -> str:
