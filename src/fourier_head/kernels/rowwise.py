@@ -124,7 +124,7 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
 def wide_of(x: Tensor, weight: Tensor) -> Tensor:
     """Return the weights as products take them: with rows of zeros after them where that pays."""
     outputs = weight.shape[0]
-    return pad_rows(weight, outputs, padded(outputs)) if pads(*x.shape, outputs) else weight
+    return pad_rows(weight, outputs, padded(outputs)) if pads(len(x), x.shape[1], outputs) else weight
 
 
 def forward(

@@ -117,8 +117,9 @@ class _Bar:
         if console is not None and finished > 0:
             console.print(f"{finished} of {total} {title} were finished before and are not run again.", markup=False)
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[words]}"))
-        look = {"transient": console is not None and console.is_terminal, "disable": console is None}
-        self._bars = Progress(*columns, TimeElapsedColumn(), console=console, **look)
+        silent = console is None
+        shown = console is not None and console.is_terminal
+        self._bars = Progress(*columns, TimeElapsedColumn(), console=console, transient=shown, disable=silent)
         self._count, self._total = finished, total
         self._every = self._bars.add_task(title, total=total, completed=finished, words=f"{finished} of {total}")
         self._single = self._bars.add_task("", total=1.0, words="", visible=False)
