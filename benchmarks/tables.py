@@ -9,6 +9,9 @@ a run can be stopped at any time and go on elsewhere; those of ours name the rev
 revision is ranked, the newest that has all sets. At the end mean ranks over the sets go to ``results/table-ranks.csv``
 and, with the critical difference of Nemenyi's test, to ``results/tables.png``; ``results/table-published.csv`` has our
 likelihoods beside those that others published for the same splits.
+
+Choices are made with ``--validation``: a tenth of the training part of each split is scored instead, and no test row is
+looked at; rows go to ``results/table-choices.csv``. A run ends by itself after ``--seconds``.
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ def score(X: Floats, y: Floats, rows: Floats, test: Floats, method: str, seed: i
     }
 
 
-def _task(folder: Path, name: str, method: str, split: int) -> Row:
+def _task(folder: Path, name: str, method: str, split: int, validation: bool = False) -> Row:
     import torch
 
     from fourier_head.compare.results import hardware
@@ -84,6 +87,9 @@ def _task(folder: Path, name: str, method: str, split: int) -> Row:
     with np.load(folder / f"{name}.npz") as table:
         X, y = table["X"], table["y"]
         rows, test = table["train_index"][split], table["test_index"][split]
+    if validation:
+        rows = np.random.default_rng(1000 + split).permutation(rows)
+        rows, test = np.split(rows, [len(rows) - len(rows) // 10])
     found = score(X, y, rows, test, method, split)
     row = {key: f"{value:.3g}" if "seconds" in key else f"{value:.6g}" for key, value in found.items()}
     revision = REVISION if method in OURS else ""
@@ -217,12 +223,15 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
-    parser.add_argument("--output", type=Path, default=RESULTS / "tables.csv")
+    parser.add_argument("--validation", action="store_true", help="score a tenth of the training rows, for choices")
+    parser.add_argument("--output", type=Path, help="results/tables.csv, or table-choices.csv with --validation")
     arguments = parser.parse_args()
+    arguments.output = arguments.output or RESULTS / f"table{'-choices' if arguments.validation else 's'}.csv"
     os.environ["OMP_NUM_THREADS"] = "1"
     if arguments.data is not None:
         run(arguments)
-    summarise(arguments.output)
+    if not arguments.validation:
+        summarise(arguments.output)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -242,7 +251,7 @@ def run(arguments: argparse.Namespace) -> None:
             tasks += [(name, method, split) for method in arguments.methods if (name, method, split) not in known]
     missing: set[str] = set()
     pool = ProcessPoolExecutor(arguments.jobs)
-    waiting = {pool.submit(_task, arguments.data, *task): task for task in tasks}
+    waiting = {pool.submit(_task, arguments.data, *task, arguments.validation): task for task in tasks}
     while waiting:
         left = start + arguments.seconds - time.perf_counter()
         done, _ = wait(waiting, timeout=None if left == math.inf else max(left, 0), return_when=FIRST_COMPLETED)

@@ -1,5 +1,7 @@
 """Bounds of targets, several targets, bodies that are mixed, and a graphics card."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -108,16 +110,19 @@ def test_bodies_are_mixed_by_what_they_say_of_held_out_rows():
     assert alone.body_ == {"pieces": 1.0}
 
 
-def test_the_spread_makes_held_out_rows_likeliest():
+def test_the_spread_makes_held_out_rows_lie_in_distributions_as_these_say():
     random = np.random.default_rng(0)
     x = random.normal(size=(400, 3))
     y = x[:, 0] + random.normal(size=400)
     model = quick(max_epochs=200, hidden_sizes=(64, 64), weight_decay=0.0, patience=None).fit(x, y)
     (target,), spread = model._targets, model.spread_[0]
+    # Of equally likely levels this mean is 1/3.
+    assert abs(np.mean((2 * model.calibration_levels_[0] - 1) ** 2) - 1 / 3) < 0.02
     # The prediction itself is widened: a multiple of its distance from the middle.
     plain = model.predict_density(x[:5])
-    narrow = target.spread(1.0).distribution(plain.head, plain.outputs, plain.weights)
-    ratio = np.diff(plain.quantile([0.1, 0.9]), axis=1) / np.diff(narrow.quantile([0.1, 0.9]), axis=1)
+    mixing = replace(plain.mixing, left_out=None)
+    narrow, wide = (one.distribution(plain.head, plain.outputs, mixing) for one in (target.spread(1.0), target))
+    ratio = np.diff(wide.quantile([0.1, 0.9]), axis=1) / np.diff(narrow.quantile([0.1, 0.9]), axis=1)
     np.testing.assert_allclose(ratio, spread, rtol=1e-5)
     assert abs(spread - 1) > 1e-3
 
@@ -134,7 +139,7 @@ def test_networks_that_say_nothing_count_for_little():
         def logpdf(self, y):
             return self.log
 
-    seen._each = lambda outputs, targets, weights: [(Known(logs[outputs[0]]), None)]
+    seen.mixtures = lambda targets, shares: [(Known(logs[int(np.argmax(shares))]), None)]
     np.testing.assert_array_equal(seen.body_weights([None]), [1.0, 0.0])
     logs[1] = likely
     np.testing.assert_allclose(seen.body_weights([None]), [0.5, 0.5])

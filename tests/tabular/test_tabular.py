@@ -212,3 +212,13 @@ def test_bodies_far_behind_are_dropped_where_rows_tell():
     losses = torch.stack([good, good + 0.5, good + 0.05])
     assert ensemble._still_good(losses, torch.ones(1000)) == [0, 2]
     assert ensemble._still_good(losses[:, :100], torch.ones(100)) == [0, 1, 2]
+
+
+def test_members_take_versions_of_rows_one_after_the_other():
+    net = network(members=4)
+    versions = torch.randn(2, 5, 2)
+    outputs = net.of_rows(versions)
+    for j in range(4):
+        torch.testing.assert_close(outputs[j], net.of_rows(versions[j % 2])[j])
+    few = network(members=1)
+    torch.testing.assert_close(few.of_rows(versions), few.of_rows(versions.mean(0)))

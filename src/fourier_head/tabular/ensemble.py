@@ -13,17 +13,17 @@ from torch import Tensor
 from fourier_head.tabular import Course
 from fourier_head.tabular.members import MemberNetwork, Weights
 
-USUAL_STEPS, GROWTH = 800, 0.25
+USUAL_STEPS, GROWTH = 640, 0.25
 """For up to a thousand rows; more have more, by this power."""
 SMALL_BATCH, LARGE_BATCH = 64, 512
-CHECKS = 40
+CHECKS = 32
 WARM_UP = 0.03
 """Share of the steps in which the learning rate rises."""
 AVERAGED = 0.1
 """The weights that count are a mean over about this share of the steps so far."""
 PATIENCE = 0.15
 """Share of the steps after which a course that gets no better ends."""
-DROP_FROM, DROP_ERRORS, DROP_LOSS, DROP_ROWS = 0.4, 5.0, 0.1, 800
+DROP_FROM, DROP_ERRORS, DROP_LOSS, DROP_ROWS = 0.25, 5.0, 0.1, 800
 """After this share of the steps a kind of network is dropped that is so many standard errors and so much behind, if
 there are enough held-out rows to tell; of fewer it costs little to keep."""
 LONGEST_GRADIENT = 1.0
@@ -51,7 +51,7 @@ class Plan:
         """Plan a course for so many rows: epochs, rows in a batch and patience, in epochs, as they are told.
 
         >>> Plan.for_rows(277), Plan.for_rows(7000).batch
-        (Plan(steps=800, batch=64, per_epoch=4, patience=120), 256)
+        (Plan(steps=640, batch=64, per_epoch=4, patience=96), 256)
         """
         if batch is None:
             batch = min(LARGE_BATCH, max(SMALL_BATCH, 1 << round(math.log2(max(1, rows / 30)))))
@@ -117,6 +117,7 @@ def fit(
     optimizer = torch.optim.AdamW(
         [body.now for body in bodies], lr=learning_rate, weight_decay=weight_decay, fused=True
     )
+    inputs, columns = [columns[0][:, :size].contiguous() for size in network.in_features], columns[1:]
     batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
     course, found = Course(), 0
     network.train()
@@ -125,8 +126,8 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * plan.rate(step)
             index = next(batches).to(weights.device)
-            x, *entries = (column[index] for column in columns)
-            value = (loss(network(x), *entries) * weights[index]).mean(1).sum()
+            outputs = network(network.picked(inputs, index))
+            value = (loss(outputs, *(column[index] for column in columns)) * weights[index]).mean(1).sum()
             for body in bodies:
                 body.gradient.zero_()
             value.backward()
@@ -139,7 +140,7 @@ def fit(
                 continue
             before = [body.take(body.mean) for body in bodies]
             network.eval()
-            losses, weight = _held_losses(network, columns, weights, held, loss)
+            losses, weight = _held_losses(network, inputs, columns, weights, held, loss)
             network.train()
             scores = (losses * weight).sum(1) / weight.sum()
             for body, score, old in zip(bodies, scores.tolist(), before, strict=True):
@@ -155,7 +156,7 @@ def fit(
                 network.keep([names[b] for b in kept])
                 for b in set(range(len(bodies))) - set(kept):
                     bodies[b].now.grad = None  # the optimiser passes over it
-                bodies = [bodies[b] for b in kept]
+                bodies, inputs = [bodies[b] for b in kept], [inputs[b] for b in kept]
                 batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
             if progress is not None:
                 progress(plan.epoch(step), float(scores.min()))
@@ -205,17 +206,22 @@ def _batches(
 
 @torch.no_grad()
 def _held_losses(
-    network: MemberNetwork, columns: Sequence[Tensor], weights: Tensor, held: Sequence[Tensor], loss: Loss
+    network: MemberNetwork,
+    inputs: Sequence[Tensor],
+    columns: Sequence[Tensor],
+    weights: Tensor,
+    held: Sequence[Tensor],
+    loss: Loss,
 ) -> tuple[Tensor, Tensor]:
     """Return losses (bodies, rows) of held-out rows, the mean over members that leave out the same, and the weights."""
     of_members = _of_members(network, held)
     longest = max(map(len, held))
     padded = torch.stack([torch.nn.functional.pad(out, (0, longest - len(out))) for out in of_members])
-    portion = max(1, PORTION // (len(padded) * columns[0].shape[-1]))
+    portion = max(1, PORTION // (len(padded) * max(network.in_features)))
     parts = []
     for index in padded.to(weights.device).split(portion, 1):
-        x, *entries = (column[index] for column in columns)
-        parts.append(loss(network(x), *entries).cpu().double())
+        outputs = network(network.picked(inputs, index))
+        parts.append(loss(outputs, *(column[index] for column in columns)).cpu().double())
     found = [
         torch.cat([own[part :: len(held), : len(out)].mean(0) for part, out in enumerate(held)])
         for own in torch.cat(parts, 1).split(network.members)

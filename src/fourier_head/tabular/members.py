@@ -61,7 +61,8 @@ class Body(NamedTuple):
 
 
 class MemberNetwork(nn.Module):
-    """Networks of several kinds: inputs (members, rows, inputs) in, outputs for heads (members, rows, size) out.
+    """Networks of several kinds: for each of them inputs (members, rows, inputs) in, and outputs for heads (members,
+    rows, size) of all of them out.
 
     Heads have no projection of their own: the last layer of each member is that.
 
@@ -94,13 +95,33 @@ class MemberNetwork(nn.Module):
         """The number of members of each body."""
         return [len(body[0].weight) for body in self.bodies.values()]  # type: ignore[index]
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        given = zip(self.bodies.values(), inputs.split(self.members), strict=True)
-        return torch.cat([body(x[..., : body[0].in_features]) for body, x in given])  # type: ignore[index]
+    @property
+    def in_features(self) -> list[int]:
+        """The number of inputs of each body."""
+        return [body[0].in_features for body in self.bodies.values()]  # type: ignore[index]
+
+    def forward(self, inputs: Sequence[Tensor]) -> Tensor:
+        return torch.cat([body(x) for body, x in zip(self.bodies.values(), inputs, strict=True)])
+
+    def picked(self, inputs: Sequence[Tensor], index: Tensor) -> list[Tensor]:
+        """Return for each body the inputs of rows (members, rows), from those of all rows for each body."""
+        return [x[own] for x, own in zip(inputs, index.split(self.members), strict=True)]
 
     def of_rows(self, inputs: Tensor) -> Tensor:
-        """Return the outputs (members, rows, size) of rows (rows, inputs) that all members are given."""
-        return self(inputs.expand(sum(self.members), *inputs.shape))
+        """Return the outputs (members, rows, size) of rows that all members are given.
+
+        Args:
+            inputs: (rows, inputs); or (versions, rows, inputs) of several versions that differ in what only some bodies
+                are given: members take one after the other, fewer members the mean of several.
+        """
+        versions = inputs if inputs.dim() == 3 else inputs[None]
+        given = []
+        for count, size in zip(self.members, self.in_features, strict=True):
+            x = versions[..., :size]
+            if len(x) > count:
+                x = torch.stack([x[j::count].mean(0) for j in range(count)])
+            given.append(x[torch.arange(count, device=x.device) % len(x)])
+        return self(given)
 
     def per_head(self, outputs: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of each head."""

@@ -13,14 +13,14 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
 from fourier_head.integrations.scikit_learn.predictive import Floats
 
-FOLDS = 5
-TREES, RATE = 300, 0.05
+PARTS = 4
+TREES, RATE = 200, 0.075
 FEWEST_LEAVES, MOST_LEAVES, ROWS_PER_LEAF = 15, 127, 60
-STAGES = (30, 100)
+STAGES = (20, 70)
 """Trees after which the prediction is taken, too: where it still moves later, leaves are fine and rows few."""
 FOREST, FOREST_ROWS = 60, 20_000
 """Trees of the forest, and the most rows that one of them sees."""
-MISS_TREES, MISS_LEAVES = 100, 31
+MISS_TREES, MISS_LEAVES = 70, 31
 """Trees that say how far off the others are, which is less to learn."""
 
 
@@ -28,8 +28,8 @@ class Boosting:
     """Fit trees to parts of the rows, and describe each row by the trees that have not seen it.
 
     Boosted trees say what target to expect, all of them and the first of them, and how far off that is. A forest of
-    trees cut at random says the mean and the deviation of the targets in its leaves. New rows get the mean over the
-    parts. LightGBM where it is installed, else scikit-learn's histogram boosting; all take gaps (NaN) as they are.
+    trees cut at random says the mean and the deviation of the targets in its leaves. LightGBM where it is installed,
+    else scikit-learn's histogram boosting; all take gaps (NaN) as they are.
 
     Args:
         X: rows of training (n, columns).
@@ -41,7 +41,7 @@ class Boosting:
 
     def __init__(self, X: Floats, y: Floats, weights: Floats, categorical: NDArray[np.bool_] | None, seed: int):
         self._categorical = np.flatnonzero(categorical) if categorical is not None else np.arange(0)
-        part = np.random.RandomState(seed).permutation(len(y)) % min(FOLDS, len(y))
+        part = np.random.RandomState(seed).permutation(len(y)) % min(PARTS, len(y))
         self._seed, self._rows = seed, len(y)
         self._means = [self._fit(X, y, weights, part != k) for k in range(part.max() + 1)]
         means = np.zeros((len(y), len(STAGES) + 1))
@@ -95,11 +95,21 @@ class Boosting:
     def _scaled(self, inputs: Floats) -> NDArray[np.float32]:
         return np.clip((inputs - self._mean) / self._unit, -10, 10).astype(np.float32)
 
+    def versions(self, X: Floats) -> NDArray[np.float32]:
+        """Return the inputs of new rows (parts, n, columns), one by one from the trees that left out a part.
+
+        Each version is as good as the inputs of the rows of training; their mean would be better.
+        """
+        forest = _spread(self._forest.predict(X))
+        said = [
+            np.column_stack([_stages(means, X), misses.predict(X), forest])
+            for means, misses in zip(self._means, self._misses, strict=True)
+        ]
+        return np.stack([self._scaled(inputs) for inputs in said])
+
     def __call__(self, X: Floats) -> NDArray[np.float32]:
-        """Return the inputs of new rows."""
-        means = np.mean([_stages(model, X) for model in self._means], axis=0)
-        miss = np.mean([model.predict(X) for model in self._misses], axis=0)
-        return self._scaled(np.column_stack([means, miss, _spread(self._forest.predict(X))]))
+        """Return the inputs of new rows (n, columns), the mean of all versions."""
+        return self.versions(X).mean(0)
 
 
 def _spread(moments: Floats) -> Floats:

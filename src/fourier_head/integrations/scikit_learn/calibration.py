@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from fourier_head.integrations.scikit_learn.predictive import Floats, quiet
+from fourier_head.integrations.scikit_learn.predictive import Floats, Mixing, PredictiveDistribution, quiet
 from fourier_head.integrations.scikit_learn.targets import Target
 from fourier_head.tabular.members import MemberNetwork
 
@@ -39,18 +39,20 @@ class HeldOut:
         rows = torch.cat(list(held)).numpy()
         self.y, self.weights, self.heads, self._network = y[rows], weights[rows], list(network.heads), network
         counts = network.members
+        self.left_out = min(counts) // len(held) or 1
+        """Members of each body that left a row out: as many as all bodies have."""
         parts = []
         with torch.inference_mode(), quiet(inputs.device):
             for part, out in enumerate(held):
                 outputs = network.of_rows(inputs[out.to(inputs.device)]).split(counts)
-                # As many members of each body as all have that leave out this part.
-                parts.append([own[part :: len(held)][: min(counts) // len(held) or 1] for own in outputs])
+                parts.append([own[part :: len(held)][: self.left_out] for own in outputs])
         self.outputs = [torch.cat(own, 1) for own in zip(*parts, strict=True)]
         """Of each body, (members that left a row out, rows, size)."""
 
     def body_weights(self, targets: Sequence[Target]) -> Floats:
         """Return the weights of bodies under which held-out rows are likeliest; of those that count little, zero."""
-        logs = np.array([sum(d.logpdf(y) for d, y in self._each([own], targets, None)) for own in self.outputs])
+        alone = [np.eye(len(self.outputs))[b] for b in range(len(self.outputs))]
+        logs = np.array([sum(d.logpdf(y) for d, y in self.mixtures(targets, shares)) for shares in alone])
         each = np.exp(logs - logs.max(0))
         share = np.full(len(each), 1 / len(each))
         for _ in range(ROUNDS):
@@ -64,32 +66,35 @@ class HeldOut:
         """Forget what other bodies predict."""
         self.outputs = [own for own, kept in zip(self.outputs, bodies, strict=True) if kept]
 
-    def _each(self, outputs: Sequence[Tensor], targets: Sequence[Target], weights: Tensor | None) -> Any:
-        per_head = self._network.per_head(torch.cat(list(outputs)))
-        return [
-            (target.distribution(head, own, weights), y)
-            for target, head, own, y in zip(targets, self.heads, per_head, self.y.T, strict=True)
-        ]
+    def mixture(self, target: Target, k: int, shares: Floats) -> PredictiveDistribution:
+        """Return the distributions of the k-th target for the held-out rows, bodies having these shares."""
+        used = [(own, share) for own, share in zip(self.outputs, shares, strict=True) if share]
+        outputs = torch.cat([self._network.per_head(own)[k] for own, _ in used])
+        weights = np.concatenate([np.full(len(own), share / len(own)) for own, share in used])
+        return target.distribution(self.heads[k], outputs, Mixing(torch.from_numpy(weights).to(outputs)))
 
-    def mixtures(self, targets: Sequence[Target], shares: Floats) -> Any:
+    def mixtures(self, targets: Sequence[Target], shares: Floats) -> list[tuple[PredictiveDistribution, Floats]]:
         """Return for each target the distributions of the held-out rows, and the targets."""
-        members = [np.full(len(own), share / len(own)) for own, share in zip(self.outputs, shares, strict=True)]
-        weights = torch.from_numpy(np.concatenate(members)).to(self.outputs[0])
-        return self._each(self.outputs, targets, weights)
+        return [(self.mixture(target, k, shares), self.y[:, k]) for k, target in enumerate(targets)]
 
     def spreads(self, targets: Sequence[Target], shares: Floats) -> list[float]:
-        """Return for each target how much wider distributions should be for held-out rows to be likeliest."""
-        found = []
-        for k, target in enumerate(targets):
-            if target.head != "fourier":
-                found.append(1.0)
-                continue
+        """Return for each target how much wider distributions should be for held-out rows to lie in them as they say.
 
-            def loss(log_spread: float, k: int = k) -> float:
-                tried = [t.spread(float(np.exp(log_spread))) for t in targets]
-                density, y = self.mixtures(tried, shares)[k]
-                return -float((self.weights * density.logpdf(y)).sum()) + (log_spread / USUAL_SPREAD) ** 2 / 2
+        Then the levels P(Y <= y) are as far from 1/2 as equally likely ones are, by their mean square: most rows decide
+        that, where the likelihood would go by the few that lie far out. Of discrete targets there are too few levels
+        for that, and the likelihood is taken.
+        """
 
-            best = minimize_scalar(loss, bounds=(-MOST_SPREAD, MOST_SPREAD), method="bounded", options={"xatol": 0.01})
-            found.append(float(np.exp(best.x)))
-        return found
+        def loss(log_spread: float, target: Target, k: int) -> float:
+            density, y = self.mixture(target.spread(float(np.exp(log_spread))), k, shares), self.y[:, k]
+            prior = (log_spread / USUAL_SPREAD) ** 2 / 2
+            if target.frame.values is not None:
+                return prior - float((self.weights * density.logpdf(y)).sum())
+            # Of equally likely levels (2 level - 1)^2 has mean 1/3 and variance 4/45.
+            square = float(np.average((2 * density.cdf(y) - 1) ** 2, weights=self.weights))
+            return prior + len(y) * (square - 1 / 3) ** 2 * 45 / 8
+
+        options: dict[str, Any] = {"bounds": (-MOST_SPREAD, MOST_SPREAD), "options": {"xatol": 0.01}}
+        pairs = [(target, k) for k, target in enumerate(targets)]
+        found = [minimize_scalar(loss, args=pair, method="bounded", **options) for pair in pairs]
+        return [float(np.exp(best.x)) for best in found]

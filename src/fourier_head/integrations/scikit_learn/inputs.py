@@ -45,24 +45,25 @@ class Inputs:
 
     def training(self, X: Floats) -> Tensor:
         """Return the inputs of the rows of training, what trees say that have not seen them."""
-        return self._joined(X, [trees.out_of_fold for trees in self._trees])
+        return self._joined(X, [trees.out_of_fold[None] for trees in self._trees])[0]
 
     def __call__(self, X: Floats) -> Tensor:
-        """Return the inputs of new rows (n, inputs)."""
-        return self._joined(X, [trees(X) for trees in self._trees])
+        """Return the inputs of new rows (versions, n, inputs), which differ in the trees that speak."""
+        return self._joined(X, [trees.versions(X) for trees in self._trees])
 
     def _joined(self, X: Floats, said: Sequence[NDArray[np.float32]]) -> Tensor:
         pieces = self.bodies != ["smooth"]
-        return torch.from_numpy(np.concatenate([self._columns(X, pieces), *said], axis=1))
+        columns = self._columns(X, pieces)[None].repeat(len(said[0]) if said else 1, axis=0)
+        return torch.from_numpy(np.concatenate([columns, *said], axis=2))
 
     def plan(self, inputs: int, n_members: int, hidden_sizes: Any) -> dict[str, Body]:
-        """Return the bodies to train: of several, half as many members of the large ones."""
+        """Return the bodies to train: of several, half as many members of each."""
         said = sum(trees.out_of_fold.shape[1] for trees in self._trees)
         given = {"smooth": self._columns.plain, "pieces": inputs - said, "boosting": inputs}
         several = len(self.bodies) > 1
         return {
             name: Body(
-                max(1, n_members // 2) if several and name != "smooth" else n_members,
+                max(1, n_members // 2) if several else n_members,
                 given[name],
                 BODIES[name][0] if isinstance(hidden_sizes, str) else tuple(hidden_sizes),
                 BODIES[name][1],

@@ -88,10 +88,23 @@ class IntervalDistribution(PredictiveDistribution):
     frame: IntervalFrame
 
     def _mixture(self, members: Any) -> Any:
+        weights, spread = self.mixing.weights, self.frame.spread
         if not isinstance(members, HistogramDensity):
-            return MixtureDensity(members, self.weights, validate_args=False)
-        chance = members.logits.exp()
-        chance = chance.mean(0) if self.weights is None else (chance * self.weights[:, None, None]).sum(0)
+            # Without the flat one, which says nothing of where values are.
+            share, loc, scale = members.logits[..., :-1].softmax(-1), members.loc, members.scale
+            mean = (share * loc[..., :-1]).sum(-1)
+            variance = (share * (scale[..., :-1] ** 2 + (loc[..., :-1] - mean[..., None]) ** 2)).sum(-1)
+            middle, factor = (x[:, None] for x in self.mixing.about(mean, variance, spread))
+            members.loc, members.scale = middle + factor * (loc - middle), factor * scale
+            return MixtureDensity(members, weights, validate_args=False)
+        chance = (members.logits.exp() * weights[:, None, None]).sum(0)
+        middle, factor = self.mixing.about(members.mean, members.variance, spread)
+        plain = HistogramDensity(probs=chance, edges=members.edges, validate_args=False)
+        # Bins stay where they are, and get what lies in them once all is wider; a little stays, so that none is empty.
+        places = middle + (members.edges[1:-1, None] - middle) / factor
+        inner = plain.cdf(places.clamp(members.edges[0], members.edges[-1])).mT
+        wider = torch.diff(inner, prepend=torch.zeros_like(middle)[:, None], append=torch.ones_like(middle)[:, None])
+        chance = torch.lerp(wider.clamp_min(0), chance, FlooredMixtureHead.share)
         return HistogramDensity(probs=chance, edges=members.edges, validate_args=False)
 
     def logpdf(self, y: ArrayLike) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +18,7 @@ from torch import Tensor
 from fourier_head._devices import plain_blas
 from fourier_head.densities.tabulated import TabulatedMixture
 from fourier_head.domains.adaptive import Placed
+from fourier_head.domains.maps import Affine
 from fourier_head.heads import Head
 from fourier_head.integrations.scikit_learn.truncated import Truncated
 
@@ -24,6 +26,8 @@ Floats = NDArray[np.float64]
 
 # Numbers that a density may lay out at once: rows are taken in portions that keep to it.
 PORTION = 1 << 22
+LEAST_SHARE = 0.25
+"""What members disagree in takes no more of a variance than all but this."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,44 @@ class Frame:
         return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
 
 
+@dataclass(frozen=True)
+class Mixing:
+    """How much each member counts, and how wide their mixture is.
+
+    What held-out rows say of the spread is true of mixtures of those few members of each body that left a row out. All
+    members together err less, and their mixture is wider: with k members that did and M in all, whose means have the
+    variance :math:`s^2` in a body of weight w, the square of the error falls by :math:`w^2 s^2 (1/k - 1/M)`, and the
+    variance of the mixture rises by the same. Both are taken back.
+
+    Args:
+        weights: of the members (K,).
+        members: how many each body has.
+        left_out: how many of each left out the rows by which the spread was found; None for those rows themselves.
+    """
+
+    weights: Tensor
+    members: tuple[int, ...] = ()
+    left_out: int | None = None
+
+    def about(self, mean: Tensor, variance: Tensor, spread: float) -> tuple[Tensor, Tensor]:
+        """Return the means of mixtures and how many times as wide they should be, (rows,) each.
+
+        Args:
+            mean, variance: of members (K, rows).
+            spread: how many times as wide distributions of held-out rows should be.
+        """
+        weights = self.weights[:, None]
+        middle = (weights * mean).sum(0)
+        whole = (weights * (variance + (mean - middle) ** 2)).sum(0).clamp_min(torch.finfo(mean.dtype).tiny)
+        gain = torch.zeros_like(middle)
+        if self.left_out is not None:
+            for own, share in zip(mean.split(self.members), self.weights.split(self.members), strict=True):
+                if len(own) > self.left_out:
+                    gain = gain + share.sum() ** 2 * own.var(0) * (1 / self.left_out - 1 / len(own))
+        wanted = spread**2 * (whole - gain) - gain
+        return middle, (wanted / whole).clamp_min(LEAST_SHARE * spread**2).sqrt()
+
+
 class PredictiveDistribution:
     """Hold one density per row, a mixture of those of all members: arrays in, arrays out, in the units of the target.
 
@@ -50,8 +92,8 @@ class PredictiveDistribution:
     Rows can be picked as of an array.
     """
 
-    def __init__(self, head: Head, outputs: Tensor, frame: Any, weights: Tensor | None = None):
-        self.head, self.outputs, self.frame, self.weights = head, outputs, frame, weights
+    def __init__(self, head: Head, outputs: Tensor, frame: Any, mixing: Mixing):
+        self.head, self.outputs, self.frame, self.mixing = head, outputs, frame, mixing
 
     def __len__(self) -> int:
         return self.outputs.shape[1]
@@ -60,7 +102,7 @@ class PredictiveDistribution:
         """Return the distributions of some of the rows: a number, a slice, numbers or a mask."""
         rows = np.atleast_1d(np.arange(len(self))[index])
         outputs = self.outputs[:, torch.from_numpy(rows).to(self.outputs.device)]
-        return type(self)(self.head, outputs, self.frame, self.weights)
+        return type(self)(self.head, outputs, self.frame, self.mixing)
 
     # --- the density and its distribution
 
@@ -132,15 +174,17 @@ class PredictiveDistribution:
 
     def _mixture(self, members: Any) -> Any:
         """Return the density of rows from those of members."""
-        if self.frame.spread != 1:
-            members.domain = self._spread(members.domain)
-        mixture = TabulatedMixture(members, self.weights, validate_args=False)
+        members.domain = self._spread(members)
+        mixture = TabulatedMixture(members, self.mixing.weights, validate_args=False)
         return mixture if self.frame.bounds is None else Truncated(mixture, *self.frame.bounds)
 
-    def _spread(self, place: Placed) -> Placed:
-        """Widen the mixture of all members about its middle: each of them, and their distances."""
-        share = 1 / len(place.loc) if self.weights is None else self.weights[:, None]
-        middle, spread = (place.loc * share).sum(0), self.frame.spread
+    def _spread(self, members: Any) -> Placed:
+        """Widen the mixture of all members about its mean: each of them, and their distances."""
+        place: Placed = members.domain
+        # In units of the map, and without the tails: they are there for the few that lie far out.
+        plain = copy.copy(members)
+        plain.domain = Placed(place.loc, place.width, torch.finfo(place.loc.dtype).tiny, Affine())
+        middle, spread = self.mixing.about(plain.mean, plain.variance, self.frame.spread)
         loc, width = middle + spread * (place.loc - middle), spread * place.width
         return Placed(loc, width, place.tails, place.map, place.bins)
 

@@ -26,6 +26,7 @@ from fourier_head.integrations.scikit_learn.inputs import Inputs
 from fourier_head.integrations.scikit_learn.predictive import (
     BinnedPrediction,
     Floats,
+    Mixing,
     PredictiveDistribution,
     binned,
     quiet,
@@ -37,8 +38,8 @@ from fourier_head.tabular.members import MemberNetwork, held_out
 
 ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 FEWEST_HELD_OUT = 10
-USUAL_SHARE, MOST_HELD_OUT = 0.125, 2000
-"""Share of the rows that each network leaves out, and rows that are enough for all of them together."""
+USUAL_SHARE, MOST_HELD_OUT = 0.125, 500
+"""Share of the rows that each network leaves out, and rows that are enough for one of them."""
 MOST_DECAY, DECAY = 0.1, 100.0
 """Weight decay unless given: the second over the number of rows, as a prior weighs less the more data there is."""
 ONE_THREAD = 128
@@ -60,7 +61,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             does not; "boosting" adds what boosted trees say of rows that they have not seen (LightGBM where it is
             installed, else scikit-learn's); "auto" mixes all three as the held-out rows ask for, and drops on the way
             those that are far behind.
-        n_members: how many networks; of several kinds, half as many of the larger ones.
+        n_members: how many networks; of several kinds, half as many of each.
         num_frequencies, packets, tails: of the Fourier head, and the weight of its tails.
         num_components: Gaussians of the mixture.
         num_bins: of the histograms.
@@ -79,7 +80,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         validation_fraction: share of the rows that each network leaves out; with 0, or fewer than ten rows, all learn
             from all and are judged by that. "auto" leaves out an eighth, or less of many rows.
         patience: stop after this many epochs without a better score on those rows; None goes on to the end, "auto"
-            gives up after three tenths of the course.
+            gives up after a seventh of the course.
         random_state: seed, generator or None; a whole number makes fits repeatable.
         device: "cpu", "cuda", ... or "auto" for the best there is.
         verbose: 1 draws a bar, or prints the score ten times where it is no terminal, 2 whenever it is measured.
@@ -233,20 +234,22 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         """Go by the held-out rows: drop bodies that count little, weigh the others, and widen or narrow the mixture."""
         network = self.network_
         names, shares = list(network.bodies), np.full(len(network.bodies), 1 / len(network.bodies))
-        self.spread_, self.calibration_levels_ = [1.0] * len(self._targets), None
+        self.spread_, self.calibration_levels_, left_out = [1.0] * len(self._targets), None, None
         if held:
             seen = HeldOut(network, inputs.to(next(network.parameters())), y, weights, held)
             shares = seen.body_weights(self._targets)
             seen.keep(shares > 0)
             names, shares = [name for name, share in zip(names, shares, strict=True) if share], shares[shares > 0]
             network.keep(names)
+            left_out = seen.left_out
             self.spread_ = seen.spreads(self._targets, shares)
             self._targets = [t.spread(spread) for t, spread in zip(self._targets, self.spread_, strict=True)]
             self.calibration_levels_ = [d.cdf(own) for d, own in seen.mixtures(self._targets, shares)]
         self._inputs.keep(names)
         self.body_ = dict(zip(names, shares.tolist(), strict=True))
         each = [np.full(count, share / count) for count, share in zip(network.members, shares, strict=True)]
-        self._weights = torch.from_numpy(np.concatenate(each)).to(next(network.parameters()))
+        weights = torch.from_numpy(np.concatenate(each)).to(next(network.parameters()))
+        self._mixing = Mixing(weights, tuple(network.members), left_out)
 
     def _device(self) -> str:
         try:
@@ -256,8 +259,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     def _held_out(self, order: Tensor) -> list[Tensor]:
         """Return the parts of the rows that networks leave out, each the same for two or more; nothing where none."""
-        parts, fraction, rows = max(1, self.n_members // 2), self.validation_fraction, len(order)
-        share = min(USUAL_SHARE, MOST_HELD_OUT / (parts * rows)) if fraction == "auto" else float(fraction)
+        fraction, rows = self.validation_fraction, len(order)
+        share = min(USUAL_SHARE, MOST_HELD_OUT / rows) if fraction == "auto" else float(fraction)
+        # Where rows are many, more networks leave out the same ones: their mixture is nearer to that of all.
+        parts = max(1, self.n_members // (4 if share < USUAL_SHARE and fraction == "auto" else 2))
         return held_out(rows, parts, share, order) if share > 0 and rows >= FEWEST_HELD_OUT else []
 
     def _plan(self, rows: int) -> ensemble.Plan:
@@ -291,11 +296,11 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, self._categories(X), **ROWS, reset=False)
         network = self.network_
-        inputs = self._inputs(X).to(self._weights)
+        inputs = self._inputs(X).to(self._mixing.weights)
         with torch.inference_mode(), quiet(inputs.device):
             outputs = network.per_head(network.of_rows(inputs))
         return [
-            target.distribution(head, own, self._weights)
+            target.distribution(head, own, self._mixing)
             for target, head, own in zip(self._targets, network.heads, outputs, strict=True)
         ]
 

@@ -17,7 +17,7 @@ from fourier_head.heads.baselines import HLGaussHead, LinearHead
 from fourier_head.integrations.scikit_learn import settings
 from fourier_head.integrations.scikit_learn.discrete import DiscreteDistribution, values_seen
 from fourier_head.integrations.scikit_learn.interval import FlooredMixtureHead, IntervalDistribution, IntervalFrame
-from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, PredictiveDistribution
+from fourier_head.integrations.scikit_learn.predictive import Floats, Frame, Mixing, PredictiveDistribution
 from fourier_head.integrations.scikit_learn.rows import target_frame
 
 CRPS_WEIGHT = 10.0
@@ -79,12 +79,12 @@ class Target:
             likelihood = head.loss(outputs, bins.encode(value), reduction="none")
         return likelihood if self.loss == "likelihood" else likelihood + CRPS_WEIGHT * density.crps(value)
 
-    def distribution(self, head: Any, outputs: Tensor, weights: Tensor | None = None) -> PredictiveDistribution:
-        """Return the distributions of rows, from outputs (members, rows, size) and the weights of members."""
+    def distribution(self, head: Any, outputs: Tensor, mixing: Mixing) -> PredictiveDistribution:
+        """Return the distributions of rows, from outputs (members, rows, size) and how members are mixed."""
         kind: type[PredictiveDistribution] = IntervalDistribution
         if self.head == "fourier":
             kind = PredictiveDistribution if self.frame.values is None else DiscreteDistribution
-        return kind(head, outputs, self.frame, weights)
+        return kind(head, outputs, self.frame, mixing)
 
     def spread(self, spread: float) -> Target:
         """Return the same target with distributions so many times as wide as the networks say."""
