@@ -248,8 +248,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self._inputs.keep(names)
         self.body_ = dict(zip(names, shares.tolist(), strict=True))
         each = [np.full(count, share / count) for count, share in zip(network.members, shares, strict=True)]
-        weights = torch.from_numpy(np.concatenate(each)).to(next(network.parameters()))
-        self._mixing = Mixing(weights, tuple(network.members), left_out)
+        of_members = torch.from_numpy(np.concatenate(each)).to(next(network.parameters()))
+        self._mixing = Mixing(of_members, tuple(network.members), left_out)
 
     def _device(self) -> str:
         try:
