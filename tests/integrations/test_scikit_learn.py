@@ -178,6 +178,7 @@ def test_distribution_is_consistent(head):
     entropy = -width * (pdf * np.log(np.maximum(pdf, 1e-300))).sum(0)
     np.testing.assert_allclose(density.entropy(), entropy, atol=2e-3)
     for value in (low.min() + 1.0, *np.quantile(y, [0.2, 0.7]), high.max() - 1.0):
+        value = edges[np.abs(edges - value).argmin()]  # a jump inside of a cell would cost half of it
         expected = width * ((cdf - (points[:, None] >= value)) ** 2).sum(0)
         np.testing.assert_allclose(density.crps(value), expected, rtol=2e-3)
 
