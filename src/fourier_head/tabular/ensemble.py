@@ -16,7 +16,7 @@ from fourier_head.tabular.members import MemberNetwork, Weights
 USUAL_STEPS, GROWTH = 640, 0.25
 """For up to a thousand rows; more have more, by this power."""
 SMALL_BATCH, LARGE_BATCH = 64, 512
-CHECKS = 32
+CHECKS = 40
 WARM_UP = 0.03
 """Share of the steps in which the learning rate rises."""
 AVERAGED = 0.1
