@@ -113,7 +113,7 @@ class TransformersT5(nn.Module):
             "d_kv": config.head_width,
             "num_layers": config.layers,
             "num_heads": config.heads,
-            "dropout_rate": config.dropout,
+            "dropout_rate": 0.0,
             "tie_word_embeddings": False,
             "use_cache": False,
             "pad_token_id": PAD,

@@ -35,9 +35,11 @@ BACKTEST = "backtest.csv"
 
 @functools.lru_cache(maxsize=2)
 def _forecaster(model: str, device: str | None) -> Forecaster:
+    from fourier_head._devices import chosen_device
     from fourier_head.forecasting.forecaster import Forecaster
 
-    return Forecaster.from_pretrained(model, device)
+    # Chosen here, so that a device that is not there is told by the name of the option.
+    return Forecaster.from_pretrained(model, None if device is None else chosen_device(device))
 
 
 def forecast_one(settings: Settings) -> dict[str, Any]:
