@@ -357,7 +357,11 @@ def test_the_first_screen_says_where_the_forecaster_stands_beside_the_best_publi
         *(row(m, None, dataset="verified", head="tirex", published=0.7) for m in ("relative_mase", "relative_wql")),
         *(row(m, None, dataset="verified", head="auto_ets", published=0.8) for m in ("relative_mase", "relative_wql")),
     ]
-    study = summaries.Summary("zero-shot", "c", "2026-01-01", None, "a machine", {}, 1.0, lines)
+    limit = "It was trained on births: its scores on those are not zero-shot."
+    study = summaries.Summary(
+        "zero-shot", "c", "2026-01-01", None, "a machine", {}, 1.0, lines, {"notes": [limit, "More."]}
+    )
     page = build([study], {"zero-shot": []})
-    assert "0.760 and 0.610 on 15 public sets (best published: TiRex, 0.700 and 0.700)." in page
+    stands = "0.760 and 0.610 on 15 public sets (best published: TiRex, 0.700 and 0.700)."
+    assert f"{stands} {limit}</span>" in page
     assert "auto_ets" not in page

@@ -32,6 +32,8 @@ from studies.common.report.tables import (
 
 GROUPS = {"verified": "15 public sets", "gift": "21 configurations of GIFT-Eval"}
 """Groups of sets on which a forecaster is set beside published ones."""
+CAVEAT = "not zero-shot"
+"""A note with these words limits a score of the front, and is shown beside it."""
 NOTES = 3
 """Sentences of a study that are shown, the others being folded."""
 
@@ -129,7 +131,8 @@ def _beside_published(study: Summary) -> str:
             sentences.append(f"{texts[0]} on {words} (best published: {who}, {texts[1]})")
     if not sentences:
         return ""
-    return f"Our forecaster, MASE and WQL over seasonal naive: {'; '.join(sentences)}."
+    limits = [plain(note) for note in study.notes if CAVEAT in note]
+    return " ".join([f"Our forecaster, MASE and WQL over seasonal naive: {'; '.join(sentences)}.", *limits])
 
 
 def _quick_looks(studies: Sequence[Summary]) -> str:
@@ -216,9 +219,8 @@ def _dot(row: Row) -> str:
 def _section(study: Summary, charts: Sequence[Chart]) -> str:
     """Return a study folded to its title and what there is to see; everything else is behind a click."""
     words = about(study.name)
-    notes = study.extra.get("notes")
     # What changed since the commit is said beside it.
-    notes = [str(note) for note in notes if "-dirty" not in str(note)] if isinstance(notes, list) else []
+    notes = [note for note in study.notes if "-dirty" not in note]
     first, more = (
         "".join(f"<li>{prose(plain(note))}</li>" for note in part) for part in (notes[:NOTES], notes[NOTES:])
     )

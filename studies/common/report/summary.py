@@ -61,6 +61,12 @@ class Summary:
         """Whether this was a quick look; results written before that was marked tell by their command."""
         return self.extra.get("quick") is True or "--quick" in self.command.split()
 
+    @property
+    def notes(self) -> list[str]:
+        """What the study says of its numbers, a sentence or two each."""
+        notes = self.extra.get("notes")
+        return [str(note) for note in notes] if isinstance(notes, list) else []
+
 
 def number(value: Any) -> float | None:
     """Return a finite float, or None for anything else.
