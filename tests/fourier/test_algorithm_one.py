@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from fourier_head import FourierHead
+from fourier_head.fourier.spectrum import autocorrelation, paper_penalty
 from fourier_head.losses import log_probs
 from tests.algorithm_one import log_probabilities
 
@@ -101,3 +102,13 @@ def test_no_bin_gets_more_than_its_share_of_the_frequencies_and_one_can_get_as_m
         phase = torch.pi * torch.arange(N + 1, dtype=torch.float64) * (-1 + (2 * bin + 1) / m)
         sharpest = torch.stack([phase.cos(), phase.sin()])
         assert float(series.log_pmf(sharpest, m).exp()[bin]) == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("walls", [False, True])
+def test_the_penalty_of_the_paper_is_exact_in_float64(walls):
+    random = torch.Generator().manual_seed(0)
+    a = torch.randn(3, 1 if walls else 2, 9, dtype=torch.float64, generator=random)
+    c = autocorrelation(a)
+    rate = torch.tensor([torch.pi * k / (2 if walls else 1) for k in range(9)], dtype=torch.float64)
+    expected = (2 / 50) * ((rate * c) ** 2).sum((-2, -1))
+    torch.testing.assert_close(paper_penalty(a, 50, walls=walls), expected, rtol=1e-13, atol=0)

@@ -31,15 +31,19 @@ class _Frame(NamedTuple):
     start: Tensor | None  # that integral from near to low, not positive; None without limits
 
 
+UNSEEN = 40.0
+"""Of two logarithms, the lower by this much adds 4e-18 of the other, which float64 does not see."""
+
+
 def _log_sum(terms: Tensor, dim: int) -> Tensor:
     """Return the log of the sum of exponentials; all but the largest may be far below it.
 
-    What is too small to be seen beside the largest, in float64 too, is held at 4e-18 of it: exponentials that underflow
-    take a processor a hundred times as long, and components that are far away make many of them.
+    What is too small to be seen beside the largest is held at ``UNSEEN`` below it: exponentials that underflow take a
+    processor a hundred times as long, and components that are far away make many of them.
     """
     largest = terms.detach().amax(dim, keepdim=True)
     steps = terms - largest.masked_fill(largest.isinf(), 0)
-    return steps.clamp_min(-40).exp().sum(dim).log() + largest.squeeze(dim)
+    return steps.clamp_min(-UNSEEN).exp().sum(dim).log() + largest.squeeze(dim)
 
 
 class GaussianMixture(ScalarDensity):

@@ -208,7 +208,8 @@ def paper_penalty(a: Tensor, num_bins: int, squares: bool = False, walls: bool =
     r"""Return :math:`\frac{2 \pi^2}{m} \sum k^2 |c_k|^2` of the unnormalised coefficients, as printed in the paper."""
     c = autocorrelation(a)
     c = c.sum(-3) if squares else c
-    rate = torch.arange(c.shape[-1], device=c.device) * (math.pi / 2 if walls else math.pi)
+    # With c_0, whose rate is zero: cut off, it would have to be put back for the gradient.
+    rate = torch.nn.functional.pad(_frequency(c[..., 1:], walls), (1, 0))
     return (2 / num_bins) * ((rate * c) ** 2).sum(dim=(-2, -1))
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from fourier_head import reductions
 from fourier_head._arrays import widened
-from fourier_head.densities.gaussian_mixture import GaussianMixture
+from fourier_head.densities.gaussian_mixture import UNSEEN, GaussianMixture
 from fourier_head.densities.histogram import HistogramDensity
 from fourier_head.fourier.series import bin_centers
 from fourier_head.heads.head import DomainLike, Head
@@ -126,7 +126,7 @@ class _MixtureHead(Head):
         mixture = GaussianMixture(logits, loc, scale, low=-1.0, high=1.0, validate_args=False)
         floor = math.log(self.floor / self.out_features)
         # Far below the floor nothing is seen, and exponentials that underflow take a hundred times as long.
-        log_probs = (mixture.bin_log_probs(self.out_features) + math.log1p(-self.floor)).clamp_min(floor - 40)
+        log_probs = (mixture.bin_log_probs(self.out_features) + math.log1p(-self.floor)).clamp_min(floor - UNSEEN)
         return torch.logaddexp(log_probs, torch.full_like(log_probs, floor))
 
     def density(self, x: Tensor) -> GaussianMixture:
