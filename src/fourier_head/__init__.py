@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fourier_head.errors import needs_extra
 from fourier_head.version import __version__
 
 if TYPE_CHECKING:
@@ -83,7 +84,11 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        module = import_module(f"{__name__}.{_HOMES[name]}")
+    except ModuleNotFoundError as error:
+        raise needs_extra(error, "forecasting") if name == "Forecaster" else error from None
+    value = globals()[name] = getattr(module, name)
     return value
 
 

@@ -1,19 +1,19 @@
-"""Files that hold a table: text with any separator and encoding, parquet, workbooks, with lines before the header."""
+"""Files that hold a table, with lines before the header, and numbers as spreadsheets write them."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile
 
-from fourier_head._spelling import COMMA, check_header, is_value, respell
-from fourier_head.errors import UserError, needs_extra
+import numpy as np
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
+from fourier_head.errors import UserError, needs_extra
 
 TEXT, PARQUET, WORKBOOKS = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".xlsx", ".xlsm")
 SUFFIXES = TEXT + PARQUET + WORKBOOKS
@@ -22,6 +22,17 @@ PACKED = (".gz", ".bz2", ".xz", ".zip")
 _MISSING = ["?"]
 _LOOKED_AT = 60
 """Lines in which the header is looked for."""
+_EMPTY = ["-", "–", "—", "?", ""]
+"""Among numbers; elsewhere these may be names."""
+_SIGNS = "$€£¥₹₩₽₺₪฿"
+_SPACES = " \u00a0\u202f"
+# Groups of thousands have three digits: "1,2" is a name or a list, no number.
+POINT, COMMA = (
+    rf"^(?=\(.*\)$|[^()]*$)(?P<minus>[-−(]?)\s*[{_SIGNS}]?\s*(?=\D?\d)(?P<whole>\d{{1,3}}(?:[{group}]\d{{3}})+|\d*)"
+    rf"(?:[{point}](?P<rest>\d+))?(?P<power>[eE][-+]?\d+)?\s*[%{_SIGNS}]?\)?$"
+    for group, point in ((",", "."), ("." + _SPACES, ","))
+)
+_DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
 
 
 def kind_of(path: Path) -> str:
@@ -30,8 +41,7 @@ def kind_of(path: Path) -> str:
     >>> [kind_of(Path(name)) for name in ("a.CSV", "a.b.csv.gz", "a.csv.bak", "a")]
     ['.csv', '.csv', '.bak', '']
     """
-    suffixes = [s.lower() for s in path.suffixes]
-    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in PACKED else (suffixes or [""])[-1]
+    return (path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower()
 
 
 def read_frame(path: Path) -> pd.DataFrame:
@@ -39,7 +49,6 @@ def read_frame(path: Path) -> pd.DataFrame:
 
     What a reader should know, such as lines that were skipped, is in ``frame.attrs["notes"]``.
     """
-    import pandas as pd
     import pyarrow
 
     if path.is_dir():
@@ -76,8 +85,6 @@ def _read_text(path: Path) -> pd.DataFrame:
 
 
 def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
-    import pandas as pd
-
     whole: dict[str, Any] = {"sep": "\0", "names": ["line"], "quoting": csv.QUOTE_NONE, "skip_blank_lines": False}
     head = pd.read_csv(path, encoding=encoding, nrows=_LOOKED_AT, dtype=str, **whole)["line"].fillna("")
     separator, skipped = _layout(head.tolist())
@@ -91,14 +98,11 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
         thousands = respell(text, COMMA)
         frame[thousands] = text[thousands]
     respell(frame)
-    frame.attrs["notes"] = _skipped(sum(bool(line.strip(f"{separator} ")) for line in head[:skipped]))
-    return frame
+    return _noted(frame, sum(bool(line.strip(f"{separator} ")) for line in head[:skipped]))
 
 
 def _read_workbook(path: Path) -> pd.DataFrame:
     """Read the first sheet that holds anything."""
-    import pandas as pd
-
     try:
         book = pd.ExcelFile(path, engine="openpyxl")
     except ImportError:
@@ -112,16 +116,17 @@ def _read_workbook(path: Path) -> pd.DataFrame:
     frame = book.parse(full[0], header=skipped, na_values=_MISSING)
     check_header(frame, path.name)
     respell(frame)
-    frame.attrs["notes"] = _skipped(sum(any(row) for row in rows[:skipped]))
+    _noted(frame, sum(any(row) for row in rows[:skipped]))
     if full[1:]:
         others = ", ".join(repr(str(sheet)) for sheet in full[1:])
         frame.attrs["notes"].append(f"only the sheet {str(full[0])!r} is read, not {others}.")
     return frame
 
 
-def _skipped(count: int) -> list[str]:
-    lines = "line is" if count == 1 else "lines are"
-    return [f"{count} {lines} skipped before the names of the columns."] if count else []
+def _noted(frame: pd.DataFrame, skipped: int) -> pd.DataFrame:
+    lines = "1 line is" if skipped == 1 else f"{skipped} lines are"
+    frame.attrs["notes"] = [f"{lines} skipped before the names of the columns."] if skipped else []
+    return frame
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int]:
@@ -165,3 +170,76 @@ def _header(rows: Sequence[Sequence[str]]) -> int:
     # Values name no columns: some names may be empty, or there are none and the first line must do.
     words = next((i for i in long if i < full and not any(values[i])), first if all(values[full]) else full)
     return words if any(values[full]) else full
+
+
+# --- numbers in their spellings: decimal commas, thousands, currency and percent signs, brackets for a loss
+
+
+def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
+    """Make numbers of the columns of text all of whose values are spelt like a number; return those columns.
+
+    >>> table = pd.DataFrame({"won": ["$1,003.77", "(801.46)", "-"], "share": ["14.1%", "7%", None], "who": ["a"] * 3})
+    >>> respell(table), table["won"].tolist(), table["share"].tolist()
+    (['won', 'share'], [1003.77, -801.46, nan], [14.1, 7.0, nan])
+    """
+    found = []
+    for column in frame.columns[~frame.columns.duplicated(keep=False)]:
+        values = frame[column]
+        if not (pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values)):
+            continue
+        # A look at a few saves the work on columns of words.
+        for some in (first_values(values, 50), values.dropna()):
+            text = some.astype("string").str.strip()
+            parts = text[~text.isin(_EMPTY)].str.extract(pattern)
+            if not len(parts) or parts["whole"].isna().any() or not all(isinstance(x, (str, int, float)) for x in some):
+                break
+        else:
+            # Digits alone that pandas left as text are names too long for a number.
+            if not text.str.fullmatch(r"[\d\s]*").all():
+                whole = parts["whole"].str.replace(rf"[.,{_SPACES}]", "", regex=True)
+                minus = parts["minus"].str.replace(".", "-", regex=True)
+                spelt = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
+                frame[column] = pd.to_numeric(spelt).astype("float64").reindex(frame.index)
+                found.append(column)
+    return found
+
+
+def first_values(column: pd.Series, count: int) -> pd.Series:
+    """Return the first values of a column that are there, without a look at all of a long one."""
+    some = column.head(count).dropna()
+    return some if len(some) else column.dropna().head(count)
+
+
+def numbers(column: pd.Series, called: str, finite: bool = False) -> np.ndarray:
+    """Return a column of values as float64, NaN where one is missing; raise where one is no (finite) number."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "mMc":
+        raise ValueError(f"{called} must hold numbers, got {column.dtype}.")
+    out = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = np.flatnonzero(np.isnan(out) & column.notna().to_numpy())
+    if len(wrong):
+        found = str(column.iloc[wrong[0]])[:40]
+        raise ValueError(f"{called} must hold numbers, got {found!r} in row {wrong[0] + 1}.")
+    endless = np.flatnonzero(np.isinf(out))
+    if finite and len(endless):
+        found = f"{out[endless[0]]} in row {endless[0] + 1}"
+        raise ValueError(f"{called} must hold finite numbers, got {found}; leave it empty.")
+    return out
+
+
+def is_value(text: str) -> bool:
+    """Tell whether a text is a number or a date, which names no column."""
+    try:
+        float(text)
+    except ValueError:
+        return any(re.match(pattern, text) for pattern in (POINT, COMMA, _DATE))
+    return True
+
+
+def check_header(frame: pd.DataFrame, name: str) -> None:
+    """Raise where the names of all columns are values, as they are in a file that starts with its first row."""
+    names = [str(column).strip() for column in frame.columns]
+    # pandas itself numbers the columns of an array.
+    numbered = names in [[str(i + first) for i in range(len(names))] for first in (0, 1)]
+    if names and not numbered and all(map(is_value, names)):
+        got = ", ".join(names[:3])
+        raise UserError(f"{name} seems to have no header row: it must begin with the names of its columns, got {got}.")

@@ -5,21 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from fourier_head._spelling import numbers
 from fourier_head.bins import Bins
 from fourier_head.compare.encoding import Encoder
 from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.errors import UserError, did_you_mean
-from fourier_head.table_files import read_frame
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fourier_head.table_files import numbers, read_frame
 
 LEAST_ROWS = 30
 # A column without a name is called "Unnamed: 0" by pandas, and "Unnamed: 0.1" once it was written again.
@@ -78,8 +74,6 @@ def bimodal(rows: int = 5000, seed: int = 0, deviation: float = 0.1) -> Table:
     >>> list(table.features), table.target.shape
     (['x', 'y'], (100,))
     """
-    import pandas as pd
-
     random = np.random.default_rng(seed)
     centers = random.uniform(-0.8, 0.8, (rows, 2))
     chosen = np.take_along_axis(centers, random.integers(0, 2, (rows, 1)), 1)[:, 0]
@@ -96,7 +90,6 @@ def hills(rows: int = 6000, seed: int = 0) -> Table:
     slopes between them. It comes with matplotlib.
     """
     import matplotlib
-    import pandas as pd
 
     path = Path(matplotlib.get_data_path(), "sample_data", "jacksboro_fault_dem.npz")
     if not path.exists():

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from fourier_head.tabular.columns import MOST_LEVELS, Columns
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fourier_head.tabular.columns import MOST_LEVELS, Categories, Columns
 
 _DATE = re.compile(r"^\s*(\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?\s*$")
 
@@ -23,73 +20,58 @@ class Encoder:
 
     def __init__(self, frame: pd.DataFrame):
         self.notes: list[str] = []
-        self._levels: dict[str, list[str] | None] = {}
+        self._are_levels: dict[str, bool] = {}
         for name in frame.columns:
-            reason, levels = _levels_of(frame[name])
+            reason, levels = _purpose(frame[name])
             if reason:
                 self.notes.append(f"Column {name!r} is left out: {reason}.")
                 continue
-            self._levels[name] = levels
-            if levels is not None and len(levels) > MOST_LEVELS:
-                self.notes.append(
-                    f"Column {name!r} has {len(levels)} categories: the {MOST_LEVELS} most frequent count."
-                )
-        categorical = np.array([levels is not None for levels in self._levels.values()], dtype=bool)
-        self._columns = Columns(self._numbers(frame), np.ones(len(frame)), categorical)
+            self._are_levels[name] = levels > 0
+            if levels > MOST_LEVELS:
+                self.notes.append(f"Column {name!r} has {levels} categories: the {MOST_LEVELS} most frequent count.")
+        self._categories = Categories(self._chosen(frame))
+        codes = self._categories(self._chosen(frame)).to_numpy(np.float64)
+        self._columns = Columns(codes, np.ones(len(frame)), self._categories.mask)
 
     def __call__(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the inputs of rows, (rows, inputs), none where no column serves."""
-        if not self._levels:
+        if not self._are_levels:
             return np.zeros((len(frame), 0), dtype=np.float32)
-        return self._columns(self._numbers(frame), pieces=False)
+        return self._columns(self._categories(self._chosen(frame)).to_numpy(np.float64), pieces=False)
 
-    def _numbers(self, frame: pd.DataFrame) -> np.ndarray:
-        """Return numbers and codes of categories, NaN where one is missing or unknown."""
-        each = [
-            _finite(frame[name]) if levels is None else _codes(frame[name], levels)
-            for name, levels in self._levels.items()
-        ]
-        return np.stack(each, 1) if each else np.zeros((len(frame), 0))
+    def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the columns that serve, as finite numbers or text, missing where one is neither."""
+        columns = {
+            name: frame[name].map(str).astype(object).where(frame[name].notna()) if levels else _finite(frame[name])
+            for name, levels in self._are_levels.items()
+        }
+        return pd.DataFrame(columns, index=frame.index)
 
 
-def _levels_of(column: pd.Series) -> tuple[str, list[str] | None]:
-    """Return why a column does not serve, else nothing, and its levels, most frequent first, None for numbers."""
-    import pandas as pd
-
+def _purpose(column: pd.Series) -> tuple[str, int]:
+    """Return why a column does not serve, else nothing, and how many levels it has, 0 for numbers."""
     there = column.dropna()
     if not len(there):
-        return "it has no values", None
+        return "it has no values", 0
     if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
-        return "it holds dates", None
+        return "it holds dates", 0
     if pd.api.types.is_timedelta64_dtype(column) or pd.api.types.is_complex_dtype(column):
-        return f"{column.dtype} is neither a number nor a category", None
-    try:
-        counts = there.map(str).value_counts() if there.map(pd.api.types.is_hashable).all() else None
-    except TypeError:
-        counts = None
-    if counts is None:
-        return "its entries are neither numbers nor text", None
+        return f"{column.dtype} is neither a number nor a category", 0
+    if not there.map(pd.api.types.is_hashable).all():
+        return "its entries are neither numbers nor text", 0
+    counts = there.map(str).value_counts()
     constant = "it is constant" if len(counts) == 1 and len(there) == len(column) else ""
     # Text that is all numbers, and decimal numbers from parquet, which pandas keeps as objects, are numbers.
     if not isinstance(column.dtype, pd.CategoricalDtype) and pd.to_numeric(there, errors="coerce").notna().all():
-        return constant if np.isfinite(_finite(there)).any() else "it has no finite values", None
+        return constant if np.isfinite(_finite(there)).any() else "it has no finite values", 0
     if all(_DATE.match(value) for value in counts.index[:200]):
-        return "it holds dates", None
+        return "it holds dates", 0
     if len(counts) > max(MOST_LEVELS, len(column) / 2):
-        return f"nearly every row has its own text ({len(counts)} of {len(column)})", None
-    return constant, list(counts.index)
+        return f"nearly every row has its own text ({len(counts)} of {len(column)})", 0
+    return constant, len(counts)
 
 
 def _finite(column: pd.Series) -> np.ndarray:
     """Return a column as float64, NaN where it holds no finite number."""
-    import pandas as pd
-
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-def _codes(column: pd.Series, levels: list[str]) -> np.ndarray:
-    import pandas as pd
-
-    codes = pd.Categorical(column.map(str).where(column.notna()), levels).codes
-    return np.where(codes < 0, np.nan, codes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.scores import (
@@ -20,9 +21,6 @@ from fourier_head.forecasting.scores import (
 from fourier_head.forecasting.seasonal_naive import repeat_season
 from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.forecasting.windows import Windows, past_windows
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,6 @@ class Backtest:
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with a row for each series, under the names that the data has for them."""
-        import pandas as pd
-
         content = self.series.names_by_column([row["name"] for row in self.rows])
         keys = [key for key in self.overall if key != "series"]
         return pd.DataFrame(content | {key: [row[key] for row in self.rows] for key in keys})

@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from pandas.api import types
 
-from fourier_head._spelling import first_values
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
 from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates, read_timestamps
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fourier_head.table_files import first_values
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
 TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour")
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
-ROW_NUMBERS = re.compile(r"Unnamed: \d+|index|")
-"""What a pandas reader calls an index that it wrote itself."""
 TARGETS = (
     *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
     *("units", "sold", "qty", "revenue", "rev", "turnover", "close", "volume", "consumption", "visitors"),
@@ -71,11 +68,10 @@ def guess_columns(
         Columns(names=('store_id',), time='date', values=('units',))
     """
     names = (name,) if isinstance(name, str) else tuple(name or ())
-    check_columns(frame, (*names, time, target))
     time = guess_time(frame, (*names, target)) if time is None else time
     if when is None and time is not None:
         when = read_timestamps(frame[time])[0]
-    left = [c for c in frame.columns if c not in (*names, time, target) and not ROW_NUMBERS.fullmatch(str(c).strip())]
+    left = [c for c in frame.columns if c not in (*names, time, target) and not is_row_number(c)]
     left = [c for c in left if not is_time(frame[c])]
     numeric = [c for c in left if is_numeric(frame[c])]
     if not names:
@@ -109,21 +105,13 @@ def guess_names(
         columns: those that may.
         measures: those of them that hold numbers, which are names only where they are whole and no words will do.
         when: the times of the rows, None where there are none.
-
-    Example:
-        >>> import pandas as pd
-        >>> table = pd.DataFrame({"town": list("aabb"), "size": list("xzxz"), "sold": [1, 2, 3, 4]})
-        >>> guess_names(table, ["town", "size"], [], np.zeros(4, "datetime64[ns]"))
-        ('town', 'size')
     """
-    import pandas as pd
-
     counts = {c: frame[c].nunique(dropna=False) for c in columns}
     alone = when is not None and bool((when == when[0]).all())
     # What is different in every row counts rows, as the id of many tables does.
     columns = [c for c in columns if counts[c] < len(frame) or (alone and c not in measures)]
     known = sorted((c for c in columns if folded(c) in NAMES), key=lambda c: NAMES.index(folded(c)))
-    words = [c for c in columns if c not in measures and not pd.api.types.is_bool_dtype(frame[c])]
+    words = [c for c in columns if c not in measures and not types.is_bool_dtype(frame[c])]
     if when is None:
         return tuple(known[:1] or words)
     codes = pd.DataFrame({c: pd.factorize(frame[c], use_na_sentinel=False)[0] for c in columns})
@@ -133,9 +121,13 @@ def guess_names(
         some = codes[[*chosen, "when"]]
         return all(part.duplicated().mean() <= slips for part in (some.head(20_000), some)) or not len(some)
 
+    def whole(column: pd.Series) -> bool:
+        values = pd.to_numeric(column, errors="coerce").dropna()
+        return bool((values == values.round()).all())
+
     # What is called a name costs nothing, other words a little, and other whole numbers more: few of them are names.
     cost = {c: 0 if names_things(c) else 1 if c in words else 5 for c in columns}
-    fit = [c for c in columns if c not in measures or (folded(c) not in TARGETS and _whole(frame[c]))]
+    fit = [c for c in columns if c not in measures or (folded(c) not in TARGETS and whole(frame[c]))]
     likely = sorted(fit, key=lambda c: (cost[c], known.index(c) if c in known else len(known)))[:_LIKELY]
     sets = [some for size in range(1, _MOST + 1) for some in combinations(likely, size)]
     sets.sort(key=lambda some: (sum(cost[c] for c in some), len(some)))
@@ -149,11 +141,9 @@ def guess_names(
     return tuple((known or [c for c in columns if counts[c] == 1 and names_things(c)])[:1])
 
 
-def _whole(column: pd.Series) -> bool:
-    import pandas as pd
-
-    values = pd.to_numeric(column, errors="coerce").dropna()
-    return bool((values == values.round()).all())
+def is_row_number(name: Any) -> bool:
+    """Tell whether a column is called as pandas calls an index that it wrote itself."""
+    return re.fullmatch(r"Unnamed: \d+|index|", str(name).strip()) is not None
 
 
 def folded(name: Any) -> str:
@@ -188,11 +178,7 @@ def check_columns(frame: pd.DataFrame, wanted: Iterable[str | None]) -> None:
 
 def is_numeric(column: pd.Series) -> bool:
     """Tell whether most of what is there is numbers."""
-    import pandas as pd
-
-    if isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)) or pd.api.types.is_bool_dtype(column):
-        return False
-    if pd.api.types.is_datetime64_any_dtype(column):
+    if column.dtype.kind in "bM" or isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)):
         return False
     return bool(pd.to_numeric(first_values(column, 1000), errors="coerce").notna().mean() > 0.5)
 
@@ -208,27 +194,21 @@ def guess_time(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> str | N
 
 def is_time(column: pd.Series) -> bool:
     """Tell whether a column holds dates; numbers do where they can be read so and the column is called a time."""
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+    if types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
         return True
     there = first_values(column, 20)
-    if not len(there) or pd.api.types.is_bool_dtype(column):
+    if not len(there) or types.is_bool_dtype(column):
         return False
     if is_numeric(column):
         called = folded(column.name) in TIMES or words_of(column.name)[-1:] in (["date"], ["month"], ["year"])
-        return (
-            number_dates(there, called) is not None
-            and number_dates(column.drop_duplicates().dropna(), called) is not None
-        )
+        # A look at a few saves the work on most.
+        return all(number_dates(some, called) is not None for some in (there, column.drop_duplicates().dropna()))
     return bool(parse_dates(there)[0].notna().mean() > 0.5)
 
 
 def is_unread_time(column: pd.Series) -> bool:
     """Tell whether a column, none of dates that can be read, must have been meant as one by its name."""
-    import pandas as pd
-
-    if pd.api.types.is_bool_dtype(column) or folded(column.name) not in TIMES or not column.notna().any():
+    if types.is_bool_dtype(column) or folded(column.name) not in TIMES or not column.notna().any():
         return False
     values = pd.to_numeric(column.dropna(), errors="coerce")
     if values.isna().any():
@@ -247,8 +227,6 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.Data
     Args:
         taken: columns that mean something else.
     """
-    import pandas as pd
-
     named = {folded(c): c for c in frame.columns if c not in set(taken)}
 
     def joined(parts: Sequence[str], between: str) -> pd.Series:
@@ -264,7 +242,7 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.Data
     if any(is_time(frame[c]) for c in frame.columns if folded(c) not in ("year", "month", "day", "week")):
         return frame
     for parts, between in ((("year", "month", "day"), "-"), (("year", "month"), "-"), (("year", "week"), "-W")):
-        if all(part in named and pd.api.types.is_integer_dtype(frame[named[part]]) for part in parts):
+        if all(part in named and types.is_integer_dtype(frame[named[part]]) for part in parts):
             dates = joined(parts, between)
             if parse_dates(dates)[0].notna().all():
                 rest = frame.drop(columns=[named[part] for part in parts])

@@ -5,16 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fourier_head.errors import needs_extra
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.series_set import SeriesSet
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KINDS_AT_MOST = 30
 """Kinds of one categorical column that are told apart; rarer ones count as none of them."""
@@ -77,8 +75,6 @@ def read_covariates(
 def _table_columns(
     series: SeriesSet, horizon: int, data: Any, future: Any, wanted: Sequence[str] | None
 ) -> list[Feature]:
-    import pandas as pd
-
     if not isinstance(data, pd.DataFrame) or series.columns is None or series.columns.time is None:
         raise ValueError("covariates need a long table with a column of times as data.")
     if len(series.columns.values) > 1:
@@ -106,8 +102,6 @@ def _table_columns(
 
 def _as_numbers(column: pd.Series) -> list[tuple[str, pd.Series]]:
     """Return numbers as they are, and of anything else a column for each kind that is there often enough."""
-    import pandas as pd
-
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
         return [(str(column.name), column.astype(float))]
     kinds = column.dropna().astype(str).value_counts()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fourier_head._clocks import Clock, changes_of
 from fourier_head.forecasting.calendars import FIRST, LAST, Calendar
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 """A time of day."""
@@ -24,16 +24,6 @@ _NUMBERS = (
     (4, rf"(?:[1-9]|1[0-2])\.{_YEAR}", "%m.%Y"),
     (2, rf"{_YEAR}\.{_MONTH}", "%Y.%m"),
 )
-# Months, quarters and weeks are written anew, for one of a few formats to read all of them.
-_SPELLINGS: tuple[tuple[str, Any], ...] = (
-    (r"^Q([1-4])\W*(\d{4})$", r"\2Q\1"),
-    (r"^(\d{4})\W?Q([1-4])$", lambda found: f"{found[1]}-{3 * int(found[2]) - 2}"),
-    (r"^(\d{4})\W?W(\d{1,2})$", r"\1-W\2-1"),
-    (r"^(\d{4})(?:\W?M|[./])(\d{1,2})$", r"\1-\2"),
-    (r"^(\d{1,2})[./](\d{4})$", r"\1-\2"),
-    (r"^([A-Za-z]{3})[a-z]*(?:\W+(?=\d{4}$)|\.?-| ?')(\d{2}|\d{4})$", r"\1-\2"),
-)
-_FORMATS = ("%Y-%m", "%m-%Y", "%b-%Y", "%b-%y", "%G-W%V-%u")
 _OFFSET = r"(?P<clock>:[\d.]+) *(?:[+-]\d{2}:?\d{2}|Z)$"
 """What is after a time of day that tells its zone."""
 _CHANGES_APART = 4 * 7 * 86400
@@ -44,22 +34,36 @@ class DateWarning(UserWarning):
     """Say that dates could be read in two ways."""
 
 
+def _first_day(form: str) -> Callable[[re.Match[str]], str]:
+    """Return what writes the first day of a month or week, found in parts, as pandas reads it in any column."""
+    return lambda found: str(pd.to_datetime("-".join([*found.groups(), "1"]), format=form, errors="coerce"))[:10]
+
+
+# Spellings of months, quarters and weeks that pandas does not know, and what it does.
+_SPELLINGS: tuple[tuple[str, Any], ...] = (
+    (r"^Q([1-4])\W*(\d{4})$", r"\2Q\1"),
+    (r"^(\d{4})\W?Q([1-4])$", r"\1Q\2"),
+    (r"^(\d{4})\W?W(\d{1,2})$", _first_day("%G-%V-%u")),
+    (r"^(\d{4})(?:\W?M|[./])(\d{1,2})$", r"\1-\2"),
+    (r"^(\d{1,2})[./-](\d{4})$", r"\2-\1"),
+    (r"^([A-Za-z]{3})[a-z]*(?:\W+|\.?-| ?')(\d{4})$", _first_day("%b-%Y-%d")),
+    (r"^([A-Za-z]{3})[a-z]*(?:\.?-| ?')(\d{2})$", _first_day("%b-%y-%d")),
+)
+
+
 def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | None:
     """Return the timestamps of dates that look like numbers, None for other numbers.
 
     They are days such as 20240131 and, in a column that is called a time, also years, months (202401, 01.2016) and
     seconds or milliseconds since 1970.
     """
-    import pandas as pd
-
     numbers = pd.to_numeric(column, errors="coerce").astype("Float64").astype("float64")
     if not len(numbers) or not np.isfinite(numbers).all():
         return None
     for digits, pattern, form in _NUMBERS if called_time else _NUMBERS[:1]:
-        if (numbers.round(digits) == numbers).all():
-            text = numbers.map(f"{{:.{digits}f}}".format)
-            if text.str.fullmatch(pattern).all():
-                return pd.to_datetime(text, format=form, errors="coerce")
+        text = numbers.map(f"{{:.{digits}f}}".format)
+        if (numbers.round(digits) == numbers).all() and text.str.fullmatch(pattern).all():
+            return pd.to_datetime(text, format=form, errors="coerce")
     # From 2001 to 2033: no year, month or day written as a number is as large.
     for unit, least in (("s", 10**9), ("ms", 10**12)) if called_time else ():
         if ((numbers >= least) & (numbers < 2 * least) & (numbers == numbers.round())).all():
@@ -72,8 +76,6 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
 
     Time zones stay as they come; written offsets make UTC.
     """
-    import pandas as pd
-
     if isinstance(column.dtype, pd.PeriodDtype):
         return column.dt.to_timestamp(), None
     if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind == "M":
@@ -88,32 +90,18 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
     if parsed is None:
         # The parser makes days of today's year or month of what names neither: words such as May, times such as 08:00.
         text = text.where(text.str.contains(r"\d") & ~text.str.fullmatch(rf"{CLOCK}|[+-]?\d+(?:\.\d*)?"))
-        parsed = _parse_months(text)
-    if parsed is None:
+        for pattern, spelling in _SPELLINGS:
+            text = text.str.replace(pattern, spelling, regex=True)
         day_first, doubtful = _day_first(text.dropna())
         parsed = _parse_text(text, day_first)
     # What is missing has place -1, where there is nothing.
     return parsed.reindex(places).set_axis(column.index), doubtful
 
 
-def _parse_months(text: pd.Series) -> pd.Series | None:
-    """Return the first days of months, quarters or weeks, None where most of the text is none of them."""
-    import pandas as pd
-
-    for pattern, spelling in _SPELLINGS:
-        text = text.str.replace(pattern, spelling, regex=True)
-    for form in _FORMATS:
-        if pd.to_datetime(text.dropna().head(200), format=form, errors="coerce").notna().mean() > 0.5:
-            return pd.to_datetime(text, format=form, errors="coerce")
-    return None
-
-
 def _parse_text(text: pd.Series, day_first: bool) -> pd.Series:
-    import pandas as pd
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas says when it must guess a format row by row
-        zoned = bool(text.str.extract(_OFFSET)["clock"].notna().any())
+        zoned = bool(text.str.contains(_OFFSET).any())
         return pd.to_datetime(text, errors="coerce", dayfirst=day_first, utc=zoned)
 
 
@@ -125,9 +113,9 @@ def _day_first(text: pd.Series) -> tuple[bool, Any]:
     """
     parts = text.str.extract(r"^(\d{1,2})([/.-])(\d{1,2})[/.-]\d{2,4}\b").dropna()
     first, second = parts[0].astype(int), parts[2].astype(int)
-    differ = parts.index[first != second]
-    if (first > 12).any() or (second > 12).any() or not len(differ) or (parts[1] == ".").all():
-        return bool((first > 12).any() or (len(parts) and (parts[1] == ".").all())), None
+    differ, points = parts.index[first != second], (parts[1] == ".").all()
+    if (first > 12).any() or (second > 12).any() or not len(differ) or points:
+        return bool((first > 12).any() or (len(parts) and points)), None
     by_month, by_day = (_filled(_parse_text(text, order)) for order in (False, True))
     if max(by_month, by_day) > max(0.5, 2 * min(by_month, by_day)):
         return by_day > by_month, None
@@ -136,8 +124,6 @@ def _day_first(text: pd.Series) -> tuple[bool, Any]:
 
 def _filled(parsed: pd.Series) -> float:
     """Return the share of the steps from the first time to the last that are there, 0 where some share a step."""
-    import pandas as pd
-
     times = np.unique(pd.to_datetime(parsed.dropna(), utc=True).to_numpy("datetime64[ns]"))
     calendar = Calendar.fitting(times)
     place = np.zeros(2) if calendar is None else calendar.numbers(times)
@@ -150,11 +136,9 @@ def read_timestamps(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     Dates with a zone become local ones where all share a time of day, so that days stay days when clocks change, and
     UTC elsewhere. Where offsets are written, such as +01:00 and +02:00, the zone is a `Clock`.
     """
-    import pandas as pd
-
     called = f"the time column {str(column.name)!r}"
     parsed, doubtful = parse_dates(column)
-    bad = np.flatnonzero(parsed.isna().to_numpy())
+    bad = np.flatnonzero(parsed.isna())
     if len(bad):
         found = column.iloc[bad[0]]
         what = "nothing" if pd.isna(found) else repr(str(found)[:40])
@@ -170,7 +154,7 @@ def read_timestamps(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     zone, utc = getattr(parsed.dt, "tz", None), False
     if zone is not None:
         local = parsed.dt.tz_localize(None).reset_index(drop=True)
-        clock = None if pd.api.types.is_datetime64_any_dtype(column.dtype) else _clock_of_offsets(column, local)
+        clock = None if pd.api.types.is_datetime64_any_dtype(column) else _clock_of_offsets(column, local)
         if clock is not None:
             zone, local = clock, pd.Series(clock.local(local.to_numpy("datetime64[ns]")))
         utc = (local - local.dt.normalize()).nunique() > 1

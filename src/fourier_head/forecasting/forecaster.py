@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fourier_head._devices import best_device, chosen_device
@@ -33,8 +34,6 @@ from fourier_head.forecasting.support import Support
 from fourier_head.forecasting.windows import past_windows
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fourier_head.forecasting.fine_tuning import FineTuning
 
 TOKENS = {"cpu": 4096, "cuda": 1 << 17}

@@ -5,31 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from torch import Tensor
 
-from fourier_head._spelling import numbers, respell
-from fourier_head.errors import needs_extra
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.columns import (
-    ROW_NUMBERS,
     check_columns,
     guess_columns,
     guess_time,
     is_numeric,
+    is_row_number,
     is_time,
     is_unread_time,
     join_dates,
 )
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, in_print, label
+from fourier_head.table_files import numbers, respell
 
 __all__ = ["SeriesSet", "in_print", "label", "read_series"]
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def read_series(
@@ -65,10 +62,10 @@ def read_series(
     calendar = None if freq is None else Calendar.of(freq)
     given = {"id": id, "time": time, "target": target, "freq": freq}
     out = SeriesSet(aggregate=aggregate, fill=fill, given=tuple(k for k, v in given.items() if v is not None))
-    if _is_pandas(data, "Series") and type(data.index).__name__ == "MultiIndex":
+    if isinstance(data, pd.Series) and isinstance(data.index, pd.MultiIndex):
         # Names and timestamps are in the index, as in a table.
         data = data.to_frame("target" if data.name is None else data.name)
-    if _is_pandas(data, "DataFrame"):
+    if isinstance(data, pd.DataFrame):
         _add_frame(out, data, calendar, id, time, target)
     else:
         if (id, time, target) != (None, None, None):
@@ -86,13 +83,11 @@ def _items(data: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(data, Mapping):
         # One entry of a GluonTS data set, or series by name.
         return [(None, data)] if "target" in data and "start" in data else list(data.items())
-    if isinstance(data, Tensor):
-        data = data.detach().cpu().double().numpy()
-    if isinstance(data, np.ndarray):
-        if data.ndim > 2 or data.ndim == 0:
-            raise ValueError(f"an array must have shape (time,) or (series, time), got {data.shape}.")
-        return [(None, data)] if data.ndim == 1 else [(None, row) for row in data]
-    if _is_pandas(data, "Series"):
+    if isinstance(data, (Tensor, np.ndarray)):
+        if data.ndim not in (1, 2):
+            raise ValueError(f"an array must have shape (time,) or (series, time), got {tuple(data.shape)}.")
+        return [(None, row) for row in (data[None] if data.ndim == 1 else data)]
+    if isinstance(data, pd.Series):
         return [(data.name, data)]
     if hasattr(data, "to_pandas"):
         # Tables of polars and others: going through one gives columns, which are no series.
@@ -105,19 +100,9 @@ def _items(data: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(data, bytes) or not isinstance(data, Iterable):
         raise ValueError(f"data must be a DataFrame, arrays or a GluonTS data set, got {type(data).__name__}.")
     items = list(data)
-    if items and all(one is None or np.isscalar(one) or _is_number(one) for one in items):
+    if items and all(one is None or one is pd.NA or np.isscalar(one) or getattr(one, "ndim", 1) == 0 for one in items):
         return [(None, items)]
     return [(None, one) for one in items]
-
-
-def _is_pandas(value: Any, kind: str) -> bool:
-    """Tell whether a value is a DataFrame or Series, or of a kind made from it, without needing pandas to be there."""
-    return any(one.__name__ == kind and one.__module__.split(".")[0] == "pandas" for one in type(value).__mro__)
-
-
-def _is_number(value: Any) -> bool:
-    """Tell whether a value is one number: also a tensor without dimensions, or what pandas puts for a missing one."""
-    return (isinstance(value, (Tensor, np.ndarray)) and value.ndim == 0) or str(value) == "<NA>"
 
 
 def _array(name: Any, values: Any) -> np.ndarray:
@@ -125,13 +110,17 @@ def _array(name: Any, values: Any) -> np.ndarray:
     if isinstance(values, Tensor):
         values = values.detach().cpu().double().numpy()
     if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
+        values = values.astype(np.float64).filled(np.nan)
     if isinstance(values, np.ndarray) and values.dtype.kind in "mMc":
         raise ValueError(f"{label(name)} must hold numbers, got {values.dtype}.")
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        array = _with_gaps(name, values)
+        # Numpy does not know how pandas marks a missing number, nor tensors of half precision.
+        try:
+            array = np.array([np.nan if one is pd.NA else float(one) for one in values])
+        except (TypeError, ValueError):
+            raise ValueError(f"{label(name)} must hold numbers, got {values!r:.40}.") from None
     if array.ndim == 2 and 1 in array.shape:
         array = array.ravel()
     if array.ndim != 1:
@@ -140,82 +129,57 @@ def _array(name: Any, values: Any) -> np.ndarray:
     return array
 
 
-def _with_gaps(name: Any, values: Any) -> np.ndarray:
-    """Return values that numpy takes for no numbers: pandas' own sign of a missing one, tensors of half precision."""
-    try:
-        each = [float(one) if isinstance(one, Tensor) else one for one in values]
-        return np.array([np.nan if str(one) == "<NA>" else one for one in each], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{label(name)} must hold numbers, got {values!r:.40}.") from None
-
-
 def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> None:
     if isinstance(one, Mapping):
         _add_entry(out, name, one, given)
-    elif _is_pandas(one, "Series"):
-        import pandas as pd
-
-        index = one.index
-        values = numbers(one, f"the target {str(one.name)!r}", finite=True)
-        if isinstance(index, pd.PeriodIndex):
-            given = given or Calendar.of(index.freqstr)
-        dates = _index_dates(index)
-        if dates is not None:
-            times, zone, utc = read_timestamps(dates)
-            # Series of several zones have none in common, and timestamps as they are.
-            if not len(out):
-                out.zone, out.utc = zone, utc
-            elif (zone, utc) != (out.zone, out.utc):
-                out.zone = None
-            out.add(name, values, given, times)
-        else:
-            out.add(name, values, given)
-    else:
+        return
+    if not isinstance(one, pd.Series):
         out.add(name, _array(name, one), given)
+        return
+    values, times = numbers(one, f"the target {str(one.name)!r}", finite=True), None
+    if isinstance(one.index, pd.PeriodIndex):
+        given = given or Calendar.of(one.index.freqstr)
+    if (dates := _index_dates(one.index)) is not None:
+        times, zone, utc = read_timestamps(dates)
+        # Series of several zones have none in common, and timestamps as they are.
+        if not len(out):
+            out.zone, out.utc = zone, utc
+        elif (zone, utc) != (out.zone, out.utc):
+            out.zone = None
+    out.add(name, values, given, times)
 
 
 def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calendar | None) -> None:
     """Add one entry of a GluonTS data set: a target, and the period or time it starts in."""
     if "target" not in entry:
         raise ValueError(f"{label(name)} must be numbers or have a 'target', got only {', '.join(map(str, entry))}.")
-    values = _array(name, entry["target"])
-    start = entry.get("start")
+    values, start, times = _array(name, entry["target"]), entry.get("start"), None
     name = entry.get("item_id", name)
-    first: Any = NOWHERE
-    if start is None or not len(values):
-        out.add(name, values, given)
-        return
-    import pandas as pd
-
-    if not isinstance(start, pd.Period):
-        if given is None:
+    if start is not None and len(values):
+        first: Any = NOWHERE
+        if isinstance(start, pd.Period):
+            given = given or Calendar.of(start.freqstr)
+            with suppress(pd.errors.OutOfBoundsDatetime):
+                first = start.to_timestamp().to_datetime64().astype("datetime64[ns]")
+        elif given is None:
             raise ValueError(f"{label(name)} starts at {start} without a frequency; give its freq.")
-        first = np.datetime64(pd.Timestamp(start), "ns")
-    else:
-        given = given or Calendar.of(start.freqstr)
-        with suppress(pd.errors.OutOfBoundsDatetime):
-            first = start.to_timestamp().to_datetime64().astype("datetime64[ns]")
-    # Long series of years leave the centuries that timestamps reach; such a series is forecast without dates.
-    times = None if np.isnat(first) else np.concatenate([[first], given.after(first, len(values) - 1)])
-    out.add(name, values, given, None if times is None or np.isnat(times).any() else times)
+        else:
+            first = np.datetime64(pd.Timestamp(start), "ns")
+        # Long series of years leave the centuries that timestamps reach; such a series is forecast without dates.
+        ahead = [first] if np.isnat(first) else given.after(first, len(values) - 1)
+        times = None if np.isnat(ahead).any() else np.concatenate([[first], ahead])
+    out.add(name, values, given, times)
 
 
-def _index_dates(index: Any) -> pd.Series | None:
+def _index_dates(index: pd.Index) -> pd.Series | None:
     """Return an index as a column where it holds dates, or must have been meant to by its name; else None."""
-    import pandas as pd
-
     if isinstance(index, (pd.MultiIndex, pd.RangeIndex)):
         return None
     column = pd.Series(index, name="timestamp" if index.name is None else index.name)
-    # Numbers need a name to be dates, and here the name may be none that was given.
-    if index.name is None and pd.api.types.is_numeric_dtype(column):
-        return None
-    return column if is_time(column) or (index.name is not None and is_unread_time(column)) else None
-
-
-def _is_nothing(column: pd.Series) -> bool:
-    """Tell whether a column is an empty one without a name, or counts rows as pandas does."""
-    return bool(ROW_NUMBERS.fullmatch(str(column.name).strip())) and (is_numeric(column) or not column.notna().any())
+    if index.name is None:
+        # Numbers need a name to be dates, and here the name may be none that was given.
+        return column if not pd.api.types.is_numeric_dtype(column) and is_time(column) else None
+    return column if is_time(column) or is_unread_time(column) else None
 
 
 def _add_frame(
@@ -226,10 +190,6 @@ def _add_frame(
     time: str | None,
     target: str | None,
 ) -> None:
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise needs_extra(error, "forecasting") from None
     if not len(frame):
         raise ValueError("there is nothing to forecast: the table has no rows.")
     names = (id,) if isinstance(id, str) else tuple(id or ())
@@ -250,25 +210,28 @@ def _add_frame(
         # A column that is not in the table cannot be named.
         out.given += ("time",) if time is not None and time not in frame.columns else ()
         frame = joined
-    # Blank rows, as spreadsheets leave them; where there are no dates, they are steps without a value.
-    frame = (frame if time is None else frame.dropna(how="all")).reset_index(drop=True)
     times = None
     if time is not None:
+        # Blank rows, as spreadsheets leave them; where there are no dates, they are steps without a value.
+        frame = frame.dropna(how="all")
         times, out.zone, out.utc = read_timestamps(frame[time])
+    frame = frame.reset_index(drop=True)
     out.columns = columns = guess_columns(frame, names, time, target, times)
     out.name_columns, out.time_column = columns.names or ("id",), columns.time or "timestamp"
     out.target = columns.values[0] if len(columns.values) == 1 else None
-    used = {*columns.names, columns.time, *columns.values}
-    out.ignored = tuple(str(c) for c in frame.columns if c not in used and not _is_nothing(frame[c]))
+    ignored = frame.drop(columns=[*columns.names, *columns.values, *([] if time is None else [time])])
+    # An empty column without a name says nothing, nor does one that counts rows as pandas does.
+    empty = [c for c in ignored if is_row_number(c) and (is_numeric(ignored[c]) or not ignored[c].notna().any())]
+    out.ignored = tuple(str(c) for c in ignored if c not in empty)
     if out.fill is not None and times is not None:
         # Series with few rows do not tell how far steps are apart; the table does.
         given = given or Calendar.fitting(np.unique(times))
+    groups: dict[Any, Any] = {None: slice(None)}
+    if columns.names:
+        by = columns.names[0] if len(columns.names) == 1 else list(columns.names)
+        groups = frame.groupby(by, sort=False, dropna=False, observed=True).indices
     for column in columns.values:
         values = numbers(frame[column], f"the target {str(column)!r}", finite=True)
-        if not columns.names:
-            out.add(column, values, given, times)
-            continue
-        groups = frame.groupby(list(columns.names), sort=False, dropna=False, observed=True).indices
         for name, rows in groups.items():
-            flat = name[0] if isinstance(name, tuple) and len(name) == 1 else name
-            out.add(flat, values[rows], given, None if times is None else times[rows])
+            own = name if columns.names else column
+            out.add(own, values[rows], given, None if times is None else times[rows])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 
 class Outcomes:
@@ -62,8 +60,6 @@ class Outcomes:
 
     def to_frame(self, levels: Sequence[float] | float = (0.1, 0.5, 0.9)) -> pd.DataFrame:
         """Return a table: the names of the series, when a part begins, the mean and a column for each level."""
-        import pandas as pd
-
         wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         count = 1 if self.samples.ndim < 3 else self.samples.shape[1]
         content: dict[str, Any] = {
@@ -91,8 +87,6 @@ def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray
         >>> number.tolist(), begin.astype("datetime64[D]").astype(str).tolist()
         ([[0, 1, 1]], [['2024-01-01', '2024-02-01']])
     """
-    import pandas as pd
-
     from fourier_head.forecasting.frequency import parse_frequency
 
     count, unit = parse_frequency(freq) or (0, "")

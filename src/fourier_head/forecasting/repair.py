@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.series_set import NOWHERE, SeriesSet
 from fourier_head.forecasting.windows import cut
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Predict = Callable[[SeriesSet, int], Forecasts]
 INNER = 0.6744897501960817
@@ -133,8 +131,6 @@ def _gaps(values: np.ndarray) -> list[tuple[int, int]]:
 
 def _table(series: SeriesSet, who: np.ndarray, place: np.ndarray, columns: dict[str, np.ndarray]) -> pd.DataFrame:
     """Return a long table: names, moments or numbers of steps from 0, and the columns."""
-    import pandas as pd
-
     content: dict[str, Any] = {**series.names_by_column([series.names[number] for number in who])}
     if series.timed:
         times = {int(n): series.past(int(n), len(series.values[n])) for n in np.unique(who)}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fourier_head.errors import needs_extra
@@ -16,8 +17,6 @@ from fourier_head.forecasting.path_density import PathDensity
 from fourier_head.forecasting.support import Support
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fourier_head.forecasting.effects import Effects
     from fourier_head.forecasting.rules import Rules
 
@@ -281,10 +280,6 @@ class Forecasts:
         Timestamps are in the time zone that the series were given in. Series without a time have the number of the step
         instead.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise needs_extra(error, "forecasting") from None
         horizon, series = self.horizon, self.series
         wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         columns = [f"{level:g}" for level in wanted]

@@ -6,17 +6,15 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
 from fourier_head.forecasting.columns import Columns
 from fourier_head.forecasting.frequency import frequency_in_words
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NOWHERE = np.datetime64("NaT", "ns")
 AGGREGATES = ("sum", "mean")
@@ -82,8 +80,8 @@ class SeriesSet:
     @property
     def timing(self) -> str:
         """What was read of the time: frequencies and the span of all series."""
-        kinds = Counter(one.freq for one in self.calendars if one is not None)
-        each = dict.fromkeys(frequency_in_words(freq) for freq, _ in kinds.most_common())
+        kinds = Counter(one.freq for one in self.calendars if one is not None).most_common()
+        each = dict.fromkeys(frequency_in_words(freq) for freq, _ in kinds)
         words = ", ".join(each) if len(each) < 5 else f"{len(each)} frequencies"
         first, last = (np.array(side, dtype="datetime64[ns]") for side in (self.first, self.last))
         if np.isnat(last).all():
@@ -122,18 +120,14 @@ class SeriesSet:
             notes.append("the last step may not be over yet: then leave its rows out.")
         if count["set back"]:
             what = "1 value comes" if count["set back"] == 1 else f"{count['set back']:,} values come"
-            notes.append(
-                f"{what} a second time in a night in which clocks are set back; the mean counts (aggregate='sum' adds "
-                "them up)."
-            )
+            what += " a second time in a night in which clocks are set back"
+            notes.append(f"{what}; the mean counts (aggregate='sum' adds them up).")
         share = count["gaps"] / max(1, count["steps"])
         if count["gaps"] and self.fill is not None:
             notes.append(f"{count['gaps']:,} steps without a row ({share:.0%}) are filled with {self.fill:g}.")
         elif share > 0.1 and not count["negative"]:
-            notes.append(
-                f"{share:.0%} of the steps have no row and count as missing; if they mean that nothing was sold, give "
-                "fill=0."
-            )
+            what = f"{share:.0%} of the steps have no row and count as missing"
+            notes.append(f"{what}; if they mean that nothing was sold, give fill=0.")
         return notes
 
     def names_by_column(self, names: Sequence[Any] | None = None) -> dict[str, list[Any]]:
@@ -149,8 +143,6 @@ class SeriesSet:
             return times
         if isinstance(self.zone, Clock):
             return self.zone.local(times)
-        import pandas as pd
-
         there = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone)
         return there.tz_localize(None).to_numpy("datetime64[ns]")
 
@@ -189,16 +181,13 @@ class SeriesSet:
         """
         if times is None or not len(times):
             # Without a time to count from, the calendar still tells the period.
-            self._append(name, values, calendar, np.array([NOWHERE]))
-            return
-        times, values = self._merged(name, *_sorted(times, values), calendar)
-        calendar = calendar or Calendar.fitting(times)
-        if calendar is not None:
-            values = self._on_grid(name, times, values, calendar)
-        # Where there are too few timestamps to tell, the calendar of the other series is put in once all are read.
-        self._append(name, values, calendar, times)
-
-    def _append(self, name: Any, values: np.ndarray, calendar: Calendar | None, times: Timestamps) -> None:
+            times = np.array([NOWHERE])
+        else:
+            order = np.argsort(times, kind="stable")
+            times, values = self._merged(name, times[order], values[order], calendar)
+            # Where there are too few to tell, the calendar of the other series is put in once all are read.
+            calendar = calendar or Calendar.fitting(times)
+            values = values if calendar is None else self._on_grid(name, times, values, calendar)
         self.names.append(name)
         self.values.append(values)
         self.calendars.append(calendar)
@@ -223,8 +212,6 @@ class SeriesSet:
                     "with aggregate='mean', or name the columns that tell them apart as id."
                 )
             how, what = "mean", "set back"
-        import pandas as pd
-
         table = pd.Series(values, index=pd.DatetimeIndex(times))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # frequencies in the spelling of old
@@ -287,11 +274,6 @@ class SeriesSet:
             self.last[i] = ahead[-1] if len(ahead) else self.last[i]
             self._count["steps"] += len(ahead)
             self._count["gaps"] += len(ahead)
-
-
-def _sorted(times: Timestamps, values: np.ndarray) -> tuple[Timestamps, np.ndarray]:
-    order = np.argsort(times, kind="stable")
-    return times[order], values[order]
 
 
 def label(name: Any) -> str:

@@ -140,3 +140,30 @@ class Columns:
     def __call__(self, X: Floats, pieces: bool = True) -> NDArray[np.float32]:
         """Return the inputs (n, inputs) of rows, those of pieces last."""
         return np.ascontiguousarray(self._inputs(X, pieces))
+
+
+class Categories:
+    """Remember the levels of columns of text, categories or truth values, and replace them by their numbers.
+
+    Levels that were not there are -1, gaps are NaN. Anything that is no data frame stays as it is.
+    """
+
+    def __init__(self, X: Any):
+        self._levels: dict[Any, dict[Any, int]] = {}
+        self.mask: NDArray[np.bool_] | None = None
+        if not hasattr(X, "assign"):
+            return
+        for name, kind in X.dtypes.items():
+            if getattr(kind, "kind", "O") not in "iuf":
+                # Levels may be of several kinds, which have no order but as text.
+                levels = X[name].drop_duplicates().dropna().sort_values(key=lambda column: column.astype(str))
+                self._levels[name] = {level: code for code, level in enumerate(levels)}
+        self.mask = np.array([name in self._levels for name in X.columns], dtype=bool)
+
+    def __call__(self, X: Any) -> Any:
+        """Return the frame with codes in place of levels."""
+        if not self._levels or not hasattr(X, "assign"):
+            return X
+        known = {name: X[name].astype(object) for name in self._levels if name in X.columns}
+        codes = {name: column.map(self._levels[name]).astype(float).fillna(-1) for name, column in known.items()}
+        return X.assign(**{str(name): column.where(known[name].notna()) for name, column in codes.items()})

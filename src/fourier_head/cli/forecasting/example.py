@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 
 def example(seed: int = 7) -> pd.DataFrame:
@@ -17,8 +13,6 @@ def example(seed: int = 7) -> pd.DataFrame:
     >>> list(table.columns), table["series"].nunique()
     (['series', 'timestamp', 'value'], 4)
     """
-    import pandas as pd
-
     random = np.random.default_rng(seed)
     parts = {
         "Museum visitors, monthly": _monthly(random),

@@ -21,7 +21,6 @@ from fourier_head.errors import UserError
 from fourier_head.integrations.scikit_learn import settings
 from fourier_head.integrations.scikit_learn.calibration import HeldOut
 from fourier_head.integrations.scikit_learn.conformal import conformal_levels
-from fourier_head.integrations.scikit_learn.frames import Categories
 from fourier_head.integrations.scikit_learn.inputs import Inputs
 from fourier_head.integrations.scikit_learn.predictive import (
     BinnedPrediction,
@@ -34,6 +33,7 @@ from fourier_head.integrations.scikit_learn.predictive import (
 from fourier_head.integrations.scikit_learn.rows import merged
 from fourier_head.integrations.scikit_learn.targets import Target
 from fourier_head.tabular import ensemble
+from fourier_head.tabular.columns import Categories
 from fourier_head.tabular.members import MemberNetwork, held_out
 
 ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
