@@ -48,7 +48,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "us_employment_monthly": {"CEU3000000001": "M4 yearly Y11766, an index of it"},
 }
 """Series that are never read to train on, by data set and ``id``: each holds values of the test series named beside it,
-in another unit, rounded or summed (``results/zero-shot/leaks.json``)."""
+in another unit, rounded or summed (``results/zero-shot/leaks-before.json``)."""
 
 _SUFFIXES = (".parquet", ".arrow", ".feather")
 _SHARD = re.compile(r"^(data|train|test|validation)?[-_]?\d+([-_]of[-_]\d+)?$")
