@@ -50,7 +50,7 @@ def collect(
         try:
             done = collection.run(lambda fraction, words: typer.echo(f"{name} {fraction:.0%}: {words}"))
         except KeyboardInterrupt:
-            typer.echo(f"fourier-head: interrupted; {collection.shards} shards are kept in {folder}.", err=True)
+            typer.echo(f"fourier-head: interrupted; {len(collection.shards)} shards are kept in {folder}.", err=True)
             raise typer.Exit(130) from None
         draw_quality(folder)
         rate = collection.step / max(collection.seconds, 1e-9)
@@ -66,10 +66,11 @@ def rebuild(
 ) -> None:
     """Play a recipe again: the emulator is deterministic, so actions alone give back every frame."""
     with clear_errors():
-        from studies.atari import recording
+        from studies.atari.recording import rebuild
+        from studies.common.command_line import in_lines
 
-        count = recording.rebuild(recipe, output, lambda fraction, words: typer.echo(f"{fraction:.0%}: {words}"))
-        typer.echo(f"{count} transitions in {output}.")
+        recording = rebuild(recipe, output, in_lines(recipe.name, typer.echo))
+        typer.echo(f"{len(recording)} transitions in {output}.")
 
 
 @app.command()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,9 @@ from fourier_head.errors import UserError
 from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from studies.atari.environment import MOST, SEEDS, FrameStack
 from studies.atari.games import find_game
-from studies.atari.recording import (
-    RECIPE,
-    About,
-    Shard,
-    save_shard,
-    shard_path,
-    shard_paths,
-    write_about,
-    write_recipe,
-)
+from studies.atari.recording import AGENT, RECIPE, About, Shard, read_recipe, write_recipe
 
-AGENT, STATE, LEARNER = "agent", "state.json", "learner.pt"
+STATE, LEARNER = "state.json", "learner.pt"
 
 
 @dataclass(frozen=True)
@@ -104,45 +93,44 @@ class Collection:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
             torch.backends.cudnn.benchmark = True  # shapes stay, so a search for the fastest kernels pays
         self.learner = Learner(network, settings.agent, self.generator)
-        self.step = self.shards = self.recorded = 0
-        self.seconds = 0.0
+        self.about = About(self.game.name, settings.sticky, settings.max_frames)
+        self.shards: list[Shard] = []
+        self.step, self.seconds = 0, 0.0
         self.episodes: list[tuple[int, float, int]] = []
         """Step, return and length of every finished episode of every environment."""
-
-    # --- the loop
 
     def run(self, report: Progress | None = None) -> bool:
         """Collect until all is recorded or the limit is over; return whether all is."""
         self._resume()
-        about = About(self.game.name, self.settings.sticky, self.settings.max_frames)
-        write_about(self.settings.output, about)
         if not self.done:
-            with ThreadPoolExecutor(1) as writer:
-                self._loop(about, report, writer)
+            self._loop(report)
         if self.done:
-            write_recipe(self.settings.output)
+            write_recipe(self.settings.output / RECIPE, self.about, self.shards)
         self._write_quality()
         return self.done
+
+    @property
+    def recorded(self) -> int:
+        """Transitions that are kept."""
+        return sum(shard.actions.size for shard in self.shards)
 
     @property
     def done(self) -> bool:
         """Whether every transition is recorded."""
         return self.recorded >= self.settings.transitions
 
-    def _loop(self, about: About, report: Progress | None, writer: ThreadPoolExecutor) -> None:
+    def _loop(self, report: Progress | None) -> None:
         settings, device, learner = self.settings, self.device, self.learner
         count, log = settings.environments, settings.recorded
-        seeds = (settings.seed * 1_000_003 + self.shards * 1009 + np.arange(count)) % SEEDS
-        environments = about.environments(seeds.tolist())
-        frame = environments.reset()
-        stack = FrameStack(torch.from_numpy(frame).to(device))
+        seeds = (settings.seed * 1_000_003 + len(self.shards) * 1009 + np.arange(count)) % SEEDS
+        environments = self.about.environments(seeds.tolist())
+        stack = FrameStack(torch.from_numpy(environments.reset()).to(device))
         rollouts = [Rollout(settings.agent.rollout, count, device) for _ in range(2)]
         returns, lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
         length = max(1, settings.shard // log)
-        kept = self._empty(log, length)
-        filled, fresh, began_at = 0, True, self.step
+        kept: list[tuple[np.ndarray, ...]] = []
+        fresh, began_at = True, self.step
         begin, first_step, told = time.monotonic(), self.step, 0.0
-        pending: Future[None] | None = None
         position, before = 0, self.seconds
         while not self.done:
             rollout = rollouts[0]
@@ -155,17 +143,15 @@ class Collection:
             environments.send(chosen)
             # While the emulators work: remember what was seen, and learn from the rollout before.
             rollout.states[position], rollout.actions[position], rollout.best[position] = stack.frames, actions, best
-            kept["frames"][:, filled], kept["actions"][:, filled] = frame[:log], chosen[:log]
             for _ in range(learner.updates_per_step):
                 learner.update()
             result = environments.receive()
-            frame = result.frame
-            kept["rewards"][:, filled], kept["ended"][:, filled] = result.reward[:log], result.ended[:log]
+            kept.append((chosen[:log], result.reward[:log], result.ended[:log]))
             started = torch.from_numpy(result.ended).to(device)
-            stack.push(torch.from_numpy(frame).to(device, non_blocking=True), started)
+            stack.push(torch.from_numpy(result.frame).to(device, non_blocking=True), started)
             rollout.reward[position] = torch.from_numpy(result.reward).to(device)
             rollout.ended[position] = torch.from_numpy(result.lost_life).to(device)
-            position, filled = position + 1, filled + 1
+            position += 1
             self.step += count
             returns += result.reward
             lengths += 1
@@ -176,23 +162,12 @@ class Collection:
             self.seconds = before + now - begin
             late = settings.limit is not None and now - begin > settings.limit
             # When time is up a short shard is kept, or a limit shorter than a shard would never get anywhere.
-            if late or filled == length or self.recorded + filled * log >= settings.transitions:
-                if pending is not None:
-                    pending.result()
-                shard = Shard(
-                    frames=kept["frames"][:, :filled],
-                    actions=kept["actions"][:, :filled],
-                    rewards=kept["rewards"][:, :filled],
-                    ended=kept["ended"][:, :filled],
-                    seeds=seeds[:log],
-                    fresh=fresh,
-                    moment=began_at,
-                    pace=count,
+            if late or len(kept) == length or self.recorded + len(kept) * log >= settings.transitions:
+                taken, rewards, ended = (np.stack(column, axis=1) for column in zip(*kept, strict=True))
+                self._keep(
+                    Shard(taken.astype(np.uint8), rewards.astype(np.int32), ended, seeds[:log], fresh, began_at, count)
                 )
-                self.recorded += filled * log
-                pending = writer.submit(self._write, self.shards, shard, self._state())
-                self.shards += 1
-                kept, filled, fresh, began_at = self._empty(log, length), 0, False, self.step
+                kept, fresh, began_at = [], False, self.step
             if report is not None and now - told > 2:
                 told = now
                 rate = (self.step - first_step) / (now - begin)
@@ -201,70 +176,52 @@ class Collection:
                 report(self.recorded / settings.transitions, f"{rate:.0f} steps/s, return {score}")
             if late:
                 break
-        if pending is not None:
-            pending.result()
 
-    def _empty(self, log: int, length: int) -> dict[str, np.ndarray]:
-        return {
-            "frames": np.zeros((log, length, 84, 84), np.uint8),
-            "actions": np.zeros((log, length), np.uint8),
-            "rewards": np.zeros((log, length), np.int32),
-            "ended": np.zeros((log, length), bool),
-        }
+    # --- checkpoints: all shards and the agent that made them, the old ones or the new ones
 
-    # --- checkpoints: written after the shard they count, by the same thread
+    def _keep(self, shard: Shard) -> None:
+        self.shards.append(shard)
+        replace_folder(self.settings.output / AGENT, self._write)
 
-    def _state(self) -> dict[str, Any]:
+    def _write(self, folder: Path) -> None:
         state = {
             "settings": self.settings.identity,
             "step": self.step,
-            "shards": self.shards + 1,
-            "recorded": self.recorded,
             "seconds": self.seconds,
             "updates": self.learner.updates,
-            "episodes": list(self.episodes),
+            "episodes": self.episodes,
         }
         learner = {"weights": self.learner.network.state_dict(), "optimizer": self.learner.optimizer.state_dict()}
-        return {"learner": copy.deepcopy(learner), "state": state}  # a copy: learning goes on while it is written
-
-    def _write(self, number: int, shard: Shard, state: dict[str, Any]) -> None:
-        save_shard(shard_path(self.settings.output, number), shard)
-
-        def write(folder: Path) -> None:
-            torch.save(state["learner"], folder / LEARNER)
-            (folder / STATE).write_text(json.dumps(state["state"]), encoding="utf-8")
-
-        replace_folder(self.settings.output / AGENT, write)
+        write_recipe(folder / RECIPE, self.about, self.shards)
+        torch.save(learner, folder / LEARNER)
+        (folder / STATE).write_text(json.dumps(state), encoding="utf-8")
 
     def _resume(self) -> None:
-        folder = self.settings.output / AGENT
+        folder, own = self.settings.output / AGENT, self.settings.identity
         recover_folder(folder)
-        if (folder / STATE).exists():
-            state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-            if state["settings"] != self.settings.identity:
-                own = self.settings.identity
-                other = [k for k in own if state["settings"].get(k) != own[k]]
-                raise UserError(
-                    f"{self.settings.output} was begun with another {', '.join(other)}; "
-                    "continue with the same options or choose another folder."
-                )
-            learner = torch.load(folder / LEARNER, map_location=self.learner.device, weights_only=True)
-            self.learner.network.load_state_dict(learner["weights"])
-            self.learner.optimizer.load_state_dict(learner["optimizer"])
-            self.step, self.shards, self.recorded = state["step"], state["shards"], state["recorded"]
-            self.seconds, self.learner.updates = state["seconds"], state["updates"]
-            self.episodes = [(int(s), float(r), int(n)) for s, r, n in state["episodes"]]
-            # Other dice than at the beginning, or the same exploration would be repeated.
-            self.generator.manual_seed(self.settings.seed + 7919 * self.shards)
-        elif (self.settings.output / RECIPE).exists() or len(shard_paths(self.settings.output)) > 1:
-            # A collection that was killed before its first checkpoint leaves one shard and no recipe.
-            raise UserError(f"{self.settings.output} holds a recording made elsewhere; choose another folder.")
-        for path in shard_paths(self.settings.output)[self.shards :]:
-            path.unlink()  # written, but its checkpoint was not
+        if not (folder / STATE).exists():
+            if (self.settings.output / RECIPE).exists():
+                raise UserError(f"{self.settings.output} holds a recording made elsewhere; choose another folder.")
+            return
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        if state["settings"] != own:
+            other = [k for k in own if state["settings"].get(k) != own[k]]
+            raise UserError(
+                f"{self.settings.output} was begun with another {', '.join(other)}; "
+                "continue with the same options or choose another folder."
+            )
+        _, self.shards = read_recipe(folder / RECIPE)
+        learner = torch.load(folder / LEARNER, map_location=self.learner.device, weights_only=True)
+        self.learner.network.load_state_dict(learner["weights"])
+        self.learner.optimizer.load_state_dict(learner["optimizer"])
+        self.step, self.seconds, self.learner.updates = state["step"], state["seconds"], state["updates"]
+        self.episodes = [(int(s), float(r), int(n)) for s, r, n in state["episodes"]]
+        # Other dice than at the beginning, or the same exploration would be repeated.
+        self.generator.manual_seed(self.settings.seed + 7919 * len(self.shards))
 
     def _write_quality(self) -> None:
         from studies.atari.quality import QUALITY, measure_quality
 
-        content = measure_quality(self.settings.output, self.episodes, self.step, self.seconds)
+        content = measure_quality(self.about, self.shards, self.episodes, self.step, self.seconds)
         content["settings"] = self.settings.identity
         write_atomically(self.settings.output / QUALITY, json.dumps(content, indent=1) + "\n")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from studies.atari.games import ACTIONS, find_game
-from studies.atari.recording import Shard, load_shard, read_about, shard_paths
+from studies.atari.recording import About, Shard
 
 QUALITY = "quality.json"
 STRETCHES = 50
 
 
 def measure_quality(
-    folder: Path, episodes: Sequence[tuple[int, float, int]], steps: int, seconds: float
+    about: About,
+    shards: Sequence[Shard],
+    episodes: Sequence[tuple[int, float, int]],
+    steps: int,
+    seconds: float,
 ) -> dict[str, Any]:
     """Return the quality of a recording as plain numbers.
 
     Args:
-        folder: with the shards.
+        about, shards: of the recording.
         episodes: step, return and length of every finished episode of every environment.
         steps, seconds: of all environments together, and what they took.
     """
-    about, shards = read_about(folder), [load_shard(path, frames=False) for path in shard_paths(folder)]
     game = find_game(about.game)
     taken = [np.bincount(shard.actions.ravel(), minlength=len(ACTIONS)) for shard in shards]
     third = max(1, len(taken) // 3)

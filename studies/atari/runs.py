@@ -48,11 +48,6 @@ class KeptRuns(RunStore):
         return [run for run in found if run["recording"] == newest[run["game"]]]
 
 
-def fingerprint(recording: Recording) -> str:
-    """Return what tells recordings apart: a digest of all actions."""
-    return hashlib.sha256(recording.actions.tobytes()).hexdigest()[:12]
-
-
 _resident: dict[tuple[Any, ...], tuple[Recording, dict[float, Trajectories]]] = {}
 
 

@@ -14,9 +14,9 @@ from fourier_head.errors import UserError
 from fourier_head.tasks.engine import Task, run_tasks
 from studies.atari.collection import Collection
 from studies.atari.plan import Settings, arms, rank
-from studies.atari.recording import RECIPE, load_recording, rebuild, recipe_shards, shard_paths
+from studies.atari.recording import RECIPE, load_recording
 from studies.atari.rows import is_main
-from studies.atari.runs import UNFINISHED, KeptRuns, fingerprint, run_arm
+from studies.atari.runs import UNFINISHED, KeptRuns, run_arm
 from studies.atari.summary import write_summary
 from studies.common.command_line import in_lines
 from studies.common.options import SILENT
@@ -85,7 +85,7 @@ def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lin
         "lines": lines,
         "workers": settings.workers,
     }
-    marks = {game: fingerprint(load_recording(settings.data / game)) for game in games}
+    marks = {game: load_recording(settings.data / game).fingerprint for game in games}
     planned = [(game, arm) for game in games for arm in arms(settings, game)]
     return [
         Task(
@@ -101,7 +101,7 @@ def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lin
 
 
 def prepare(settings: Settings, game: str, deadline: float | None, console: Console) -> bool:
-    """Make sure that a game's recording is there: as it is, played again from a recipe, or collected.
+    """Make sure that a game's recording is there: as it is, or collected; and its frames.
 
     A recipe comes last when collecting, so that where one is all was collected; it alone is enough to travel. Return
     whether the recording is there; a collection that the deadline stops is continued by the next call.
@@ -111,11 +111,11 @@ def prepare(settings: Settings, game: str, deadline: float | None, console: Cons
     def tell(what: str) -> Any:  # these stages come before any bar
         return in_lines(f"{game}: {what}", lambda line: console.print(line, markup=False))
 
-    if (folder / RECIPE).exists():
-        if len(shard_paths(folder)) < recipe_shards(folder / RECIPE):
-            rebuild(folder / RECIPE, folder, tell("playing the recipe"))
-        return True
-    limit = None if deadline is None else deadline - time.monotonic()
-    if limit is not None and limit < 5:
-        return False
-    return Collection(settings.collection(game, limit)).run(tell("collecting"))
+    if not (folder / RECIPE).exists():
+        limit = None if deadline is None else deadline - time.monotonic()
+        if limit is not None and limit < 5:
+            return False
+        if not Collection(settings.collection(game, limit)).run(tell("collecting")):
+            return False
+    load_recording(folder, tell("playing the recipe"))
+    return True

@@ -1,5 +1,6 @@
 """Emulators, the agent, and recordings: what is collected can be killed, continued, read and played again."""
 
+import dataclasses
 import gzip
 import shutil
 
@@ -42,21 +43,26 @@ def recorded(tmp_path_factory):
     killed = Collection(tiny(folder))
     whole_write = killed._write
 
-    def write(number, shard, state):
-        if number == 1:  # the shard is there, its checkpoint is not
-            records.save_shard(records.shard_path(folder, number), shard)
+    def write(place):
+        whole_write(place)
+        if len(killed.shards) == 2:  # written beside the first checkpoint, not yet in its place
             raise RuntimeError("killed")
-        whole_write(number, shard, state)
 
     killed._write = write
     with pytest.raises(RuntimeError, match="killed"):
         killed.run()
-    first = records.shard_path(folder, 0).read_bytes()
+    assert not (folder / records.RECIPE).exists()
+    assert len(records.load_recording(folder)) == 40  # what is kept can be read before it is all
+    _, (first,) = records.read_recipe(folder / records.AGENT / records.RECIPE)
     continued = Collection(tiny(folder))
     assert continued.run()
     assert continued.learner.updates > killed.learner.updates - 10
-    assert records.shard_path(folder, 0).read_bytes() == first
+    assert np.array_equal(shards(folder)[0].actions, first.actions)
     return folder
+
+
+def shards(folder):
+    return records.read_recipe(folder / records.RECIPE)[1]
 
 
 def test_actions_are_ordered_round_the_compass_and_translate_back():
@@ -160,16 +166,25 @@ def test_random_actions_have_the_share_asked_for():
 
 
 def test_a_killed_collection_loses_one_shard_and_continues(recorded):
-    assert len(records.shard_paths(recorded)) == 3
     found = records.load_recording(recorded)
     assert len(found) == 120
-    shards = [records.load_shard(path) for path in records.shard_paths(recorded)]
-    assert [shard.fresh for shard in shards] == [True, True, False]
+    kept = shards(recorded)
+    assert [shard.fresh for shard in kept] == [True, True, False]
     assert set(found.streams) == {0, 20, 40, 80, 120}
     # A stream's stretches follow each other.
-    expected = np.concatenate([shards[1].frames[0], shards[2].frames[0]])
-    assert np.array_equal(found.frames[40:80], expected)
+    assert np.array_equal(found.actions[40:80], np.concatenate([kept[1].actions[0], kept[2].actions[0]]))
     assert (np.diff(found.moments[40:80]) == 4).all()
+    assert len(list(recorded.glob("frames-*"))) == 1  # those of the recording before it was killed are gone
+
+
+def test_frames_are_those_that_the_agent_saw(tmp_path, monkeypatch):
+    seen = []
+    receive = Environments.receive
+    monkeypatch.setattr(Environments, "receive", lambda self: seen.append(receive(self)) or seen[-1])
+    assert Collection(tiny(tmp_path, transitions=40, steps=80)).run()
+    frames = np.stack([step.frame for step in seen], axis=1)[:2]  # of four environments two are recorded
+    found = records.load_recording(tmp_path).frames.reshape(2, 20, 84, 84)
+    assert np.array_equal(found[:, 1:], frames[:, :19])
 
 
 def test_other_options_on_the_same_folder_are_refused(recorded):
@@ -180,7 +195,7 @@ def test_other_options_on_the_same_folder_are_refused(recorded):
 def test_any_seed_makes_a_recording_that_plays_again(tmp_path):
     settings = tiny(tmp_path / "first", seed=-(10**7), transitions=12, steps=12, environments=2, shard=12)
     assert Collection(settings).run()
-    assert records.rebuild(tmp_path / "first" / records.RECIPE, tmp_path / "again", threads=1) == 12
+    assert len(records.rebuild(tmp_path / "first" / records.RECIPE, tmp_path / "again", threads=1)) == 12
     first, second = (records.load_recording(tmp_path / name) for name in ("first", "again"))
     assert np.array_equal(first.frames, second.frames)
 
@@ -204,20 +219,21 @@ def test_a_recording_made_elsewhere_is_not_collected_over(recorded, tmp_path):
     shutil.rmtree(folder / "agent")
     with pytest.raises(UserError, match="made elsewhere"):
         Collection(tiny(folder)).run()
-    assert len(records.shard_paths(folder)) == 3
+    assert len(shards(folder)) == 3
 
 
 def test_a_finished_collection_is_left_alone(recorded):
-    before = {path: path.stat().st_mtime_ns for path in records.shard_paths(recorded)}
+    before = (recorded / records.RECIPE).read_bytes(), (recorded / "agent" / "learner.pt").stat().st_mtime_ns
     assert Collection(tiny(recorded)).run()
-    assert before == {path: path.stat().st_mtime_ns for path in records.shard_paths(recorded)}
+    after = (recorded / records.RECIPE).read_bytes(), (recorded / "agent" / "learner.pt").stat().st_mtime_ns
+    assert before == after
 
 
 def test_a_recipe_plays_back_every_frame(recorded, tmp_path):
     recipe = recorded / records.RECIPE
     assert recipe.stat().st_size < 10_000
-    assert records.recipe_shards(recipe) == 3
-    assert records.rebuild(recipe, tmp_path / "again", threads=1) == 120
+    assert len(shards(recorded)) == 3
+    assert len(records.rebuild(recipe, tmp_path / "again", threads=1)) == 120
     assert (tmp_path / "again" / records.RECIPE).read_bytes() == recipe.read_bytes()
     first, second = records.load_recording(recorded), records.load_recording(tmp_path / "again")
     for name in ("frames", "actions", "rewards", "ended", "moments", "streams"):
@@ -225,46 +241,49 @@ def test_a_recipe_plays_back_every_frame(recorded, tmp_path):
 
 
 def test_a_recipe_that_does_not_play_as_recorded_is_refused(recorded, tmp_path):
-    arrays = records.load_arrays(recorded / records.RECIPE)
-    arrays["rewards-0"] = arrays["rewards-0"] + 1
-    records.save_arrays(tmp_path / "wrong.npz", arrays)
+    about, (first, *others) = records.read_recipe(recorded / records.RECIPE)
+    wrong = dataclasses.replace(first, rewards=first.rewards + 1)
+    records.write_recipe(tmp_path / "wrong.npz", about, [wrong, *others])
     with pytest.raises(UserError, match="does not play as recorded"):
         records.rebuild(tmp_path / "wrong.npz", tmp_path / "again")
+    assert not list((tmp_path / "again").iterdir())
 
 
 def test_a_recipe_is_not_played_into_another_recording(recorded, tmp_path):
     other = tmp_path / "other"
-    other.mkdir()
-    shard = records.load_shard(records.shard_path(recorded, 0))
-    shard.actions = 17 - shard.actions
-    records.save_shard(records.shard_path(other, 0), shard)
-    with pytest.raises(UserError, match="another recording"):
-        records.rebuild(recorded / records.RECIPE, other, threads=1)
-    assert [path.name for path in other.iterdir()] == ["shard-00000.npz"]
-    records.shard_path(other, 0).unlink()
-    shutil.copy(records.shard_path(recorded, 2), records.shard_path(other, 3))  # one more than the recipe has
-    with pytest.raises(UserError, match="another recording"):
-        records.rebuild(recorded / records.RECIPE, other, threads=1)
+    about, (first, *others) = records.read_recipe(recorded / records.RECIPE)
+    for kept in ([dataclasses.replace(first, actions=17 - first.actions), *others], [first, *others[:1]]):
+        for place in (other / records.RECIPE, other / records.AGENT / records.RECIPE):  # collected, or under way
+            records.write_recipe(place, about, kept)
+            before = place.read_bytes()
+            with pytest.raises(UserError, match="another recording"):
+                records.rebuild(recorded / records.RECIPE, other, threads=1)
+            assert [path for path in other.rglob("*") if path.is_file()] == [place]
+            assert place.read_bytes() == before
+            shutil.rmtree(other)
 
 
 def test_damaged_files_get_a_sentence(recorded, tmp_path):
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 not much of an archive")
-    with pytest.raises(UserError, match="no whole file"):
-        records.load_arrays(tmp_path / "broken.npz")
-    with pytest.raises(UserError, match="no recipe"):
-        records.rebuild(records.shard_path(recorded, 0), tmp_path / "x")
+    np.savez(tmp_path / "other.npz", about=np.zeros(3))
+    for name in ("broken.npz", "other.npz"):
+        with pytest.raises(UserError, match="no recipe"):
+            records.rebuild(tmp_path / name, tmp_path / "x")
+    with pytest.raises(UserError, match="does not exist"):
+        records.rebuild(tmp_path / "none.npz", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
     with pytest.raises(UserError, match="holds no recording"):
         records.load_recording(tmp_path)
 
 
 def test_quality_reports_returns_and_actions(recorded):
-    report = measure_quality(recorded, [(40, 20.0, 10), (200, 40.0, 10)], 240, 2.0)
+    about, kept = records.read_recipe(recorded / records.RECIPE)
+    report = measure_quality(about, kept, [(40, 20.0, 10), (200, 40.0, 10)], 240, 2.0)
     assert report["transitions"] == 120
     assert report["steps_per_second"] == 120
     assert sum(report["first_third"]) == pytest.approx(1, abs=1e-3)
     assert [row["mean"] for row in report["over_time"]] == [20.0, 40.0]
-    shards = [records.load_shard(path, frames=False) for path in records.shard_paths(recorded)]
-    assert len(recorded_returns(shards)) == report["episodes"] > 0
+    assert len(recorded_returns(kept)) == report["episodes"] > 0
 
 
 def test_windows_hold_what_an_agent_would_have_seen(recorded):
