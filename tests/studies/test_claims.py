@@ -12,7 +12,7 @@ from studies.claims.claim import STATUSES, decide
 from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
 from studies.cli import app
-from studies.common.report.claims import claims_table
+from studies.common.report.page import parts
 from studies.common.report.prose import BEYOND, PARTS, part_of
 
 COMMITTED = json.loads((ROOT / CLAIMS).read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def test_the_interval_covers_as_often_as_it_says():
 
 
 def test_the_report_shows_them_with_links():
-    html = claims_table(COMMITTED, ["synthetic"], {"synthetic-released-kl"})
+    html = parts().claims_table(COMMITTED, ["synthetic"], {"synthetic-released-kl"})
     assert 'href="#synthetic-released-kl"' in html
     assert 'href="#synthetic-released-smoothness"' not in html
     assert html.count('<td class="words">') == len(COMMITTED)

@@ -11,8 +11,8 @@ import pytest
 from studies.common import results
 from studies.common.frequency_charts import frequency_panel
 from studies.common.report import summary as summaries
-from studies.common.report.page import build, write_report
-from studies.common.report.tables import html, number_text, tables
+from studies.common.report.page import build, parts, write_report
+from studies.common.report.tables import number_text, tables
 from studies.common.results import row, write_results
 
 from fourier_head.errors import UserError
@@ -132,7 +132,7 @@ def test_tables_have_few_data_sets_as_columns_and_many_as_lines():
     (second,) = tables(many)
     assert second.columns == ["MASE", "WQL"]
     assert len(second.lines) == 20
-    text = html([row("kl", 0.11, dataset="beta", head="linear", std=0.01, paper=0.1, paper_std=0.02)])
+    text = parts().tables(tables([row("kl", 0.11, dataset="beta", head="linear", std=0.01, paper=0.1, paper_std=0.02)]))
     assert '0.1100 ± 0.0100<span class="theirs">0.10 ± 0.02 <i>+10 %</i>' in text
 
 

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,23 @@ from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
-from fourier_head.pages.words import prose
-from studies.common.report.claims import claims_table, dots, headlines, key, read_claims
-from studies.common.report.prose import BEYOND, PARTS, STUDIES, Part, about, part_of
+from fourier_head.pages.templates import template
+from studies.common.report.claims import KEYS, read_claims, sentence, spread
+from studies.common.report.claims import number as claim_number
+from studies.common.report.prose import BEYOND, PARTS, STUDIES, about, part_of
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
 from studies.common.report.tables import (
     HIGHER_IS_BETTER,
+    LONG,
     LOWER_IS_BETTER,
+    beside,
     describe,
-    html,
+    head_colour,
     metric_label,
     model_label,
     number_text,
     plain,
+    tables,
 )
 
 GROUPS = {"verified": "15 public sets", "gift": "21 configurations of GIFT-Eval"}
@@ -71,43 +74,40 @@ def _named(chart: Chart) -> Chart:
     return replace(chart, panels=panels, title=plain(chart.title), caption=plain(chart.caption))
 
 
+def parts() -> Any:
+    """Return the macros of `parts.html`."""
+    return template("parts.html", __package__, **HELPERS).module
+
+
 def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the page as text."""
     counted = [study for study in studies if not study.quick]
     repeated = [study for study in counted if about(study.name).repeats]
     lead = [_quick_looks(studies), _lead(repeated, len(counted) - len(repeated)) if counted else ""]
-    figures = {f"{name}-{chart.name}" for name, own in charts.items() for chart in own}
-    parts, links = "", {"overview": "Overview"}
+    found, links = [], {"overview": "Overview"}
     for part in (*PARTS, BEYOND):
         own = [study for study in studies if part_of(study.name) == part]
         said = [claim for claim in claims if part_of(claim.get("section") or "", claim["where"]) == part]
         if own or said:
-            id = f"part-{part.short.lower().replace(' ', '-')}"
-            links[id] = part.short
-            table = claims_table(said, list(charts), figures)
-            inside = table + "".join(_section(study, charts[study.name]) for study in own)
-            parts += f"""<section id="{id}"><details class="study"><summary><h2>{escape(part.title)}</h2>
-{dots(said)}{_story(part, said, own)}</summary>{inside}</details></section>"""
-    marks = f"<p>{key(claims)}. A claim is confirmed where the 95 % interval of our number lies on its side.</p>"
-    main = f"""<div id="overview">
-<h1>The Fourier head, measured again</h1>
-<p>What the paper <i>Fourier Head</i> (Gillman et al., ICLR 2025) says, and what we measured.</p>
-<p class="lead">{escape(" ".join(words for words in lead if words))}</p>
-<h2>{"The paper's claims" if claims else "Studies"}</h2>
-{marks * bool(claims)}<p class="small muted">Each line opens to its claims, studies, figures and numbers.</p>
-</div>
-{parts}
-{_overview(repeated)}"""
+            one = {"id": f"part-{part.short.lower().replace(' ', '-')}", "title": part.title, "claims": said}
+            one["headlines"] = [claim for claim in said if claim["claim"] in part.headlines]
+            one["story"] = next(filter(None, map(_beside_published, own)), "") if part == BEYOND else ""
+            one["studies"] = [_section(study, charts[study.name]) for study in own]
+            links[one["id"]] = part.short
+            found.append(one)
+    ratios = _ratios(repeated)
+    main = template("report.html", __package__, **HELPERS).render(
+        lead=" ".join(words for words in lead if words),
+        claims=claims,
+        parts=found,
+        sections=list(charts),
+        figures={f"{name}-{chart.name}" for name, own in charts.items() for chart in own},
+        ratios=ratios,
+        left_out=sum(len(one["rows"]) - len(one["usable"]) for one in ratios),
+        shown=NOTES,
+    )
     made = "Written by <code>python -m studies report</code> from <code>results/&lt;study&gt;/summary.json</code>."
     return frame("Fourier head: the paper and our numbers", links, main, made)
-
-
-def _story(part: Part, claims: Sequence[Mapping[str, Any]], studies: Sequence[Summary]) -> str:
-    """Return what a part comes to, in a sentence or two: its headlines, or else ours beside the best published."""
-    if told := headlines(claims, part.headlines):
-        return told
-    words = next(filter(None, map(_beside_published, studies)), "") if part == BEYOND else ""
-    return f'<span class="said">{escape(words)}</span>' * bool(words)
 
 
 def _beside_published(study: Summary) -> str:
@@ -177,89 +177,59 @@ def _better(row: Row) -> bool:
     return row["metric"] in LOWER_IS_BETTER and row["ours"] < row["paper"] and not _close(row)
 
 
-def _overview(studies: Sequence[Summary]) -> str:
-    """Return a line for each study and metric with a dot for each number: ours divided by the paper's."""
-    lines, left_out = "", 0
+def _ratios(studies: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Return each metric of each study with its numbers of the paper; those of another sign have no ratio."""
+    found = []
     for study in studies:
         groups: dict[str, list[Row]] = {}
         for row in study.compared:
             groups.setdefault(row["metric"], []).append(row)
         for metric, rows in groups.items():
-            usable = [row for row in rows if row["ours"] * row["paper"] > 0]
-            left_out += len(rows) - len(usable)
-            dots = "".join(_dot(row) for row in usable)
-            close = sum(_close(row) or _better(row) for row in rows)
-            name = (
-                f'<a href="#{escape(study.name)}">{escape(about(study.name).short)}</a> {escape(metric_label(metric))}'
-            )
-            lines += f'<div class="ratio"><span>{name}</span><span class="track">{dots}</span>'
-            lines += f'<span class="count">{close} of {len(rows)}</span></div>'
-    if not lines:
-        return ""
-    missing = f" {left_out} of them are zero or differ in sign and have no dot." if left_out else ""
-    return f"""<h2 id="numbers-of-the-paper">Ours against the paper</h2>
-<div class="ratios"><div class="ratio scale"><span></span><span class="track"><i style="left:0">½</i>
-<i style="left:50%">equal</i><i style="left:100%">2 ×</i></span><span class="count">close or better</span></div>
-{lines}</div>
-<p class="small muted">A dot is one number of the paper: ours divided by it, on a scale of factors. Triangles lie
-outside the scale. <span class="key close">Close</span>: within 10 % or two standard deviations of the paper.
-<span class="key better">Better</span>: a lower error or a higher gain than that. <span class="key far">Apart</span>:
-neither.{missing}</p>"""
+            one = {"study": study.name, "short": about(study.name).short, "metric": metric_label(metric), "rows": rows}
+            one["usable"] = [row for row in rows if row["ours"] * row["paper"] > 0]
+            found.append(one | {"close": sum(_close(row) or _better(row) for row in rows)})
+    return found
 
 
-def _dot(row: Row) -> str:
-    place = math.log2(row["ours"] / row["paper"])
-    kind = "" if abs(place) <= 1 else " over" if place > 0 else " under"
-    text = f"{describe(row)}: {number_text(row['ours'], row.get('std'))}, paper {number_text(row['paper'])}"
-    left = 50 * (1 + min(max(place, -1.0), 1.0))
-    colour = "" if _close(row) else " better" if _better(row) else " far"
-    return f'<b class="dot{kind}{colour}" style="left:{left:.2f}%" tabindex="0" data-tip="{escape(text)}"></b>'
+HELPERS = {
+    **{one.__name__: one for one in (beside, describe, head_colour, number_text, sentence, spread)},
+    "close": _close,
+    "better": _better,
+    "number": claim_number,
+    "log2": math.log2,
+    "keys": KEYS,
+    "long": LONG,
+}
+"""What templates know."""
 
 
-def _section(study: Summary, charts: Sequence[Chart]) -> str:
-    """Return a study folded to its title and what there is to see; everything else is behind a click."""
-    words = about(study.name)
-    # What changed since the commit is said beside it.
-    notes = [note for note in study.notes if "-dirty" not in note]
-    first, more = (
-        "".join(f"<li>{prose(plain(note))}</li>" for note in part) for part in (notes[:NOTES], notes[NOTES:])
-    )
+def _section(study: Summary, charts: Sequence[Chart]) -> dict[str, Any]:
+    """Return what is shown of a study: its title and what there is to see, and all else, which is behind a click."""
     compared = study.compared
     known = set(map(id, compared))
     rest = [row for row in study.rows if id(row) not in known]
     close = sum(_close(row) or _better(row) for row in compared)
+    further = f"{len(rest):,} {'further ' * bool(compared)}numbers"
     counts = [f"{close} of {len(compared)} numbers as in the paper or better"] if compared else []
     counts += [f"{len(charts)} figure{'s' * (len(charts) != 1)}"] if charts else []
-    counts += [f"{len(rest):,} {'further ' * bool(compared)}numbers"] if rest else []
-    tables = ""
-    if compared:
-        tables = (
-            f"<h3>Paper and ours</h3>{html(compared)}"
-            '<p class="small muted">Ours with the deviation over seeds or trials; below it, in grey, the number of the '
-            "paper and the difference.</p>"
-        )
-    if rest:
-        further = html(rest)
-        if any(number(row.get("published")) is not None for row in rest):
-            further += '<p class="small muted">In grey, below ours: numbers that others than the paper published.</p>'
-        tables += f"<details><summary>{len(rest):,} {'further ' * bool(compared)}numbers</summary>{further}</details>"
-    return f"""<section id="{escape(study.name)}"><details class="study">
-<summary><h2>{escape(words.title + " (a quick look)" * study.quick)}</h2><span>{", ".join(counts)}</span></summary>
-{f"<p>{prose(words.text)}</p>" if words.text else ""}
-{f"<ul>{first}</ul>" if first else ""}
-{f"<details><summary>{len(notes) - NOTES} further notes</summary><ul>{more}</ul></details>" if more else ""}
-{"".join(_figure(study.name, chart) for chart in charts)}
-{tables}
-<pre><code>{escape(study.command)}</code></pre>
-<p class="small muted">{escape(_circumstances(study))}</p>
-</details></section>
-"""
-
-
-def _figure(study: str, chart: Chart) -> str:
-    """Return a figure that links can point to."""
-    name = f"{study}-{chart.name}"
-    return f'<div id="{escape(name)}">{figure_html(replace(chart, name=name))}</div>'
+    counts += [further] if rest else []
+    named = [(f"{study.name}-{chart.name}", chart) for chart in charts]
+    return {
+        "name": study.name,
+        "title": about(study.name).title,
+        "text": about(study.name).text,
+        "quick": study.quick,
+        "counts": counts,
+        # What changed since the commit is said beside it.
+        "notes": [plain(note) for note in study.notes if "-dirty" not in note],
+        "figures": {name: figure_html(replace(chart, name=name)) for name, chart in named},
+        "compared": tables(compared),
+        "rest": tables(rest),
+        "further": further,
+        "others": any(number(row.get("published")) is not None for row in rest),
+        "command": study.command,
+        "circumstances": _circumstances(study),
+    }
 
 
 def _duration(seconds: float) -> str:

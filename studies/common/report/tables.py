@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
-from fourier_head.pages.style import css_colour, look
+from fourier_head.pages.style import look
 from fourier_head.pages.words import short
 from studies.common.report.summary import COLUMNS, Row, number
 
@@ -177,6 +176,11 @@ class Table:
     columns: list[str]
     lines: dict[str, dict[str, Row]]
 
+    @property
+    def size(self) -> int:
+        """Number of lines."""
+        return len(self.lines)
+
 
 def tables(rows: Iterable[Row]) -> list[Table]:
     """Return the rows as tables: a few data sets become columns; many become lines, and the metrics columns."""
@@ -216,45 +220,18 @@ def _table(
     return Table(title, list(dict.fromkeys(column(row) for row in rows)), lines)
 
 
-def html(rows: Iterable[Row]) -> str:
-    """Return the rows as HTML tables; a cell has our number and, below it, the paper's or another published one."""
-    parts = tables(rows)
-    folded = sum(len(part.lines) for part in parts) > LONG and len(parts) > 1
-    out = ""
-    for i, part in enumerate(parts):
-        body = _html_table(part)
-        if folded:
-            summary = f"<summary>{escape(part.title)} <span>{len(part.lines)} lines</span></summary>"
-            out += f'<details class="table"{" open" if i == 0 else ""}>{summary}{body}</details>'
-        else:
-            out += f"<h4>{escape(part.title)}</h4>{body}"
-    return out
+def head_colour(cells: Mapping[str, Row]) -> str | None:
+    """Return the colour of the head that a line is about, None where it is about none."""
+    first = next(iter(cells.values()))
+    return "fourier-packets" if first["head"] == "fourier" and first["packets"] else first["head"]
 
 
-def _html_table(part: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in part.columns)
-    body = ""
-    for label, cells in part.lines.items():
-        first = next(iter(cells.values()))
-        colour = "fourier-packets" if first["head"] == "fourier" and first["packets"] else first["head"]
-        chip = f'<span class="chip" style="--chip:{css_colour(colour)}"></span>' if colour else ""
-        numbers = "".join(_cell(cells.get(name)) for name in part.columns)
-        name = escape(label).replace(" = ", "\u00a0=\u00a0")
-        body += f'<tr><th scope="row">{chip}{name}</th>{numbers}</tr>'
-    head = f'<thead><tr><th scope="col"></th>{head}</tr></thead>'
-    slim = ' class="slim"' if len(part.columns) <= 2 else ""
-    return f'<div class="scroll"><table{slim}>{head}<tbody>{body}</tbody></table></div>'
-
-
-def _cell(row: Row | None) -> str:
-    if row is None:
-        return "<td></td>"
-    ours = escape(number_text(row["ours"], row.get("std")))
+def beside(row: Row) -> tuple[str, str] | None:
+    """Return the paper's number or another published one as it stands below ours, and the difference."""
     theirs = next((known for key in ("paper", "published") if (known := number(row.get(key))) is not None), None)
     if theirs is None:
-        return f"<td>{ours}</td>"
-    text = printed(theirs, number(row.get("paper_std")))
-    return f'<td>{ours}<span class="theirs">{escape(text)}{_difference(number(row["ours"]), theirs)}</span></td>'
+        return None
+    return printed(theirs, number(row.get("paper_std"))), _difference(number(row["ours"]), theirs)
 
 
 def printed(value: float, spread: float | None) -> str:
@@ -277,4 +254,4 @@ def _difference(ours: float | None, theirs: float) -> str:
     if ours is None or not theirs:
         return ""
     share = round(100 * (ours / theirs - 1))
-    return f" <i>{share:+d} %</i>".replace("-", "−").replace("+0", "0") if abs(share) < 1000 else ""
+    return f"{share:+d} %".replace("-", "−").replace("+0", "0") if abs(share) < 1000 else ""
