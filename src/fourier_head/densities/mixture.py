@@ -7,14 +7,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from fourier_head.densities.scalar import ScalarDensity, Shape
 from fourier_head.fourier.inversion import Curve, highest, invert, with_implicit_gradient
-from fourier_head.fourier.quadrature import legendre
+from fourier_head.fourier.quadrature import between
 
 NODES = 8
 """Nodes of quadrature in each panel."""
@@ -223,13 +222,8 @@ class MixtureDensity(ScalarDensity):
         return self.components.panels(math.ceil(resolution / math.sqrt(len(self.weights)))).flatten(0, 1).sort(0).values
 
     def _integral(self, function: Callable[[Tensor], Tensor], nodes: int = NODES) -> Tensor:
-        """Return the integral of a function of values, by quadrature between panels; all panels, a node at a time."""
-        ends = self._panels()
-        half = ends.diff(dim=0) / 2
-        total = torch.zeros_like(ends[0])
-        for t, w in np.stack(legendre(nodes), 1).tolist():
-            total = total + (w * half * function(ends[:-1] + half * (1 + t))).sum(0)
-        return total
+        """Return the integral of a function of values, by quadrature between panels."""
+        return between(self._panels(), function, nodes)
 
     def entropy(self) -> Tensor:
         """Return the differential entropy in nats, by quadrature."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fourier_head.densities.fourier import FourierDensity
-from fourier_head.densities.mixture import NODES, MixtureDensity
+from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.domains import Domain
 from fourier_head.fourier import spectrum, tails
 from fourier_head.fourier.inversion import Curve, invert
-from fourier_head.fourier.quadrature import legendre
+from fourier_head.fourier.quadrature import ranked_score
 
 PIECES = 16
 """Pieces of a table for each coefficient: with cubics between them about eight digits of a probability are right."""
@@ -107,19 +106,7 @@ class TabulatedMixture(MixtureDensity):
         """Return the ranked score; behind a curved map, by its definition, between the panels and the value."""
         if not any(self._table.domain.map.curved):  # type: ignore[attr-defined]
             return super().crps(value)
-        value = self._value(value)
-        value = value.expand(torch.broadcast_shapes(value.shape, self.batch_shape))
-        panels, rows = self._panels(), value.reshape(-1, *self.batch_shape)
-        return torch.stack([self._square_distance(panels, y) for y in rows]).reshape(value.shape)
-
-    def _square_distance(self, panels: Tensor, y: Tensor) -> Tensor:
-        r"""Return :math:`\int (F(x) - 1[x \ge y])^2 dx`."""
-        ends = torch.cat([panels, y.to(panels.dtype)[None]]).sort(0).values
-        half, total = ends.diff(dim=0) / 2, torch.zeros_like(ends[0])
-        for t, w in np.stack(legendre(NODES), 1).tolist():
-            x = ends[:-1] + half * (1 + t)
-            total = total + (w * half * (self.cdf(x) - (x >= y).to(x.dtype)) ** 2).sum(0)
-        return total
+        return ranked_score(self.cdf, self._panels(), self._value(value))
 
     @torch.no_grad()
     def _icdf(self, level: Tensor) -> Tensor:

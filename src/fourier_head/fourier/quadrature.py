@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -17,6 +18,25 @@ from fourier_head._devices import constant_result
 def legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return this many nodes and weights on [-1, 1]; computed once."""
     return np.polynomial.legendre.leggauss(count)
+
+
+def between(ends: Tensor, function: Callable[[Tensor], Tensor], nodes: int = 8) -> Tensor:
+    """Return the integral of a function over panels between ends (points, ...): all panels, a node at a time."""
+    half = ends.diff(dim=0) / 2
+    total = torch.zeros_like(ends[0])
+    for t, w in np.stack(legendre(nodes), 1).tolist():
+        total = total + (w * half * function(ends[:-1] + half * (1 + t))).sum(0)
+    return total
+
+
+def ranked_score(cdf: Callable[[Tensor], Tensor], ends: Tensor, value: Tensor) -> Tensor:
+    r"""Return :math:`\int (F(x) - 1[x \ge y])^2 dx` for values (..., *batch) between ends (points, *batch)."""
+    value = value.expand(torch.broadcast_shapes(value.shape, ends.shape[1:]))
+    scores = []
+    for y in value.reshape(-1, *ends.shape[1:]):
+        corners = torch.cat([ends, y.to(ends.dtype)[None]]).sort(0).values
+        scores.append(between(corners, lambda x, y=y: (cdf(x) - (x >= y).to(x.dtype)) ** 2))  # type: ignore[misc]
+    return torch.stack(scores).reshape(value.shape)
 
 
 # Constants to compilers, which cannot look into numpy.

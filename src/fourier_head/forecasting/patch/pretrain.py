@@ -66,9 +66,7 @@ VARIANTS: Mapping[str, Variant] = {
     "more patches": Variant(buckets=longer(BUCKETS, {"drawn": 10}, {"drawn": 14})),
     "shifts ahead": Variant(buckets=longer(BUCKETS, *[{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2)),
     "less real": Variant(buckets=LESS_REAL),
-    "regularised": Variant(
-        {"dropout": 0.1}, buckets=longer(LESS_REAL, *[{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2)
-    ),
+    "regularised": Variant({"dropout": 0.1}, buckets=longer(LESS_REAL, *[{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2)),
 }
 """Ablations of the recipe by name."""
 

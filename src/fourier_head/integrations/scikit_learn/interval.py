@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fourier_head.densities.histogram import HistogramDensity
@@ -62,32 +61,96 @@ class IntervalFrame(Frame):
         low, high = float(t.min()) - margin, float(t.max()) + margin
         return cls(center, scale, low=low, high=high, tail=0.05 / (len(y) + 1))
 
-    @property
-    def inside(self) -> float:
-        """The probability of the interval."""
-        return 1 - 2 * self.tail
 
-    def within(self, t: Floats) -> Floats:
-        """Move values into the interval, a little off its ends, which rounding to float32 might step over."""
-        edge = 1e-6 * (self.high - self.low)
-        return np.clip(t, self.low + edge, self.high - edge)
-
-    def beyond(self, t: Floats) -> Floats:
-        """Return how far outside values lie, in t."""
-        return np.maximum(np.maximum(self.low - t, t - self.high), 0)
-
-
-class IntervalDistribution(PredictiveDistribution):
-    r"""Hold one density per row, on an interval and with exponential tails beyond its ends.
+class Tailed:
+    r"""Represent a density on an interval, with exponential tails beyond its ends.
 
     With F the distribution that the head predicts on the interval [low, high] and :math:`\tau` the probability beyond
     either end, the density is :math:`(1 - 2 \tau) F'` inside and exponential outside, so that cdf, quantiles, moments,
     entropy and CRPS all follow from those of F.
+
+    Args:
+        inner: the density of rows on the interval.
+        frame: the interval and its tails.
     """
+
+    def __init__(self, inner: Any, frame: IntervalFrame):
+        self.inner, self.low, self.high = inner, frame.low, frame.high
+        self.tail, self.fall, self.inside = frame.tail, frame.fall, 1 - 2 * frame.tail
+
+    def _within(self, t: Tensor) -> Tensor:
+        """Move values into the interval, a little off its ends, which rounding to float32 might step over."""
+        edge = 1e-6 * (self.high - self.low)
+        return t.clamp(self.low + edge, self.high - edge)
+
+    def _beyond(self, t: Tensor) -> Tensor:
+        """Return how far outside values lie."""
+        return (t - t.clamp(self.low, self.high)).abs()
+
+    def log_prob(self, t: Tensor) -> Tensor:
+        """Return the log-density; finite for every finite value."""
+        inner = math.log(self.inside) + self.inner.log_prob(self._within(t))
+        outer = math.log(self.tail / self.fall) - self._beyond(t) / self.fall
+        return torch.where(self._beyond(t) > 0, outer, inner)
+
+    def cdf(self, t: Tensor) -> Tensor:
+        """Return P(T <= t)."""
+        inner = self.tail + self.inside * self.inner.cdf(self._within(t))
+        outer = self.tail * torch.exp(-self._beyond(t) / self.fall)
+        return torch.where(t < self.low, outer, torch.where(t > self.high, 1 - outer, inner))
+
+    def icdf(self, level: Tensor) -> Tensor:
+        """Return quantiles."""
+        inner = self.inner.icdf(((level - self.tail) / self.inside).clamp(0, 1)).clamp(self.low, self.high)
+        distance = self.fall * torch.log(self.tail / torch.minimum(level, 1 - level).clamp_max(self.tail))
+        return torch.where(level < 0.5, inner - distance, inner + distance)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        return self.inside * self.inner.mean + self.tail * (self.low + self.high)
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        mean = self.mean
+        spread = self.inside * (self.inner.variance + (self.inner.mean - mean) ** 2)
+        for end in (self.low - self.fall, self.high + self.fall):
+            spread = spread + self.tail * (self.fall**2 + (end - mean) ** 2)
+        return spread
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats."""
+        inner = self.inside * (self.inner.entropy() - math.log(self.inside))
+        return inner + 2 * self.tail * (1 + math.log(self.fall / self.tail))
+
+    def crps(self, t: Tensor) -> Tensor:
+        r"""Return the continuous ranked probability score.
+
+        Inside, :math:`(1 - 2\tau)^2 C + 2 \tau (1 - 2\tau) E|X - y| + \tau^2 (high - low)` and the tails'
+        :math:`\tau^2 fall`, where C is the score of F and X is drawn from it. :math:`E|X - y|` is C and a number that
+        does not depend on y, seen from one end: :math:`E|X - low| - C(low)`.
+        """
+        mean = self.inner.mean
+        score = self.inner.crps(t.clamp(self.low, self.high))
+        distance = score + mean - self.low - self.inner.crps(torch.full_like(mean, self.low))
+        total = self.inside**2 * score + 2 * self.tail * self.inside * distance
+        total = total + self.tail**2 * (self.high - self.low + self.fall)
+        # Beyond an end the cdf is 1 - tail e^(-x / fall) up to the value, where it was compared with 1 before.
+        beyond = self._beyond(t)
+        return total + beyond - 2 * self.tail * self.fall * -torch.expm1(-beyond / self.fall)
+
+
+class IntervalDistribution(PredictiveDistribution):
+    """Hold one density per row, on an interval and with exponential tails beyond its ends."""
 
     frame: IntervalFrame
 
     def _mixture(self, members: Any) -> Any:
+        return Tailed(self._inner(members), self.frame)
+
+    def _inner(self, members: Any) -> Any:
+        """Return the density on the interval."""
         weights, spread = self.mixing.weights, self.frame.spread
         if not isinstance(members, HistogramDensity):
             # Without the flat one, which says nothing of where values are.
@@ -106,73 +169,3 @@ class IntervalDistribution(PredictiveDistribution):
         wider = torch.diff(inner, prepend=torch.zeros_like(middle)[:, None], append=torch.ones_like(middle)[:, None])
         chance = torch.lerp(wider.clamp_min(0), chance, FlooredMixtureHead.share)
         return HistogramDensity(probs=chance, edges=members.edges, validate_args=False)
-
-    def logpdf(self, y: ArrayLike) -> Floats:
-        """Return the log-density; finite for every finite value."""
-        frame = self.frame
-        t = self._values(y)
-        with np.errstate(divide="ignore"):
-            inner = math.log(frame.inside) + self._each(lambda d, x: d.log_prob(x), frame.within(t))
-            outer = math.log(frame.tail / frame.fall) - frame.beyond(t) / frame.fall
-        return np.where(frame.beyond(t) > 0, outer, inner) - math.log(frame.scale)
-
-    def cdf(self, y: ArrayLike) -> Floats:
-        """Return P(Y <= y)."""
-        frame = self.frame
-        t = self._values(y)
-        inner = frame.tail + frame.inside * self._each(lambda d, x: d.cdf(x), frame.within(t))
-        outer = frame.tail * np.exp(-frame.beyond(t) / frame.fall)
-        return np.where(t < frame.low, outer, np.where(t > frame.high, 1 - outer, inner))
-
-    def _icdf(self, levels: Floats) -> Floats:
-        return self._to_targets(self._with_tails(levels, self._each(lambda d, u: d.icdf(u), self._inner(levels))))
-
-    def _inner(self, levels: Floats) -> Floats:
-        return ((levels - self.frame.tail) / self.frame.inside).clip(0, 1)
-
-    def _with_tails(self, levels: Floats, inner: Floats) -> Floats:
-        frame = self.frame
-        rest = np.minimum(levels, 1 - levels)
-        distance = frame.fall * np.log(frame.tail / np.minimum(rest, frame.tail))
-        inner = inner.clip(frame.low, frame.high)
-        return np.where(levels < 0.5, inner - distance, inner + distance)
-
-    def mean(self) -> Floats:
-        """Return the means."""
-        frame = self.frame
-        return self._to_targets(frame.inside * self._each(lambda d: d.mean) + frame.tail * (frame.low + frame.high))
-
-    def std(self) -> Floats:
-        """Return the standard deviations."""
-        frame = self.frame
-        means, variances = self._each(lambda d: torch.stack([d.mean, d.variance]))
-        middle = frame.inside * means + frame.tail * (frame.low + frame.high)
-        spread = frame.inside * (variances + (means - middle) ** 2)
-        for end, side in ((frame.low, -1), (frame.high, 1)):
-            spread = spread + frame.tail * (frame.fall**2 + (end + side * frame.fall - middle) ** 2)
-        return frame.scale * np.sqrt(spread)
-
-    def entropy(self) -> Floats:
-        """Return the differential entropies in nats."""
-        frame = self.frame
-        inner = frame.inside * (self._each(lambda d: d.entropy()) - math.log(frame.inside))
-        return inner + 2 * frame.tail * (1 + math.log(frame.fall / frame.tail)) + math.log(frame.scale)
-
-    def crps(self, y: ArrayLike) -> Floats:
-        r"""Return the continuous ranked probability score, in units of the target.
-
-        Inside, :math:`(1 - 2\tau)^2 C + 2 \tau (1 - 2\tau) E|X - y| + \tau^2 (high - low)` and the tails'
-        :math:`\tau^2 fall`, where C is the score of F and X is drawn from it. :math:`E|X - y|` is C and a number that
-        does not depend on y, seen from one end: :math:`E|X - low| - C(low)`.
-        """
-        frame = self.frame
-        t = self._values(y)
-        width, near = frame.high - frame.low, np.clip(t, frame.low, frame.high)
-        score = self._each(lambda d, x: d.crps(x), near)
-        low = np.full((1, len(self)), frame.low)
-        distance = score + self._each(lambda d: d.mean) - frame.low - self._each(lambda d, x: d.crps(x), low)[0]
-        total = frame.inside**2 * score + 2 * frame.tail * frame.inside * distance
-        total += frame.tail**2 * (width + frame.fall)
-        # Beyond an end the cdf is 1 - tail e^(-x / fall) up to the value, where it was compared with 1 before.
-        beyond = frame.beyond(t)
-        return frame.scale * (total + beyond - 2 * frame.tail * frame.fall * -np.expm1(-beyond / frame.fall))

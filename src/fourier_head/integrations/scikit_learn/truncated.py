@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.densities.mixture import NODES, MixtureDensity
-from fourier_head.fourier.quadrature import legendre
+from fourier_head.densities.mixture import MixtureDensity
+from fourier_head.fourier.quadrature import between, ranked_score
 
 LEAST_MASS = 1e-6
 """A density counts as having at least so much between the bounds: less is not known to many digits."""
@@ -66,19 +66,12 @@ class Truncated:
         sides = [ends.new_full((1, *ends.shape[1:]), end) for end in (self.low, self.high) if np.isfinite(end)]
         return torch.cat([ends, *sides]).clamp(self.low, self.high).sort(0).values
 
-    def _integral(self, function: Callable[[Tensor], Tensor], ends: Tensor | None = None) -> Tensor:
-        ends = self._ends if ends is None else ends
-        half, total = ends.diff(dim=0) / 2, torch.zeros_like(ends[0])
-        for t, w in np.stack(legendre(NODES), 1).tolist():
-            total = total + (w * half * function(ends[:-1] + half * (1 + t))).sum(0)
-        return total
-
     def _expected(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         def part(x: Tensor) -> Tensor:
             log_prob = self.whole.log_prob(x) - self._mass.log()
             return torch.where(log_prob > -torch.inf, log_prob.exp() * function(x), 0)
 
-        return self._integral(part)
+        return between(self._ends, part)
 
     @property
     def mean(self) -> Tensor:
@@ -97,11 +90,5 @@ class Truncated:
 
     def crps(self, value: Tensor) -> Tensor:
         r"""Return the ranked score :math:`\int (F(x) - 1[x \ge y])^2 dx`; beyond the bounds the distance is added."""
-        value = value.expand(torch.broadcast_shapes(value.shape, self.whole.batch_shape))
-        rows = []
-        for y in value.reshape(-1, *self.whole.batch_shape):
-            near = y.clamp(self.low, self.high)
-            ends = torch.cat([self._ends, near[None].to(self._ends.dtype)]).sort(0).values
-            score = self._integral(lambda x, y=near: (self.cdf(x) - (x >= y).to(x.dtype)) ** 2, ends)  # type: ignore[misc]
-            rows.append(score + (y - near).abs())
-        return torch.stack(rows).reshape(value.shape)
+        near = value.clamp(self.low, self.high)
+        return ranked_score(self.cdf, self._ends, near) + (value - near).abs()
