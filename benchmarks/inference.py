@@ -22,7 +22,7 @@ from benchmarks.head import SHAPES, save
 from benchmarks.timing import Clock, machine
 from fourier_head import Adaptive, FourierDensity, FourierHead, MixtureHead, kernels
 from fourier_head.fourier import series, spectrum
-from fourier_head.fourier.unit_quantiles import unit_quantiles
+from fourier_head.fourier.inversion import unit_quantiles
 
 BINS, QUANTILES, SAMPLE = "log-probabilities of all bins", "nine quantiles", "one sample"
 SHORT = {BINS: "bins", QUANTILES: "quantiles", SAMPLE: "sample"}

@@ -230,7 +230,7 @@ def test_missing_typer_is_told_too():
 
 
 def test_earlier_comparison_is_replaced_but_not_other_files(tmp_path, monkeypatch):
-    from fourier_head.compare import examples
+    from fourier_head.compare import figures
 
     monkeypatch.chdir(tmp_path)
     words = ["--epochs", 1, "--heads", "linear", "--bins", 10]
@@ -242,7 +242,7 @@ def test_earlier_comparison_is_replaced_but_not_other_files(tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(examples, "draw_examples", interrupt)
+        patch.setattr(figures, "draw_examples", interrupt)
         stopped = invoke(*words, "--seed", 1)
     assert stopped.exit_code == 130
     assert "interrupted; nothing was written" in stopped.stderr

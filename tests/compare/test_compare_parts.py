@@ -11,13 +11,11 @@ from scipy import stats
 
 from fourier_head._devices import small_matrices
 from fourier_head.compare import Settings, choose_frequencies, frequency_notes
-from fourier_head.compare.bodies import with_body
-from fourier_head.compare.data import Table, bimodal, hills, prepare, read_table
-from fourier_head.compare.encoding import Encoder
+from fourier_head.compare.data import Encoder, Table, bimodal, hills, prepare, read_table
 from fourier_head.compare.results import METRICS, Result
 from fourier_head.compare.scores import Scores, score_model, score_truth, truth_on_bins
 from fourier_head.compare.settings import parse_heads
-from fourier_head.compare.training import Arm, Schedule, Trained, head_maker, train
+from fourier_head.compare.training import Arm, Schedule, Trained, head_maker, train, with_body
 from fourier_head.errors import UserError
 from tests.comparison_table import homes
 

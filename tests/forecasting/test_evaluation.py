@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, EvaluationSet, evaluate, evaluate_seasonal_naive
+from fourier_head.forecasting.evaluation import (
+    SEASONAL_NAIVE,
+    EvaluationSet,
+    SeasonalNaive,
+    evaluate,
+    evaluate_seasonal_naive,
+    repeat_season,
+)
 from fourier_head.forecasting.scores import (
     DECILES,
     Forecast,
@@ -14,7 +21,6 @@ from fourier_head.forecasting.scores import (
     scales,
     score,
 )
-from fourier_head.forecasting.seasonal_naive import SeasonalNaive, repeat_season
 from fourier_head.metrics import pit_histogram
 
 

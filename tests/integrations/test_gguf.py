@@ -9,8 +9,7 @@ import torch
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from fourier_head.integrations.gguf import load_gguf
-from fourier_head.integrations.language_models import tiny_model
+from fourier_head.integrations.language_models import load_gguf, tiny_model
 from fourier_head.integrations.numbers import NumberLM
 
 PROMPTS = ["mean 0.55:", "the mean is -0.55 and the rest is silence:", "1"]

@@ -34,12 +34,11 @@ def compare(
     from fourier_head._devices import small_matrices
     from fourier_head._files import RESULTS, replacing
     from fourier_head.compare import figures, page
-    from fourier_head.compare.bodies import with_body
     from fourier_head.compare.data import bimodal, hills, prepare, read_table
-    from fourier_head.compare.examples import draw_examples
+    from fourier_head.compare.figures import draw_examples
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.scores import score_truth
-    from fourier_head.compare.training import Schedule, train
+    from fourier_head.compare.training import Schedule, train, with_body
     from fourier_head.pages.drawing import save_png
     from fourier_head.pages.words import short
     from fourier_head.tasks.runs import to_json

@@ -17,8 +17,7 @@ from fourier_head.densities.unit import UnitDensity
 from fourier_head.domains import Boundary, Domain, Interval, fine_grid
 from fourier_head.fourier import series, tails
 from fourier_head.fourier import spectrum as closed_form
-from fourier_head.fourier.inversion import with_implicit_gradient
-from fourier_head.fourier.unit_quantiles import curve_of, unit_quantiles
+from fourier_head.fourier.inversion import curve_of, unit_quantiles, with_implicit_gradient
 
 
 class FourierDensity(UnitDensity):

@@ -5,9 +5,8 @@ that stay where they are, `adaptive` the one that a network moves and stretches.
 """
 
 from fourier_head.domains.adaptive import Adaptive, Placed
-from fourier_head.domains.binned import BinnedInterval
 from fourier_head.domains.domain import Boundary, Domain, fine_grid
-from fourier_head.domains.fixed import Circle, Interval, Line
+from fourier_head.domains.fixed import BinnedInterval, Circle, Interval, Line
 from fourier_head.domains.maps import Affine, Asinh, Log, ValueMap
 
 __all__ = [

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fourier_head.forecasting.evaluation import repeat_season
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.scores import (
     COVERAGES,
@@ -18,7 +19,6 @@ from fourier_head.forecasting.scores import (
     observed_frequencies,
     series_errors,
 )
-from fourier_head.forecasting.seasonal_naive import repeat_season
 from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.forecasting.windows import Windows, past_windows
 

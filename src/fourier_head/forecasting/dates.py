@@ -61,8 +61,10 @@ def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | Non
     if not len(numbers) or not np.isfinite(numbers).all():
         return None
     for digits, pattern, form in _NUMBERS if called_time else _NUMBERS[:1]:
+        if not (numbers.round(digits) == numbers).all():
+            continue
         text = numbers.map(f"{{:.{digits}f}}".format)
-        if (numbers.round(digits) == numbers).all() and text.str.fullmatch(pattern).all():
+        if text.str.fullmatch(pattern).all():
             return pd.to_datetime(text, format=form, errors="coerce")
     # From 2001 to 2033: no year, month or day written as a number is as large.
     for unit, least in (("s", 10**9), ("ms", 10**12)) if called_time else ():

@@ -1,7 +1,7 @@
 """What a forecaster does beside its network, whatever its weights: few rules, each judged by a series' own past.
 
 One absurd value counts as missing; a season longer than the network reads is taken off and put back; a few values on
-one line go on along it. `rare.py` has the fourth, demand that is mostly zero.
+one line go on along it. `support.py` has the fourth, demand that is mostly zero.
 """
 
 from __future__ import annotations

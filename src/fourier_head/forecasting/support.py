@@ -1,12 +1,81 @@
-"""What values a series can take, as its past shows: whole numbers only, none below zero."""
+"""What values a series can take, as its past shows: whole numbers, none below zero, and how often any but zero."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.rare import ZEROS, Rare
+ZEROS = 0.8
+"""Share of zeros from which on demand is rare."""
+HALF_LIFE = 200
+"""Steps after which a step of the past counts half."""
+
+
+@dataclass
+class Rare:
+    """What is known of series whose demand is rare.
+
+    Args:
+        rate: of each of these series by its number, the probability that a step is not zero.
+        sizes: of each, what it was then, ascending.
+    """
+
+    rate: dict[int, float] = field(default_factory=dict)
+    sizes: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def read(self, number: int, values: np.ndarray) -> None:
+        """Take a series up where its demand is rare; its values are whole numbers, none below zero.
+
+        >>> rare = Rare()
+        >>> rare.read(3, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0]))
+        >>> round(rare.rate[3], 2), rare.quantiles(3, np.array([0.5, 0.85, 0.95]))
+        (0.2, array([0., 1., 2.]))
+        """
+        known = ~np.isnan(values)
+        sold = known & (values > 0)
+        if not sold.any() or (known & ~sold).sum() < ZEROS * known.sum():
+            return
+        weight = known * 0.5 ** (np.arange(len(values) - 1, -1, -1) / HALF_LIFE)
+        self.rate[number] = float(weight[sold].sum() / weight.sum())
+        self.sizes[number] = np.sort(values[sold])
+
+    def __getitem__(self, rows: slice) -> Rare:
+        """Return what is known of consecutive series, counted anew."""
+        first, last = rows.start or 0, np.inf if rows.stop is None else rows.stop
+        kept = [number for number in self.rate if first <= number < last]
+        return Rare({n - first: self.rate[n] for n in kept}, {n - first: self.sizes[n] for n in kept})
+
+    def quantiles(self, number: int, level: np.ndarray) -> np.ndarray:
+        """Return quantiles of one series at levels of any shape."""
+        sizes, rate = self.sizes[number], self.rate[number]
+        place = np.ceil((level - (1 - rate)) / rate * len(sizes) - 1e-9) - 1
+        return np.where(level > 1 - rate, sizes[place.clip(0, len(sizes) - 1).astype(int)], 0.0)
+
+    def put(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Return quantiles or samples (series, ...) with those of rare demand in their places, at levels like them."""
+        level = np.broadcast_to(level, values.shape)
+        for number in self.rate:
+            values[number] = self.quantiles(number, level[number])
+        return values
+
+    def mean(self, means: np.ndarray) -> np.ndarray:
+        """Return means (series, horizon) with those of rare demand in their places."""
+        for number, rate in self.rate.items():
+            means[number] = rate * self.sizes[number].mean()
+        return means
+
+    def levels(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Return levels (series, horizon) of outcomes, the middles of their jumps where demand is rare."""
+        for number, rate in self.rate.items():
+            sizes, x = self.sizes[number], values[number]
+            below, upto = (np.searchsorted(sizes, x, side) / len(sizes) for side in ("left", "right"))
+            middle = np.where(x > 0, 1 - rate + rate * (below + upto) / 2, (1 - rate) / 2)
+            level[number] = np.where(np.isnan(x), np.nan, middle)
+        return level
+
 
 FEWEST = 10
 """Values from which on a past says something about what is possible."""

@@ -1,7 +1,8 @@
-"""What held-out rows say of trained networks: how much each kind counts, and how wide distributions should be."""
+"""What held-out rows say of trained networks: how much each kind counts, how wide distributions and intervals are."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,3 +99,27 @@ class HeldOut:
         pairs = [(target, k) for k, target in enumerate(targets)]
         found = [minimize_scalar(loss, args=pair, method="bounded", **options) for pair in pairs]
         return [float(np.exp(best.x)) for best in found]
+
+
+SMALLEST_LEVEL = 1e-9
+
+
+def conformal_levels(levels: Floats, coverage: float) -> Floats:
+    """Return the two levels, equally far from 1/2, between which enough calibration rows lie for this coverage.
+
+    Of n rows drawn like new ones the (n + 1) coverage-th in order of their distance from 1/2 gives new ones at least
+    this coverage, whatever their distribution is.
+
+    References:
+        Chernozhukov et al., Distributional conformal prediction, PNAS 2021.
+
+    >>> conformal_levels(np.linspace(0.3, 0.7, 99), 0.5).round(2)
+    array([0.4, 0.6])
+    """
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+    distance = np.sort(np.abs(levels - 0.5))
+    place = math.ceil((len(distance) + 1) * coverage)
+    # Of too few rows none is far enough out to promise so much.
+    half = distance[place - 1] if place <= len(distance) else 0.5
+    return np.clip([0.5 - half, 0.5 + half], SMALLEST_LEVEL, 1 - SMALLEST_LEVEL)

@@ -19,8 +19,7 @@ from torch import Tensor
 from fourier_head._devices import chosen_device, small_matrices
 from fourier_head.errors import UserError
 from fourier_head.integrations.scikit_learn import settings
-from fourier_head.integrations.scikit_learn.calibration import HeldOut
-from fourier_head.integrations.scikit_learn.conformal import conformal_levels
+from fourier_head.integrations.scikit_learn.calibration import HeldOut, conformal_levels
 from fourier_head.integrations.scikit_learn.inputs import Inputs
 from fourier_head.integrations.scikit_learn.predictive import (
     BinnedPrediction,
@@ -30,8 +29,7 @@ from fourier_head.integrations.scikit_learn.predictive import (
     binned,
     quiet,
 )
-from fourier_head.integrations.scikit_learn.rows import merged
-from fourier_head.integrations.scikit_learn.targets import Target
+from fourier_head.integrations.scikit_learn.targets import Target, merged
 from fourier_head.tabular import ensemble
 from fourier_head.tabular.columns import Categories
 from fourier_head.tabular.members import MemberNetwork, held_out

@@ -25,8 +25,7 @@ except ImportError as error:
         'this module needs transformers: install it with pip install "fourier-head[transformers]".', name=error.name
     ) from error
 
-from fourier_head.integrations.transformers.configuration import forget_tokens, own_configuration
-from fourier_head.integrations.transformers.head import HEADS, build, domain_to_dict
+from fourier_head.integrations.transformers.head import HEADS, build, domain_to_dict, forget_tokens, own_configuration
 from fourier_head.integrations.transformers.loading import AutoModelWithHead
 from fourier_head.integrations.transformers.model import ModelWithHead, install, module_at, writes_tokens
 

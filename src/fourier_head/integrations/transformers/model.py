@@ -16,8 +16,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from fourier_head.heads import Head
-from fourier_head.integrations.transformers.configuration import follow_labels
-from fourier_head.integrations.transformers.head import build, passing_features, restore
+from fourier_head.integrations.transformers.head import build, follow_labels, passing_features, restore
 
 PLANS = ("_tied_weights_keys", "_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan", "all_tied_weights_keys")
 
