@@ -42,7 +42,9 @@ def option(
     """
     about: dict[str, Any] = {"help": help, "flags": flags, "shown": shown, "low": low, "high": high}
     about |= {"choices": choices, "parse": parse, "text": default, "argument": argument, "told": told, **more}
-    return dataclasses.field(default=parse(default) if parse else default, metadata=about)
+    # What must be given is given by name: fields before it may have defaults.
+    by_name: Any = True if default is dataclasses.MISSING else dataclasses.MISSING
+    return dataclasses.field(default=parse(default) if parse else default, metadata=about, kw_only=by_name)
 
 
 class Options:
@@ -88,14 +90,14 @@ def command(settings: type, run: Callable[[Any], None]) -> Callable[..., None]:
     return call
 
 
-def parameter(one: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
-    """Return a field as a parameter of a function that typer reads."""
+def parameter(one: dataclasses.Field[Any], kind: Any, shown: str | None = None) -> inspect.Parameter:
+    """Return a field as a parameter of a function that typer reads; `shown` in place of its default where given."""
     import typer
 
     about = one.metadata
     options: dict[str, Any] = dict(about.get("limits", {}))
-    if about["shown"] is not None:
-        options["show_default"] = about["shown"]
+    if shown or about["shown"] is not None:
+        options["show_default"] = shown or about["shown"]
     flags = about["flags"] or ([f"--{one.name}"] if one.default is False else [])
     make = typer.Argument if about["argument"] else typer.Option
     kind = str if about["parse"] or get_origin(kind) is Literal else kind  # the settings say what it may be

@@ -34,7 +34,6 @@ class Settings(options.Study):
     """What to record, train and play; ``quick`` is a toy size."""
 
     study = "atari"
-    output: Path = options.output(study)
     # A quick look must not leave short recordings where a full run would take them for its own.
     data: Path = option(
         Path("scratch/atari"),
@@ -60,7 +59,6 @@ class Settings(options.Study):
     workers: int = options.workers(1, "Arms trained at once, each in a process.")
     time_limit: float | None = options.time_limit()
     summarise: bool = options.summarise()
-    quick: bool = options.quick()
 
     @property
     def chosen_games(self) -> list[str]:

@@ -53,7 +53,6 @@ class Settings(options.Study):
     """What to train and on what to score it."""
 
     study = "forecasting"
-    output: Path = options.output(study)
     arms: str | None = option(
         None,
         "Groups (paper, ablations, ours, sizes, data) and arms such as linear, fourier-550, fourier-64-free, "
@@ -92,7 +91,6 @@ class Settings(options.Study):
     max_series: int | None = option(None, "Series of each evaluation set.", shown="all", min=1)
     device: str = options.device()
     summarise: bool = options.summarise()
-    quick: bool = options.quick()
 
     @property
     def place(self) -> str:

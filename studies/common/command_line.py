@@ -17,6 +17,7 @@ import typer
 from fourier_head.commands import clear_errors, parameter
 from fourier_head.errors import require
 from fourier_head.tasks.engine import Report
+from studies.common.options import study_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,27 +34,31 @@ def study_command(name: str, module: str, help: str, needs: tuple[str, ...] = ()
         needs: packages of the extra `transformers` that must be there.
     """
     study = import_module(module)
-    fields = dataclasses.fields(study.Settings)
+    fields = study.Settings.options()
 
     def call(**given: Any) -> None:
         for one in fields:
             if one.metadata["quick"] is not None and given[one.name] is None:
                 given[one.name] = one.metadata["quick"] if given["quick"] else one.default
-        with study_errors(given["output"], given.get("checkpoints")) as (out, progress):
+        settings = study.Settings(**given)
+        with study_errors(settings.output, given.get("checkpoints")) as (out, progress):
             require("transformers", *needs)
-            summary = study.run(study.Settings(**given), progress)
+            summary = study.run(settings, progress)
             if summary is not None:
-                tell(out, summary, given["output"])
+                tell(out, summary, settings.output)
 
     hints = get_type_hints(study.Settings)
-    call.__signature__ = inspect.Signature([_parameter(one, hints[one.name]) for one in fields])  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature([_parameter(name, one, hints[one.name]) for one in fields])  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command(name, help=help)(call)
     return typer.main.get_command(app)
 
 
-def _parameter(one: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
+def _parameter(study: str, one: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
     """Return a field as a parameter of a function that typer reads; not given, --quick decides what it is."""
+    if one.name == "output":
+        own, quick = (study_folder(study, quick) for quick in (False, True))
+        return parameter(one, Path | None, shown=f"{own}; with --quick, {quick}")
     return parameter(one, kind) if one.metadata["quick"] is None else parameter(one, kind | None).replace(default=None)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,8 @@ from rich.console import Console
 
 from fourier_head import commands
 from fourier_head.errors import UserError
+from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
+from fourier_head.tasks.runs import RunStore
 from studies.common.report.summary import Row, Summary
 from studies.common.results import write_results
 
@@ -58,20 +61,6 @@ def option(
     return commands.option(default, help, *flags, shown=shown, told=told, **more)
 
 
-def output(study: str) -> Any:
-    """Return the folder that a study writes; a quick look never replaces full results."""
-    own, quick = (study_folder(study, quick) for quick in (False, True))
-    return option(own, "Folder to write.", "--output", "-o", quick=quick)
-
-
-def quick() -> Any:
-    return option(False, "Measure less, for a first look, into results-quick/.")
-
-
-def engine() -> Any:
-    return option("local", "Where runs go: local, or ray (cluster named by RAY_ADDRESS).", told=False)
-
-
 def device(default: str = "auto", told: bool = False) -> Any:
     return option(default, "cpu, cuda, or auto: cuda where there is one.", told=told)
 
@@ -88,16 +77,26 @@ def summarise() -> Any:
     return option(False, "Train nothing; write what finished runs say.", told=False)
 
 
+@dataclass(frozen=True)
 class Study:
-    """A base of frozen dataclasses whose fields are made by `option`."""
+    """What every study can be told: where to write, and to measure less; its `Settings` add fields made by `option`."""
 
     study: ClassVar[str]
-    output: Path
-    quick: bool
-    begun: float
+    output: Path = option(None, "Folder to write.", "--output", "-o")
+    _: KW_ONLY
+    quick: bool = option(False, "Measure less, for a first look, into results-quick/.")
+    begun: float = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.output is None:  # a quick look never replaces full results
+            object.__setattr__(self, "output", study_folder(self.study, self.quick))
         object.__setattr__(self, "begun", time.monotonic())
+
+    @classmethod
+    def options(cls) -> list[dataclasses.Field[Any]]:
+        """Return the fields, those that studies share last but for the folder."""
+        shared = {one.name for one in dataclasses.fields(TaskStudy)} - {"output"}
+        return sorted((one for one in dataclasses.fields(cls) if one.init), key=lambda one: one.name in shared)
 
     @property
     def elapsed(self) -> float:
@@ -120,7 +119,7 @@ class Study:
     def command(self) -> str:
         """The command that repeats this study."""
         values, defaults = {}, {}
-        for one in dataclasses.fields(self):  # type: ignore[arg-type]
+        for one in self.options():
             value = getattr(self, one.name)
             if not one.metadata["told"]:
                 continue
@@ -130,6 +129,54 @@ class Study:
                 value = Path(value).name
             values[one.name], defaults[one.name] = value, one.default
         return command_line(self.study, values, defaults)
+
+
+@dataclass(frozen=True)
+class TaskStudy(Study):
+    """A study of independent tasks, which run here or on a cluster, are kept, and stop at a time limit."""
+
+    _: KW_ONLY
+    time_limit: float | None = time_limit()
+    engine: Engine = option("local", "Where runs go: local, or ray (cluster named by RAY_ADDRESS).", told=False)
+    deadline: float | None = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "deadline", deadline_after(self.time_limit))
+
+    @property
+    def store(self) -> RunStore:
+        """Where finished tasks are kept until all are."""
+        return RunStore(self.output)
+
+    def finish(
+        self, tasks: Sequence[Task], console: Console, title: str = "runs", *, all_of_them: bool = False
+    ) -> list[tuple[Task, Any]]:
+        """Return the tasks that are finished, now or before, with their results.
+
+        Args:
+            tasks: to run as far as the time limit allows; what is under way then is finished.
+            console: told how far they are.
+            title: what they are called.
+            all_of_them: whether nothing can be said before all are finished.
+        """
+        found = run_tasks(
+            tasks,
+            self.store,
+            engine=self.engine,
+            console=console,
+            title=title,
+            workers=getattr(self, "workers", 1),
+            deadline=self.deadline,
+        )
+        kept = [(task, result) for task, result in zip(tasks, found, strict=True) if result is not None]
+        if not kept or (all_of_them and len(kept) < len(tasks)):
+            which = "all" if all_of_them else "the first"
+            raise UserError(
+                f"--time-limit {self.time_limit:g} is over before {which} of the {title} are finished; the same "
+                "command goes on with them."
+            )
+        return kept
 
 
 def command_line(command: str, options: dict[str, Any], defaults: dict[str, Any]) -> str:

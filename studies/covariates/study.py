@@ -33,11 +33,9 @@ class Settings(options.Study):
 
     study = "covariates"
     data: Path = option(help="Folder of training sets, parquet files in the Chronos format.")
-    output: Path = options.output(study)
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
     windows: int = option(6, "Windows of each series, one horizon after the other.", min=1)
     device: str = options.device(told=True)
-    quick: bool = options.quick()
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -25,11 +24,9 @@ class Settings(options.Study):
     """What to forecast: so many series of each case, one with ``quick``."""
 
     study = "first-user"
-    output: Path = options.output(study)
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
     series: int = option(5, "Series of each case.", min=1)
     device: str = options.device(told=True)
-    quick: bool = options.quick()
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:

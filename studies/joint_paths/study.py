@@ -37,7 +37,6 @@ class Settings(options.Study):
     """What to draw paths of: evaluation sets, or training series that were held out."""
 
     study = "joint-paths"
-    output: Path = options.output(study)
     evaluation: Path | None = option(None, "Folder of evaluation sets, parquet files in the Chronos format.")
     corpus: Path | None = option(
         None, "Training series instead: those held out are scored, and show what dependence is usual."
@@ -46,7 +45,6 @@ class Settings(options.Study):
     most: int = option(200, "Series of each set, spread over it.", min=1)
     paths: int = option(1000, "Drawn of each series.", min=20)
     device: str = options.device(told=True)
-    quick: bool = options.quick()
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:

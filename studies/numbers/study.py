@@ -22,8 +22,7 @@ from rich.console import Console
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
 from fourier_head.integrations.language_models import load_model
-from fourier_head.tasks.engine import Engine, Task, deadline_after, run_tasks
-from fourier_head.tasks.runs import RunStore
+from fourier_head.tasks.engine import Task
 from studies.common import options
 from studies.common.options import SILENT, option, parse_counts
 from studies.common.report.summary import Summary
@@ -41,11 +40,10 @@ Run = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
+class Settings(options.TaskStudy):
     """What to ask which model; lists are tried one by one."""
 
     study = "numbers"
-    output: Path = options.output(study)
     model: str | None = option(None, "Language model, by name or folder.", shown=MODEL, file=True)
     gguf: str | None = option(None, "Language model from a GGUF file instead.", file=True)
     frequencies: str = option("1-12", "Frequencies of the Fourier heads, such as 2,4,8.")
@@ -69,10 +67,7 @@ class Settings(options.Study):
     top_p: float = option(1.0, "Share of probability all arms sample from.")
     dtype: str = option("float32", "Of the model: float32 or bfloat16.")
     device: str = options.device()
-    quick: bool = options.quick()
-    time_limit: float | None = options.time_limit()
     workers: int = options.workers(1, "Processes, each with a model of its own.")
-    engine: Engine = options.engine()
 
 
 def parse_numbers(text: str, option: str, zero: bool) -> list[float]:
@@ -148,30 +143,23 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     )
     arms: list[dict[str, Any]] = [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")]
     arms += [{"head": "fourier"} | dict(zip(FOURIER_KEYS, (n, *others), strict=True)) for *others, n in varied]
-    store, deadline = RunStore(settings.output), deadline_after(settings.time_limit)
     resources = {"source": source, "device": device, "echo": not console.quiet and not console.is_terminal}
 
-    def results_of(plan: Sequence[Mapping[str, Any]]) -> list[Run | None]:
+    def finished(plan: Sequence[Mapping[str, Any]], title: str = "runs") -> list[Run]:
         gpus = 1.0 if device.startswith("cuda") else 0.0
         tasks = [Task(run_arm, chosen, _label(chosen), resources=resources, gpus=gpus) for chosen in plan]
-        return run_tasks(
-            tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
-        )
+        return [run for _, run in settings.finish(tasks, console, title, all_of_them=title == "choices")]
 
     choices: list[dict[str, Any]] = []
     if settings.choose is not None:
         tried = [arm for arm in arms if arm["head"] == "linear" or arm["frequencies"] in choice.FREQUENCIES]
-        tries = results_of(
-            [
-                {**arm, "in_context": contexts[0], "seed": seed} | common | asdict(replace(recipe, lr=rate))
-                for seed in choice.SEEDS
-                for rate in parse_numbers(settings.choose, "--choose", zero=False)
-                for arm in tried
-            ]
-        )
-        if any(one is None for one in tries):
-            raise UserError("--time-limit is over before all choices are made; the same command goes on with them.")
-        choices = choice.table([one for one in tries if one is not None])
+        tries = [
+            {**arm, "in_context": contexts[0], "seed": seed} | common | asdict(replace(recipe, lr=rate))
+            for seed in choice.SEEDS
+            for rate in parse_numbers(settings.choose, "--choose", zero=False)
+            for arm in tried
+        ]
+        choices = choice.table(finished(tries, "choices"))
     rates = {own: row["learning_rate"] for own, row in choice.best(choices).items()}
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     plan = [
@@ -182,11 +170,8 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         for context in contexts
         for arm in arms
     ]
-    results = results_of(plan)
-    runs = [result for result in results if result is not None]
+    runs = finished(plan)
     missing = len(plan) - len(runs)
-    if not runs:
-        raise UserError(f"--time-limit {settings.time_limit:g} is over before the first run is finished.")
     table = rows(runs)
     return settings.write(
         table,

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from fourier_head.tasks.engine import Engine, Task, run_tasks
-from fourier_head.tasks.runs import RunStore
+from fourier_head.tasks.engine import Task
 from studies.common import options
 from studies.common.options import SILENT, option
 from studies.common.report.summary import SUMMARY, Row, Summary, number, read_summary
@@ -35,18 +34,15 @@ REACHES = (2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
+class Settings(options.TaskStudy):
     """What to measure."""
 
     study = "scaling-law"
-    output: Path = options.output(study)
     synthetic: Path = option(
         Path("results/synthetic"),
         "Results of the study synthetic, whose heads are fitted where they exist.",
         told=False,
     )
-    quick: bool = options.quick()
-    engine: Engine = options.engine()
 
 
 def measure_law(t: int, bins: Sequence[int]) -> dict[str, Any]:
@@ -177,7 +173,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         for name in TARGETS
     ]
     tasks = laws + others + reached
-    results = run_tasks(tasks, RunStore(settings.output), engine=settings.engine, console=console, title="measurements")
+    results = [result for _, result in settings.finish(tasks, console, "measurements", all_of_them=True)]
     measured, (negative, alias) = results[: len(laws)], results[len(laws) : len(laws) + len(others)]
     near = dict(zip(TARGETS, results[len(laws) + len(others) :], strict=True))
     trained: list[Row] = []

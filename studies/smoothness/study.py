@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +20,7 @@ from torch import Tensor
 from fourier_head.fourier.quadrature import legendre
 from fourier_head.metrics import smoothness
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
-from fourier_head.tasks.engine import Engine, Task, run_tasks
-from fourier_head.tasks.runs import RunStore
+from fourier_head.tasks.engine import Task
 from studies.common import options
 from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
@@ -66,15 +64,12 @@ PAPER_L1_BREAK = 80  # "undesirable warping when our square-wave multinomial use
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
+class Settings(options.TaskStudy):
     """What to measure."""
 
     study = "smoothness"
-    output: Path = options.output(study)
     trials: int = option(1000, "Signals of each colour of noise.", min=2)
     seed: int = option(0, "Of the noise.")
-    quick: bool = options.quick()
-    engine: Engine = options.engine()
 
 
 def square_waves(count: int, samples: int = SAMPLES, periods: float = 1.0) -> Tensor:
@@ -223,7 +218,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     for seed in range(2 if settings.quick else SEEDS):
         drawn = {"trials": trials, "samples": NOISE_SAMPLES, "seed": seed}
         tasks.append(Task(measure_steps, drawn, f"steps between colours, seed {seed}"))
-    results = run_tasks(tasks, RunStore(settings.output), engine=settings.engine, console=console, title="measurements")
+    results = [result for _, result in settings.finish(tasks, console, "measurements", all_of_them=True)]
     results, steps = results[:first], results[first:]
     waves, noise = dict(zip(periods, results, strict=False)), dict(zip(NOISES, results[len(periods) :], strict=True))
     return settings.write(

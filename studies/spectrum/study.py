@@ -42,11 +42,9 @@ class Settings(options.Study):
     """What to count."""
 
     study = "spectrum"
-    output: Path = options.output(study)
     corpus: Path | None = option(None, "Training series, a file or folder.", shown="artificial ones")
     windows: int = option(20_000, "Training windows of a seed.", min=1)
     seeds: int = option(3, "Each draws its own windows.", min=1)
-    quick: bool = options.quick()
 
 
 def count_tokens(stream: BatchStream, windows: int) -> dict[tuple[str, str], np.ndarray]:

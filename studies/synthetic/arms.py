@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fourier_head._devices import chosen_device
-from fourier_head.errors import UserError
 from fourier_head.pages.charts import Panel, Series
-from fourier_head.tasks.engine import Task, deadline_after, run_tasks
-from fourier_head.tasks.runs import RunStore
+from fourier_head.tasks.engine import Task
 from studies.common.report.summary import Row
 from studies.synthetic import data
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 FREQUENCIES = tuple(range(2, 21, 2))
 TABLES = 12
@@ -116,40 +111,22 @@ def record(triple: data.Triples, kind: str, frequencies: int, packets: int, gamm
 Planned = TypeVar("Planned", bound=Any)
 
 
-def planned(settings: Planned, groups: Callable[[Planned], list[Task]], store: RunStore) -> tuple[Planned, list[Task]]:
+def planned(settings: Planned, groups: Callable[[Planned], list[Task]]) -> tuple[Planned, list[Task]]:
     """Return the settings with the device that is there, and their tasks.
 
     Where all tasks are finished none is needed: what was trained on a GPU may be written down elsewhere.
     """
     if settings.device != "auto":
         tasks = groups(settings)
-        if all(store.get(task.label, task.settings) is not None for task in tasks):
+        if all(settings.store.get(task.label, task.settings) is not None for task in tasks):
             return settings, tasks
     settings = replace(settings, device=chosen_device(settings.device))
     return settings, groups(settings)
 
 
-def finished(
-    settings: Any, tasks: Sequence[Task], store: RunStore, console: Console | None
-) -> tuple[list[tuple[Task, list[dict[str, Any]]]], list[str]]:
-    """Run the tasks; return those that are finished with their records, and in words whether the time left some out.
-
-    A group under way is finished; what the time limit ends is that others begin.
-    """
-    done = run_tasks(
-        tasks,
-        store,
-        engine=settings.engine,
-        console=console,
-        title="groups",
-        workers=settings.workers,
-        deadline=deadline_after(settings.time_limit),
-    )
-    kept = [(task, records) for task, records in zip(tasks, done, strict=True) if records is not None]
-    if not kept:
-        raise UserError(f"--time-limit {settings.time_limit:g} is over before the first group is finished.")
-    left = len(tasks) - len(kept)
-    return kept, [f"The time limit left out {left} groups of runs; the same command goes on with them."] * (left > 0)
+def left_out(count: int) -> list[str]:
+    """Say in words how many groups the time limit left out, if any."""
+    return [f"The time limit left out {count} groups of runs; the same command goes on with them."] * (count > 0)
 
 
 def with_paper(one: Row, paper: Paper) -> Row:

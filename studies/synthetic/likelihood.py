@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from rich.console import Console
 from fourier_head._devices import small_matrices
 from fourier_head.metrics import kl_divergence
 from fourier_head.pages.charts import Chart
-from fourier_head.tasks.engine import Engine, Task
-from fourier_head.tasks.runs import RunStore, hardware
+from fourier_head.tasks.engine import Task
+from fourier_head.tasks.runs import hardware
 from studies.common import options
 from studies.common.frequency_charts import frequency_panel
 from studies.common.options import SILENT, option
@@ -103,17 +102,13 @@ def scores(network: Network, triple: data.Triples) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
+class Settings(options.TaskStudy):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
     study = "likelihood"
-    output: Path = options.output(study)
     seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
-    quick: bool = options.quick()
-    engine: Engine = options.engine()
     device: str = options.device("cpu", told=True)
     workers: int | None = options.workers(None, "Processes.", shown="one per core")
-    time_limit: float | None = options.time_limit()
 
 
 def groups(settings: Settings) -> list[Task]:
@@ -127,9 +122,9 @@ def groups(settings: Settings) -> list[Task]:
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
-    store = RunStore(settings.output)
-    settings, tasks = arms_of.planned(settings, groups, store)
-    finished, missing = arms_of.finished(settings, tasks, store, console)
+    settings, tasks = arms_of.planned(settings, groups)
+    finished = settings.finish(tasks, console, "groups")
+    missing = arms_of.left_out(len(tasks) - len(finished))
     runs = [r for _, part in finished for r in part]
     rows = [with_paper(one, PAPER) for one in aggregate(runs, METRICS, KEYS)]
     told = (__doc__ or "").replace("`", "").split("\n\n")[1:]  # what is measured, and how long was trained

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from rich.console import Console
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
-from fourier_head.tasks.engine import Engine, Task
-from fourier_head.tasks.runs import RunStore
+from fourier_head.tasks.engine import Task
 from studies.common import options
 from studies.common.frequency_charts import frequency_panel
 from studies.common.options import SILENT, option
@@ -51,19 +49,15 @@ PAPER: Paper = {
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
+class Settings(options.TaskStudy):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
     study = "synthetic"
-    output: Path = options.output(study)
     protocol: str = option("both", "released, recommended or both.")
     arms: str = option("all", "paper: the 276 runs of the paper; all: ours beside them; choice: how ours was chosen.")
     seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
-    quick: bool = options.quick()
-    engine: Engine = options.engine()
     device: str = options.device("cpu", told=True)
     workers: int | None = options.workers(None, "Processes.", shown="one per core")
-    time_limit: float | None = options.time_limit()
 
 
 def groups(settings: Settings) -> list[Task]:
@@ -92,9 +86,9 @@ def groups(settings: Settings) -> list[Task]:
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
-    store = RunStore(settings.output)
-    settings, tasks = arms_of.planned(settings, groups, store)
-    finished, missing = arms_of.finished(settings, tasks, store, console)
+    settings, tasks = arms_of.planned(settings, groups)
+    finished = settings.finish(tasks, console, "groups")
+    missing = arms_of.left_out(len(tasks) - len(finished))
     runs = [r | {"protocol": task.settings["protocol"]} for task, part in finished for r in part]
     rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]
     if not settings.quick and settings.device == "cpu" and not missing and settings.arms != "choice":

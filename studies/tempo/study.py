@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
-from fourier_head.tasks.engine import Engine, Task, TimeUp, deadline_after, run_tasks
-from fourier_head.tasks.runs import RunStore
+from fourier_head.tasks.engine import Task, TimeUp
 from studies.common import options
 from studies.common.options import SILENT, option, parse_counts
 from studies.common.report.summary import Row, Summary
@@ -41,11 +39,10 @@ BARELY = 2 / NUM_BINS
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
+class Settings(options.TaskStudy):
     """What to run; ``quick`` takes a tiny network, fewer clips, one seed and fewer frequencies."""
 
     study = "tempo"
-    output: Path = options.output(study)
     model: str = option("small", "small or tiny, untrained; or an AST with weights, by name or folder.", file=True)
     data: Path | None = option(None, "Folder of SynTheory's tempos.", shown="clips are generated")
     split: str = option("tempos", "tempos: learn odd ones, test on even ones; random, as in the paper.")
@@ -59,9 +56,6 @@ class Settings(options.Study):
     protocol: str = option("all", "released, middle, longer, several with commas, or all.")
     device: str = options.device()
     workers: int | None = options.workers(1, "Processes that share the device.")
-    time_limit: float | None = options.time_limit()
-    quick: bool = options.quick()
-    engine: Engine = options.engine()
 
     @property
     def dataset(self) -> str:
@@ -100,9 +94,9 @@ def tasks_of(settings: Settings) -> list[Task]:
         raise UserError(f"--pretrain is for untrained networks ({', '.join(SIZES)}); {model} has weights.")
     steps = (QUICK_STEPS if settings.quick else STEPS) if settings.pretrain is None else settings.pretrain
     steps = steps if model in SIZES else 0
-    weights = RunStore(settings.output).folder / f"encoder-{model}-{steps}.safetensors"
+    weights = settings.store.folder / f"encoder-{model}-{steps}.safetensors"
     arms: list[tuple[str, int | None]] = [("linear", None), *(("fourier", n) for n in frequencies), ("hl_gauss", None)]
-    resources = {"device": device, "deadline": deadline_after(settings.time_limit)}
+    resources = {"device": device, "deadline": settings.deadline}
     resources["weights"] = str(weights) if steps else None
     tasks = []
     for seed in range(seeds):
@@ -131,23 +125,22 @@ def tasks_of(settings: Settings) -> list[Task]:
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for going on."""
     tasks = tasks_of(settings)
-    store, first = RunStore(settings.output), tasks[0].settings
-    weights, device, deadline = (tasks[0].resources[name] for name in ("weights", "device", "deadline"))
-    if weights is not None and any(store.get(task.label, task.settings) is None for task in tasks):
+    store, first = settings.store, tasks[0].settings
+    weights, device = (tasks[0].resources[name] for name in ("weights", "device"))
+    kept = [store.get(task.label, task.settings) is not None for task in tasks]
+    if weights is not None and not all(kept):
         clips = UNLABELLED if first["model"] != "tiny" else UNLABELLED // 8
-        with suppress(TimeUp):  # no task is begun then
+        try:
             steps = first["pretrain"]
-            pretrained_file(first["model"], steps, clips, Path(weights), device, console.print, deadline)
-    results = run_tasks(
-        tasks, store, engine=settings.engine, console=console, workers=settings.workers, deadline=deadline
-    )
-    finished = [result for result in results if result is not None]
+            pretrained_file(first["model"], steps, clips, Path(weights), device, console.print, settings.deadline)
+        except TimeUp:  # no task is begun then
+            if not any(kept) and any(store.folder.glob("encoder-*.unfinished-*")):
+                raise UserError(
+                    "--time-limit was reached in pretraining, which is kept; the same command goes on with it."
+                ) from None
+    finished = settings.finish(tasks, console)
     stopped = len(finished) < len(tasks)
-    if not finished:
-        if any(store.folder.glob("encoder-*.unfinished-*")):
-            raise UserError("--time-limit was reached in pretraining, which is kept; the same command goes on with it.")
-        raise UserError("--time-limit was reached before the first run was finished; give it more seconds.")
-    runs = [result | {"dataset": settings.dataset} for result in finished]
+    runs = [result | {"dataset": settings.dataset} for _, result in finished]
     if settings.split == "random":
         runs += chosen_runs(runs)
     rows = aggregate(runs, METRICS, KEYS) + ratio_rows(runs)

@@ -15,7 +15,7 @@ from fourier_head.errors import UserError
 from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.heads import FourierHead
-from fourier_head.tasks.engine import Engine, deadline_after, run_tasks
+from fourier_head.tasks.engine import deadline_after, run_tasks
 from fourier_head.tasks.runs import RunStore
 from studies.common import options
 from studies.common.benchmark_sets import read_evaluation_sets, read_published_scores, relative_scores
@@ -34,12 +34,11 @@ COMPARED = ("tirex", "chronos_bolt_base", "chronos-t5-large", "chronos-bolt-base
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
+class Settings(options.TaskStudy):
     """What to evaluate, and which variants of the recipe to train where there is a corpus."""
 
     study = "zero-shot"
     evaluation: Path = option(help="Folder of evaluation sets, parquet files in the Chronos format.")
-    output: Path = options.output(study)
     horizon: int | None = option(None, "Values held out of sets that are none of the benchmark.", shown="none", min=1)
     published: Path | None = option(None, "CSV of published scores to set beside ours.")
     gift: Path | None = option(None, "Folder of GIFT-Eval: a download of it, or configurations rebuilt.")
@@ -52,9 +51,6 @@ class Settings(options.Study):
     seeds: int = option(1, "Of each variant.", min=1)
     workers: int = options.workers(1, "Variants trained at a time.")
     device: str = options.device(told=True)
-    time_limit: float | None = options.time_limit()
-    quick: bool = options.quick()
-    engine: Engine = options.engine()
 
     @property
     def chosen_variants(self) -> list[str]:

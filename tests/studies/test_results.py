@@ -118,13 +118,17 @@ def test_command_leaves_out_defaults_and_places(tmp_path):
 @dataclass(frozen=True)
 class Toy(options.Study):
     study = "toy"
-    output: Path = options.output(study)
     data: Path | None = option(None, "Where it lies is nobody's concern.")
     model: str = option("small", "A name or a folder.", file=True)
     epochs: int = option(5, "Passes.", min=1)
     ablations: bool = option(True, "Train them, too.")
     device: str = options.device()
-    quick: bool = options.quick()
+
+
+def test_a_quick_look_is_written_beside_the_results():
+    assert (Toy().output, Toy(quick=True).output) == (Path("results/toy"), Path("results-quick/toy"))
+    assert [one.name for one in Toy.options()][:2] == ["output", "data"]
+    assert Toy.options()[-1].name == "quick"
 
 
 def test_settings_know_the_command_that_repeats_a_study(tmp_path):
