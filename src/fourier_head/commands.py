@@ -52,6 +52,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for one in dataclasses.fields(self):  # type: ignore[arg-type]
+            if not one.metadata:  # no option
+                continue
             value, low, high, choices = getattr(self, one.name), *(one.metadata[k] for k in ("low", "high", "choices"))
             if value is None:
                 continue
@@ -76,7 +78,7 @@ class Options:
 
 def command(settings: type, run: Callable[[Any], None]) -> Callable[..., None]:
     """Return a function for typer that makes `settings` of its options and calls `run`; errors are one sentence."""
-    fields, hints = dataclasses.fields(settings), get_type_hints(settings)
+    fields, hints = [one for one in dataclasses.fields(settings) if one.metadata], get_type_hints(settings)
 
     def call(**given: Any) -> None:
         with clear_errors():

@@ -17,7 +17,7 @@ from studies.atari.model import FrameEncoder
 from studies.common.recorded import Recorded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AgentSettings:
     """How the agent learns; the defaults are those of the PQN paper for Atari, but for the last epsilon.
 

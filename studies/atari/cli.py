@@ -9,54 +9,34 @@ from typing import Annotated, Any
 
 import typer
 
-from fourier_head.commands import clear_errors
+from fourier_head._devices import chosen_device
+from fourier_head.commands import clear_errors, command
+from studies.atari import rollouts
+from studies.atari.collection import Collection, CollectSettings
+from studies.atari.games import find_game
+from studies.atari.recording import rebuild as play_again
+from studies.atari.trained import load_agent, write_clip
+from studies.common.command_line import in_lines
 
 app = typer.Typer(help="Recordings of Atari play to learn from.", no_args_is_help=True)
 
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Folder of the recording.", show_default="scratch/atari/GAME")
-]
+
+def collect(settings: CollectSettings) -> None:
+    """Train an agent (PQN) on many environments and record some of them: quality.json, recipe.npz."""
+    collection, folder = Collection(settings), settings.folder
+    try:
+        done = collection.run(lambda fraction, words: typer.echo(f"{settings.game} {fraction:.0%}: {words}"))
+    except KeyboardInterrupt:
+        typer.echo(f"fourier-head: interrupted; {len(collection.shards)} shards are kept in {folder}.", err=True)
+        raise typer.Exit(130) from None
+    draw_quality(folder)
+    rate = collection.step / max(collection.seconds, 1e-9)
+    typer.echo(f"{collection.recorded} transitions in {folder}, {rate:.0f} steps a second.")
+    if not done:
+        typer.echo("The limit came first; the same command goes on.")
 
 
-@app.command()
-def collect(
-    game: Annotated[str, typer.Argument(help="seaquest, bank_heist, double_dunk or gravitar.")],
-    output: Output = None,
-    transitions: Annotated[int, typer.Option(min=1, help="To record, evenly over the agent's training.")] = 500_000,
-    steps: Annotated[int, typer.Option(min=1, help="Of all environments together.")] = 5_000_000,
-    environments: Annotated[int, typer.Option(min=1, max=128, help="Played at once.")] = 128,
-    seed: Annotated[int, typer.Option(help="Of everything.")] = 0,
-    shard: Annotated[int, typer.Option(min=1, help="Transitions of a shard, the most an interruption loses.")] = 20_000,
-    limit: Annotated[float | None, typer.Option(help="Seconds after which to stop; the same command goes on.")] = None,
-    sticky: Annotated[float, typer.Option(min=0, max=1, help="Chance that an action is repeated.")] = 0.0,
-    epochs: Annotated[int, typer.Option(min=1, help="Times the agent learns from what it just played.")] = 2,
-    trace: Annotated[float, typer.Option(min=0, max=1, help="Lambda of the returns that the agent learns.")] = 0.65,
-    device: Annotated[str, typer.Option(help="cpu or cuda.", show_default="cuda where there is one")] = "auto",
-) -> None:
-    """Train an agent (PQN) on many environments and record some of them: shards, quality.json, recipe.npz."""
-    with clear_errors():
-        from fourier_head._devices import chosen_device
-        from studies.atari.agent import AgentSettings
-        from studies.atari.collection import Collection, CollectSettings
-        from studies.atari.games import find_game
-
-        name = find_game(game).name
-        folder = output or Path("scratch/atari") / name
-        agent, place = AgentSettings(epochs=epochs, trace=trace), chosen_device(device)
-        settings = CollectSettings(
-            name, folder, transitions, steps, environments, seed, shard, limit, sticky, device=place, agent=agent
-        )
-        collection = Collection(settings)
-        try:
-            done = collection.run(lambda fraction, words: typer.echo(f"{name} {fraction:.0%}: {words}"))
-        except KeyboardInterrupt:
-            typer.echo(f"fourier-head: interrupted; {len(collection.shards)} shards are kept in {folder}.", err=True)
-            raise typer.Exit(130) from None
-        draw_quality(folder)
-        rate = collection.step / max(collection.seconds, 1e-9)
-        typer.echo(f"{collection.recorded} transitions in {folder}, {rate:.0f} steps a second.")
-        if not done:
-            typer.echo("The limit came first; the same command goes on.")
+app.command("collect")(command(CollectSettings, collect))
 
 
 @app.command()
@@ -66,10 +46,7 @@ def rebuild(
 ) -> None:
     """Play a recipe again: the emulator is deterministic, so actions alone give back every frame."""
     with clear_errors():
-        from studies.atari.recording import rebuild
-        from studies.common.command_line import in_lines
-
-        recording = rebuild(recipe, output, in_lines(recipe.name, typer.echo))
+        recording = play_again(recipe, output, in_lines(recipe.name, typer.echo))
         typer.echo(f"{len(recording)} transitions in {output}.")
 
 
@@ -89,11 +66,6 @@ def play(
 ) -> None:
     """Let a trained Decision Transformer play: scores, and a clip if you want one."""
     with clear_errors():
-        from fourier_head._devices import chosen_device
-        from studies.atari import rollouts
-        from studies.atari.games import find_game
-        from studies.atari.trained import load_agent, write_clip
-
         place = chosen_device(device)
         agent = load_agent(folder, place)
         goal = agent.target if target is None else target

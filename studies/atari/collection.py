@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from fourier_head._devices import chosen_device
 from fourier_head._files import recover_folder, replace_folder, write_atomically
+from fourier_head.commands import Options, option
 from fourier_head.errors import UserError
 from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout
 from studies.atari.environment import MOST, SEEDS, FrameStack
@@ -22,47 +24,36 @@ from studies.atari.recording import AGENT, RECIPE, About, Shard, read_recipe, wr
 STATE, LEARNER = "state.json", "learner.pt"
 
 
-@dataclass(frozen=True)
-class CollectSettings:
-    """What to collect.
+@dataclass(frozen=True, kw_only=True)
+class CollectSettings(AgentSettings, Options):
+    """What to collect, and how the agent learns; fields with words are options of the command."""
 
-    Args:
-        game: whose play.
-        output: folder of the recording.
-        transitions: how many to record, evenly over training.
-        steps: of all environments together.
-        environments: played at once; as few as make up the transitions are recorded, each from first to last step.
-        seed: of everything.
-        shard: transitions of a shard, the most an interruption loses.
-        limit: stop after so many seconds, to be continued by the same call.
-        sticky: probability that the emulator repeats the action before.
-        max_frames: emulator frames after which an episode is cut.
-        device: where the agent learns.
-        agent: how it learns.
-    """
-
-    game: str
-    output: Path
-    transitions: int = 500_000
-    steps: int = 5_000_000
-    environments: int = MOST
-    seed: int = 0
-    shard: int = 20_000
-    limit: float | None = None
-    sticky: float = 0.0
+    game: str = option(MISSING, "seaquest, bank_heist, double_dunk or gravitar.", argument=True)
+    output: Path | None = option(None, "Folder of the recording.", "--output", "-o", shown="scratch/atari/GAME")
+    transitions: int = option(500_000, "To record, evenly over the agent's training.", low=1)
+    steps: int = option(5_000_000, "Of all environments together.", low=1)
+    # As few as make up the transitions are recorded, each from the first step to the last.
+    environments: int = option(MOST, "Played at once.", low=1, high=MOST)
+    seed: int = option(0, "Of everything.")
+    shard: int = option(20_000, "Transitions of a shard, the most an interruption loses.", low=1)
+    limit: float | None = option(None, "Seconds after which to stop; the same command goes on.")
+    sticky: float = option(0.0, "Chance that an action is repeated.", low=0, high=1)
+    epochs: int = option(2, "Times the agent learns from what it just played.", low=1)
+    trace: float = option(0.65, "Lambda of the returns that the agent learns.", low=0, high=1)
+    device: str = option("auto", "cpu or cuda.", shown="cuda where there is one")
     max_frames: int = 108_000
-    device: str = "cpu"
-    agent: AgentSettings = field(default_factory=AgentSettings)
+    """Emulator frames after which an episode is cut."""
 
     def __post_init__(self) -> None:
-        find_game(self.game)
-        for name in ("transitions", "steps", "environments", "shard"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.environments > MOST:
-            raise UserError(f"environments must be at most {MOST}, got {self.environments}.")
+        super().__post_init__()
+        object.__setattr__(self, "game", find_game(self.game).name)
         if self.transitions > self.steps:
             raise UserError(f"transitions must be at most the {self.steps} steps, got {self.transitions}.")
+
+    @property
+    def folder(self) -> Path:
+        """Of the recording."""
+        return self.output or Path("scratch/atari") / self.game
 
     @property
     def recorded(self) -> int:
@@ -84,7 +75,7 @@ class Collection:
 
     def __init__(self, settings: CollectSettings):
         self.settings, self.game = settings, find_game(settings.game)
-        self.device = torch.device(settings.device)
+        self.device = torch.device(chosen_device(settings.device))
         self.generator = torch.Generator(self.device).manual_seed(settings.seed)
         torch.manual_seed(settings.seed)
         network = QNetwork().to(self.device)
@@ -92,7 +83,7 @@ class Collection:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
             torch.backends.cudnn.benchmark = True  # shapes stay, so a search for the fastest kernels pays
-        self.learner = Learner(network, settings.agent, self.generator)
+        self.learner = Learner(network, settings, self.generator)
         self.about = About(self.game.name, settings.sticky, settings.max_frames)
         self.shards: list[Shard] = []
         self.step, self.seconds = 0, 0.0
@@ -105,7 +96,7 @@ class Collection:
         if not self.done:
             self._loop(report)
         if self.done:
-            write_recipe(self.settings.output / RECIPE, self.about, self.shards)
+            write_recipe(self.settings.folder / RECIPE, self.about, self.shards)
         self._write_quality()
         return self.done
 
@@ -125,7 +116,7 @@ class Collection:
         seeds = (settings.seed * 1_000_003 + len(self.shards) * 1009 + np.arange(count)) % SEEDS
         environments = self.about.environments(seeds.tolist())
         stack = FrameStack(torch.from_numpy(environments.reset()).to(device))
-        rollouts = [Rollout(settings.agent.rollout, count, device) for _ in range(2)]
+        rollouts = [Rollout(settings.rollout, count, device) for _ in range(2)]
         returns, lengths = np.zeros(count), np.zeros(count, dtype=np.int64)
         length = max(1, settings.shard // log)
         kept: list[tuple[np.ndarray, ...]] = []
@@ -134,8 +125,8 @@ class Collection:
         position, before = 0, self.seconds
         while not self.done:
             rollout = rollouts[0]
-            actions, best = learner.act(stack.frames, settings.agent.epsilon(self.step / settings.steps))
-            if position == settings.agent.rollout:
+            actions, best = learner.act(stack.frames, settings.epsilon(self.step / settings.steps))
+            if position == settings.rollout:
                 learner.learn_from(rollout, best)
                 rollouts.reverse()
                 rollout, position = rollouts[0], 0
@@ -181,7 +172,7 @@ class Collection:
 
     def _keep(self, shard: Shard) -> None:
         self.shards.append(shard)
-        replace_folder(self.settings.output / AGENT, self._write)
+        replace_folder(self.settings.folder / AGENT, self._write)
 
     def _write(self, folder: Path) -> None:
         state = {
@@ -197,17 +188,17 @@ class Collection:
         (folder / STATE).write_text(json.dumps(state), encoding="utf-8")
 
     def _resume(self) -> None:
-        folder, own = self.settings.output / AGENT, self.settings.identity
+        folder, own = self.settings.folder / AGENT, self.settings.identity
         recover_folder(folder)
         if not (folder / STATE).exists():
-            if (self.settings.output / RECIPE).exists():
-                raise UserError(f"{self.settings.output} holds a recording made elsewhere; choose another folder.")
+            if (self.settings.folder / RECIPE).exists():
+                raise UserError(f"{self.settings.folder} holds a recording made elsewhere; choose another folder.")
             return
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
         if state["settings"] != own:
             other = [k for k in own if state["settings"].get(k) != own[k]]
             raise UserError(
-                f"{self.settings.output} was begun with another {', '.join(other)}; "
+                f"{self.settings.folder} was begun with another {', '.join(other)}; "
                 "continue with the same options or choose another folder."
             )
         _, self.shards = read_recipe(folder / RECIPE)
@@ -224,4 +215,4 @@ class Collection:
 
         content = measure_quality(self.about, self.shards, self.episodes, self.step, self.seconds)
         content["settings"] = self.settings.identity
-        write_atomically(self.settings.output / QUALITY, json.dumps(content, indent=1) + "\n")
+        write_atomically(self.settings.folder / QUALITY, json.dumps(content, indent=1) + "\n")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fourier_head.errors import UserError
-from studies.atari.agent import AgentSettings
 from studies.atari.collection import CollectSettings
 from studies.atari.games import find_game
 from studies.atari.training import ArmSettings
@@ -98,13 +97,17 @@ class Settings(options.Study):
     def collection(self, game: str, limit: float | None) -> CollectSettings:
         """Return what to collect of a game."""
         settings = CollectSettings(
-            game, self.data / game, self.transitions, self.steps, device=self.device, limit=limit
+            game=game,
+            output=self.data / game,
+            transitions=self.transitions,
+            steps=self.steps,
+            device=self.device,
+            limit=limit,
         )
         if not self.quick:
             return settings
-        agent = AgentSettings(rollout=16, epochs=1, minibatches=2)
         toy: dict[str, Any] = {"transitions": 900, "steps": 1800, "environments": 8, "shard": 300, "max_frames": 600}
-        return dataclasses.replace(settings, agent=agent, **toy)
+        return dataclasses.replace(settings, rollout=16, epochs=1, minibatches=2, **toy)
 
     @property
     def base(self) -> ArmSettings:

@@ -8,6 +8,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -138,11 +139,11 @@ class TaskStudy(Study):
     _: KW_ONLY
     time_limit: float | None = time_limit()
     engine: Engine = option("local", "Where runs go: local, or ray (cluster named by RAY_ADDRESS).", told=False)
-    deadline: float | None = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "deadline", deadline_after(self.time_limit))
+    @cached_property
+    def deadline(self) -> float | None:
+        """When to begin no more tasks, counted from the first time it is asked."""
+        return deadline_after(self.time_limit)
 
     @property
     def store(self) -> RunStore:
@@ -171,10 +172,9 @@ class TaskStudy(Study):
         )
         kept = [(task, result) for task, result in zip(tasks, found, strict=True) if result is not None]
         if not kept or (all_of_them and len(kept) < len(tasks)):
-            which = "all" if all_of_them else "the first"
+            which = f"all {title} are" if all_of_them else f"the first of the {title} is"
             raise UserError(
-                f"--time-limit {self.time_limit:g} is over before {which} of the {title} are finished; the same "
-                "command goes on with them."
+                f"--time-limit {self.time_limit:g} is over before {which} finished; the same command goes on with them."
             )
         return kept
 

@@ -32,8 +32,8 @@ def _one_thread():
 
 def tiny(folder, **more):
     options = {"transitions": 120, "steps": 240, "environments": 4, "shard": 40, "max_frames": 60} | more
-    agent = AgentSettings(rollout=8, epochs=1, minibatches=1)
-    return CollectSettings("seaquest", folder, agent=agent, **options)
+    options |= {"rollout": 8, "epochs": 1, "minibatches": 1}
+    return CollectSettings(game="seaquest", output=folder, device="cpu", **options)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,9 @@ def test_unknown_games_and_too_many_environments_get_a_sentence(tmp_path):
     with pytest.raises(ValueError, match="1 to 128"):
         Environments(GAMES["seaquest"], range(129))
     with pytest.raises(UserError, match="at most the 10 steps"):
-        CollectSettings("seaquest", tmp_path, transitions=20, steps=10)
+        CollectSettings(output=tmp_path, game="seaquest", transitions=20, steps=10)
+    with pytest.raises(UserError, match="environments must be at most 128"):
+        CollectSettings(output=tmp_path, game="seaquest", environments=129)
 
 
 def test_lambda_returns_are_the_recursion():

@@ -174,7 +174,7 @@ def test_a_time_limit_writes_what_is_there_and_the_next_call_goes_on(small):
     for name in ("histograms.png", "in-context.png"):
         assert (small.output / name).read_bytes().startswith(b"\x89PNG")
     assert not (small.output / "frequencies.png").exists()  # one N makes no curve
-    with pytest.raises(UserError, match="over before the first run"):
+    with pytest.raises(UserError, match="over before the first of the runs"):
         run(replace(settings, time_limit=0.0, seeds=2, in_context="3"))
 
 
@@ -192,7 +192,7 @@ def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch):
     trained = []
     ask = study._run_one
     monkeypatch.setattr(study, "_run_one", lambda chosen, *more: trained.append(chosen) or ask(chosen, *more))
-    with pytest.raises(UserError, match="before all choices are made"):
+    with pytest.raises(UserError, match="before all choices are finished"):
         run(replace(settings, time_limit=0.2))
     begun = len(trained)
     summary = run(settings)

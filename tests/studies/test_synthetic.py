@@ -222,7 +222,7 @@ def test_a_time_limit_keeps_what_is_finished(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(study, "QUICK_FREQUENCIES", (2, 4))
     monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
     settings = study.Settings(tmp_path / "s", "recommended", "paper", quick=True, workers=1, time_limit=-1.0)
-    with pytest.raises(UserError, match="before the first group"):
+    with pytest.raises(UserError, match="before the first of the groups"):
         study.run(settings)
     begun = []
     monkeypatch.setattr("fourier_head.tasks.engine.is_over", lambda deadline: begun.append(deadline) or len(begun) > 2)
@@ -262,6 +262,6 @@ def test_what_a_gpu_has_finished_is_written_down_without_one(tmp_path):
     store = RunStore(tmp_path)
     for task in study.groups(settings):
         store.put(task.label, task.settings, [{"kl": 0.1}])
-    kept, tasks = arms.planned(settings, study.groups, store)
+    kept, tasks = arms.planned(settings, study.groups)
     assert kept.device == "cuda"
     assert all(store.get(task.label, task.settings) for task in tasks)

@@ -353,7 +353,7 @@ def test_a_saved_ast_is_fine_tuned_as_released(nano, tmp_path):
 
 def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path):
     settings = Settings(tmp_path, nano, seeds=1, frequencies="2", clips=1, epochs=2, batch=40, pretrain=0, device="cpu")
-    with pytest.raises(UserError, match="before the first run"):
+    with pytest.raises(UserError, match="before the first of the runs"):
         run(replace(settings, time_limit=0.0))
     tasks = tasks_of(settings)
     assert [task.label for task in tasks] == [

@@ -63,8 +63,8 @@ def train_small(tmp_path, monkeypatch):
 def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus):
     (tmp_path / "scores.csv").write_text("dataset,model,MASE,WQL\nmonash_m1_yearly,seasonal-naive,2.0,0.5\n")
     settings = Settings(
-        sets,
         tmp_path / "zero-shot",
+        evaluation=sets,
         published=tmp_path / "scores.csv",
         model=str(tmp_path / "mine"),
         corpus=corpus,
@@ -99,8 +99,8 @@ def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus):
     for path in sets.iterdir():
         path.rename(path.with_name(f"own-{path.name}"))
     settings = Settings(
-        sets,
         tmp_path / "out",
+        evaluation=sets,
         model=str(tmp_path / "mine"),
         corpus=corpus,
         variants="density",
@@ -121,7 +121,13 @@ def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus):
 
 def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, train_small, monkeypatch):
     settings = Settings(
-        sets, tmp_path / "zero-shot", model=str(tmp_path / "mine"), corpus=corpus, steps=2, batch=4, device="cpu"
+        tmp_path / "zero-shot",
+        evaluation=sets,
+        model=str(tmp_path / "mine"),
+        corpus=corpus,
+        steps=2,
+        batch=4,
+        device="cpu",
     )
     trained, clock = [], engine.time.time
 
@@ -164,9 +170,9 @@ def test_variants_learn_something(corpus):
 
 def test_unknown_names_get_a_sentence(tmp_path, sets):
     with pytest.raises(UserError, match="--variants names no wings"):
-        run(Settings(sets, tmp_path, variants="wings"))
+        run(Settings(tmp_path, evaluation=sets, variants="wings"))
     with pytest.raises(UserError, match="neither a folder"):
-        run(Settings(sets, tmp_path, model="nowhere"))
+        run(Settings(tmp_path, evaluation=sets, model="nowhere"))
 
 
 def test_relative_scores_of_seasonal_naive_are_one(sets):
