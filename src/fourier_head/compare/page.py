@@ -10,8 +10,8 @@ from fourier_head.compare.training import LEARNING_RATE, WIDTHS
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
-from fourier_head.pages.templates import render
 from fourier_head.pages.style import HEADS
+from fourier_head.pages.templates import render
 from fourier_head.pages.words import listed, short
 from fourier_head.tasks.runs import hardware
 
