@@ -110,7 +110,7 @@ def _array(name: Any, values: Any) -> np.ndarray:
     if isinstance(values, Tensor):
         values = values.detach().cpu().double().numpy()
     if isinstance(values, np.ma.MaskedArray):
-        values = values.astype(np.float64).filled(np.nan)
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     if isinstance(values, np.ndarray) and values.dtype.kind in "mMc":
         raise ValueError(f"{label(name)} must hold numbers, got {values.dtype}.")
     try:

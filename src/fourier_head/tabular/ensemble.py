@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from fourier_head.tabular import Course
 from fourier_head.tabular.members import MemberNetwork, Weights
 
 USUAL_STEPS, GROWTH = 640, 0.25
@@ -75,6 +74,17 @@ class Plan:
     def rate(self, step: int) -> float:
         """Return the learning rate of a step as a share of the highest: up in a straight line, down along a cosine."""
         return min(1, step / (WARM_UP * self.steps)) * (1 + math.cos(math.pi * step / self.steps)) / 2
+
+
+@dataclass
+class Course:
+    """How a training went: epochs and scores where it was checked, the best of them, and the time it took."""
+
+    history: list[tuple[int, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_score: float = math.inf
+    seconds: float = 0.0
+    interrupted: bool = False
 
 
 Loss = Callable[..., Tensor]

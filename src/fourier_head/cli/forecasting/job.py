@@ -163,7 +163,7 @@ def _write(
 ) -> None:
     """Write table, charts, page and the list of files."""
     from fourier_head.cli.forecasting import fan, page
-    from fourier_head.cli.forecasting.backtest import section
+    from fourier_head.cli.forecasting.page import section
     from fourier_head.pages.drawing import save_png
     from fourier_head.tasks.runs import hardware, to_json
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.cli.forecasting.fan import file_names, first_names, first_quantiles
+from fourier_head.cli.forecasting.fan import file_names, first_names, first_quantiles, name_of
+from fourier_head.forecasting.backtest import Backtest
 from fourier_head.forecasting.inputs import in_print
 from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.scores import COVERAGES, INTERVALS
 from fourier_head.pages.charts import Chart, Panel
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
@@ -111,3 +113,25 @@ def _table(forecasts: Forecasts) -> dict[str, Any]:
             {"anchor": f"series-{file}", "name": name, "last": last, "cells": list(zip(numbers, own, strict=True))}
         )
     return {"headings": headings, "rows": rows}
+
+
+WORST = 200
+"""Series listed at most: those forecast worst, where there are more."""
+
+
+def section(result: Backtest, file: str) -> str:
+    """Return the section as HTML.
+
+    Args:
+        file: where every series is, beside the page.
+    """
+    worst = sorted(result.rows, key=lambda row: -_order(row))[:WORST]
+    shown = [(name_of(row["name"]), row) for row in worst]
+    values = {"result": result, "shown": shown, "file": file, "coverages": COVERAGES, "intervals": INTERVALS}
+    return render("cli/forecasting/backtest.html", SEARCHED=SEARCHED, **values)
+
+
+def _order(row: dict[str, float]) -> float:
+    """Return how much worse than naive a series is, the sortable way."""
+    ratio = row["mase"] / row["naive_mase"] if row["naive_mase"] else np.nan
+    return float(np.nan_to_num(ratio, nan=-1.0))
