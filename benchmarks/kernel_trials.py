@@ -44,13 +44,18 @@ class Variant:
     rank: int
     rows: int | None = None
     warps: int | None = None
-    steps: int = 1
+    steps: int | None = None
     few: int | None = None
     by_rows: bool = True
 
     def blocks(self, chosen: Any) -> Any:
         """Return the blocks of a launch in place of those chosen."""
-        return replace(chosen, rows=self.rows or chosen.rows, warps=self.warps or chosen.warps, steps=self.steps)
+        return replace(
+            chosen,
+            rows=self.rows or chosen.rows,
+            warps=self.warps or chosen.warps,
+            steps=self.steps or chosen.steps,
+        )
 
 
 def variants(case: str, shape: tuple[int, int, int, int]) -> list[Variant]:
@@ -68,7 +73,9 @@ def variants(case: str, shape: tuple[int, int, int, int]) -> list[Variant]:
         for rows in (1, 2, 4):
             if 1 <= rows * tile / (32 * warps) <= 64:
                 # One warp exchanges sums without a barrier, one row lets most programs share a processor.
-                found.append(Variant(f"rows {rows}, warps {warps}", 1 if warps == 1 else 3, rows=rows, warps=warps))
+                found.append(
+                    Variant(f"rows {rows}, warps {warps}", 1 if warps == 1 else 3, rows=rows, warps=warps, steps=1)
+                )
     found.append(Variant("rows 1, warps 1, 8 in turn", 2, rows=1, warps=1, steps=8))
     return sorted(found, key=lambda variant: variant.rank)
 
@@ -80,7 +87,7 @@ def applied(variant: Variant) -> Iterator[None]:
 
     before = rowwise.blocks_of, rowwise.FEW_NUMBERS, plan.RESIDENT_WIDTH
     choose = rowwise.blocks_of
-    rowwise.blocks_of = functools.cache(lambda score: variant.blocks(choose(score)))
+    rowwise.blocks_of = functools.cache(lambda score, tokens: variant.blocks(choose(score, tokens)))
     rowwise.FEW_NUMBERS = before[1] if variant.few is None else variant.few
     if variant.by_rows:
         plan.RESIDENT_WIDTH = 0

@@ -288,8 +288,8 @@ def test_blocks_of_any_size_give_the_same(name, rows, steps, monkeypatch):
     options, loss = LOSSES[name]
     fused, plain = pair(**options)
     x, value = torch.randn(10, 8, device=DEVICE), 3 * torch.randn(10, device=DEVICE)
-    chosen = replace(rowwise.blocks_of(score_of(fused, loss, x, value)), rows=rows, steps=steps)
-    monkeypatch.setattr(rowwise, "blocks_of", lambda score: chosen)
+    chosen = replace(rowwise.blocks_of(score_of(fused, loss, x, value), len(x)), rows=rows, steps=steps)
+    monkeypatch.setattr(rowwise, "blocks_of", lambda score, tokens: chosen)
     rowwise._site.cache_clear()
     for reduction in ("none", "mean"):
         compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023

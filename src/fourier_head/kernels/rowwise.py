@@ -33,10 +33,15 @@ from fourier_head.kernels.ranked import ranked_kernel
 # Multiplications from which on a product takes weights padded to whole vectors: on an H200 the copy takes two
 # microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
 PADDED_FROM = 1 << 30
-# Numbers in x up to which one kernel does both products of a backward pass, of at most so many outputs. No card has
-# timed it yet: `benchmarks.kernel_trials` does, and zero leaves them to the library.
-FEW_NUMBERS = 0
+# Numbers in x up to which one kernel does both products of a backward pass, of at most so many outputs: a step is
+# bound by launches there, and an adaptive likelihood takes 16 microseconds of an H200, with the library's products 30.
+FEW_NUMBERS = 1 << 20
 FEW_OUTPUTS = 64
+# Rows of one program of the likelihood's kernel where there are many, of at most so many harmonics: one warp exchanges
+# sums without a barrier, and the sums of programs, a fence and an atomic each, are few. A fifth faster than four
+# warps to a row; 2048 harmonics of a row would not fit the registers of one.
+IN_TURN = 8
+ONE_WARP = 1024
 Saved = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -51,12 +56,14 @@ def pads(tokens: int, width: int, outputs: int) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def blocks_of(score: Score) -> plans.Blocks:
-    """Return the blocks of the kernel of a score."""
+def blocks_of(score: Score, tokens: int) -> plans.Blocks:
+    """Return the blocks of the kernel of a score of so many rows."""
     tile = max(16, power_of_two_above(score.length))
     if score.kind == "crps":
         # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
         return plans.Blocks(rows=32 if tile <= 64 else 16, tile=tile, warps=4 if tile <= 32 else 8)
+    if tokens > plans.FEW_TOKENS and tile <= ONE_WARP:
+        return plans.Blocks(rows=1, tile=tile, warps=1, steps=IN_TURN)
     # Whole rows, one or two of which a thread shares in: what is known of each, its coefficients and their cosines then
     # take about a hundred registers, and five programs share a processor. So do two harmonics of packets: nine sums.
     rows = max(256 // tile, 2 if tile <= 512 else 1)
@@ -68,7 +75,7 @@ def blocks_of(score: Score) -> plans.Blocks:
 @functools.lru_cache(maxsize=1024)
 def _site(score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weighted: bool, keep: bool) -> Site:
     """Return the launch of the kernel of a score."""
-    blocks, ranked = blocks_of(score), score.kind == "crps"
+    blocks, ranked = blocks_of(score, tokens), score.kind == "crps"
     kernel: Any = ranked_kernel if ranked else likelihood_kernel
     points = blocks.tile if score.walls else 2 * blocks.tile  # that determine a spectrum
     known: dict[str, Any] = {
