@@ -38,7 +38,7 @@ def option(
         parse: makes the value of a text; the default is then given as text, too.
         argument: whether it is written without a flag.
         told: whether the command that repeats the work names it.
-        more: whatever else is to be known of it; ``limits`` go to typer.
+        more: whatever else is to be known of it.
     """
     about: dict[str, Any] = {"help": help, "flags": flags, "shown": shown, "low": low, "high": high}
     about |= {"choices": choices, "parse": parse, "text": default, "argument": argument, "told": told, **more}
@@ -57,12 +57,13 @@ class Options:
             value, low, high, choices = getattr(self, one.name), *(one.metadata[k] for k in ("low", "high", "choices"))
             if value is None:
                 continue
+            name = one.name.replace("_", "-")
             if choices and value not in choices:
-                raise UserError(f"--{one.name} must be one of {', '.join(choices)}, got {value}.")
+                raise UserError(f"--{name} must be one of {', '.join(choices)}, got {value}.")
             if low is not None and value < low:
-                raise UserError(f"--{one.name} must be at least {low:,}, got {value:,}.")
+                raise UserError(f"--{name} must be at least {low:,}, got {value:,}.")
             if high is not None and not value <= high:
-                raise UserError(f"--{one.name} must be at most {high:,}, got {value:,}.")
+                raise UserError(f"--{name} must be at most {high:,}, got {value:,}.")
 
     def words(self) -> Iterator[str]:
         """Yield the words after the command that repeat this; options at their defaults are left out."""
@@ -97,7 +98,7 @@ def parameter(one: dataclasses.Field[Any], kind: Any, shown: str | None = None) 
     import typer
 
     about = one.metadata
-    options: dict[str, Any] = dict(about.get("limits", {}))
+    options: dict[str, Any] = {}
     if shown or about["shown"] is not None:
         options["show_default"] = shown or about["shown"]
     flags = about["flags"] or ([f"--{one.name}"] if one.default is False else [])

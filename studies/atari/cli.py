@@ -12,7 +12,7 @@ import typer
 from fourier_head._devices import chosen_device
 from fourier_head.commands import clear_errors, command
 from studies.atari import rollouts
-from studies.atari.collection import Collection, CollectSettings
+from studies.atari.collection import QUALITY, Collection, CollectSettings
 from studies.atari.games import find_game
 from studies.atari.recording import rebuild as play_again
 from studies.atari.trained import load_agent, write_clip
@@ -97,7 +97,6 @@ def draw_quality(folder: Path) -> None:
     from fourier_head._files import write_atomically
     from fourier_head.pages.drawing import save_png
     from studies.atari.charts import quality_chart
-    from studies.atari.quality import QUALITY
 
     quality: dict[str, Any] = json.loads((folder / QUALITY).read_text(encoding="utf-8"))
     if find_spec("matplotlib") is None:

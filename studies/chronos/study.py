@@ -63,54 +63,51 @@ class Settings(options.Study):
         None, "Packed series, or a folder of parquet and arrow files.", shown="artificial series only"
     )
     evaluation: Path | None = option(None, "Folder of evaluation sets.")
-    horizon: int | None = option(None, "Values held out of sets that are none of the benchmark.", shown="none", min=1)
+    horizon: int | None = option(None, "Values held out of sets that are none of the benchmark.", shown="none", low=1)
     published: Path | None = option(None, "Table of published scores to stand beside ours.", shown="none")
     checkpoints: Path = option(
         Path("scratch/forecasting"), "Folder of models and finished runs, to go on from.", told=False
     )
-    seconds: float = option(480.0, "Of training, for each arm.", min=1)
-    steps: int | None = option(None, "Of training, for each arm, in place of seconds.", shown="none", min=1)
+    seconds: float = option(480.0, "Of training, for each arm.", low=1)
+    steps: int | None = option(None, "Of training, for each arm, in place of seconds.", shown="none", low=1)
     limit: float | None = options.time_limit()
-    size: str = option("mini", "Of the models: 1m, 3m, 5m, tiny, mini, small or base.")
-    context: int = option(512, "Tokens that a model reads: values and EOS.", min=2, max=8192)
-    batch: int = option(512, "Windows of a step.", min=2)
+    size: str = option("mini", "Of the models: 1m, 3m, 5m, tiny, mini, small or base.", choices=tuple(SIZES))
+    context: int = option(512, "Tokens that a model reads: values and EOS.", low=2, high=8192)
+    batch: int = option(512, "Windows of a step.", low=2)
     learning_rate: float = option(1e-3, "At its peak.")
-    recipe: str = option("standard", "Mixture of the corpus: standard, chronos or plain.")
+    recipe: str = option("standard", "Mixture of the corpus: standard, chronos or plain.", choices=tuple(RECIPES))
     average: float = option(
         0.0, "Score an average of the weights that forgets half in this share of the steps; 0 for the last ones."
     )
-    embedding: str = option("smooth", "How embeddings of tokens start: smooth along the bins, or noise as in T5.")
-    positions: str = option("near", "Where attention looks at the start: near by, or anywhere (noise) as in T5.")
+    embedding: str = option(
+        "smooth",
+        "How embeddings of tokens start: smooth along the bins, or noise as in T5.",
+        choices=("smooth", "noise"),
+    )
+    positions: str = option(
+        "near", "Where attention looks at the start: near by, or anywhere (noise) as in T5.", choices=("near", "noise")
+    )
     init: float = option(0.15, "Factor of the deviations of all weights at the start, 1 in T5 and 0.05 in Chronos.")
     sampling: str = option(
         "trimmed",
         "How sample paths are drawn: spread over what may happen, trimmed (the same without the outermost percent on "
         "either side), plain, or chronos (the 50 likeliest ids).",
+        choices=tuple(SAMPLING),
     )
-    seeds: int = option(1, "Repetitions of every arm.", min=1)
-    max_series: int | None = option(None, "Series of each evaluation set.", shown="all", min=1)
-    device: str = options.device()
+    seeds: int = option(1, "Repetitions of every arm.", low=1)
+    max_series: int | None = option(None, "Series of each evaluation set.", shown="all", low=1)
+    # Several graphics cards are shared out among processes, not named one by one.
+    device: str = options.device(choices=("cpu", "cuda", "auto"))
     summarise: bool = options.summarise()
 
     @property
     def place(self) -> str:
         """The device."""
-        # Several graphics cards are shared out among processes, not named one by one.
-        if self.device not in ("cpu", "cuda", "auto"):
-            raise UserError(f"--device must be cpu, cuda or auto, got {self.device}.")
         return chosen_device(self.device)
 
     @property
     def protocol(self) -> Protocol:
         """What all arms have in common."""
-        choices = {
-            "size": SIZES, "embedding": ("smooth", "noise"), "positions": ("near", "noise"), "recipe": RECIPES,
-            "sampling": SAMPLING,
-        }  # fmt: skip
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                words = " or ".join(allowed) if len(allowed) == 2 else f"one of {', '.join(allowed)}"
-                raise UserError(f"--{name} must be {words}, got {getattr(self, name)}.")
         for name, number in (("init", self.init), ("learning-rate", self.learning_rate)):
             if not 0 < number < math.inf:
                 raise UserError(f"--{name} must be positive, got {number:g}.")

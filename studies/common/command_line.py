@@ -40,7 +40,8 @@ def study_command(name: str, module: str, help: str, needs: tuple[str, ...] = ()
         for one in fields:
             if one.metadata["quick"] is not None and given[one.name] is None:
                 given[one.name] = one.metadata["quick"] if given["quick"] else one.default
-        settings = study.Settings(**given)
+        with clear_errors():
+            settings = study.Settings(**given)
         with study_errors(settings.output, given.get("checkpoints")) as (out, progress):
             require("transformers", *needs)
             summary = study.run(settings, progress)

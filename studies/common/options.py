@@ -43,7 +43,7 @@ def option(
     quick: Any = None,
     told: bool = True,
     file: bool = False,
-    **limits: float,
+    **allowed: Any,
 ) -> Any:
     """Return a field of `Settings`.
 
@@ -55,15 +55,14 @@ def option(
         quick: its default with `--quick`.
         told: whether the command that repeats a study names it; where it runs and for how long is the reader's affair.
         file: whether it may name a file or folder, which the command names by its last part.
-        limits: `min` and `max` of numbers.
+        allowed: what it may be, `low` and `high` of numbers or `choices`.
     """
     shown = shown if quick is None else f"{default}; with --quick, {quick}"
-    more = {"quick": quick, "file": file, "limits": limits}
-    return commands.option(default, help, *flags, shown=shown, told=told, **more)
+    return commands.option(default, help, *flags, shown=shown, told=told, quick=quick, file=file, **allowed)
 
 
-def device(default: str = "auto", told: bool = False) -> Any:
-    return option(default, "cpu, cuda, or auto: cuda where there is one.", told=told)
+def device(default: str = "auto", told: bool = False, choices: Sequence[str] = ()) -> Any:
+    return option(default, "cpu, cuda, or auto: cuda where there is one.", told=told, choices=choices)
 
 
 def time_limit() -> Any:
@@ -71,7 +70,7 @@ def time_limit() -> Any:
 
 
 def workers(default: int | None, help: str, shown: str | None = None) -> Any:
-    return option(default, help, min=1, shown=shown, told=False)
+    return option(default, help, low=1, shown=shown, told=False)
 
 
 def summarise() -> Any:
@@ -79,7 +78,7 @@ def summarise() -> Any:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(commands.Options):
     """What every study can be told: where to write, and to measure less; its `Settings` add fields made by `option`."""
 
     study: ClassVar[str]
@@ -89,6 +88,7 @@ class Study:
     begun: float = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.output is None:  # a quick look never replaces full results
             object.__setattr__(self, "output", study_folder(self.study, self.quick))
         object.__setattr__(self, "begun", time.monotonic())

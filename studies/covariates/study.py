@@ -34,7 +34,7 @@ class Settings(options.Study):
     study = "covariates"
     data: Path = option(help="Folder of training sets, parquet files in the Chronos format.")
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
-    windows: int = option(6, "Windows of each series, one horizon after the other.", min=1)
+    windows: int = option(6, "Windows of each series, one horizon after the other.", low=1)
     device: str = options.device(told=True)
 
 

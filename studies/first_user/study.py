@@ -25,7 +25,7 @@ class Settings(options.Study):
 
     study = "first-user"
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
-    series: int = option(5, "Series of each case.", min=1)
+    series: int = option(5, "Series of each case.", low=1)
     device: str = options.device(told=True)
 
 

@@ -42,8 +42,8 @@ class Settings(options.Study):
         None, "Training series instead: those held out are scored, and show what dependence is usual."
     )
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
-    most: int = option(200, "Series of each set, spread over it.", min=1)
-    paths: int = option(1000, "Drawn of each series.", min=20)
+    most: int = option(200, "Series of each set, spread over it.", low=1)
+    paths: int = option(1000, "Drawn of each series.", low=20)
     device: str = options.device(told=True)
 
 

@@ -47,25 +47,27 @@ class Settings(options.TaskStudy):
     model: str | None = option(None, "Language model, by name or folder.", shown=MODEL, file=True)
     gguf: str | None = option(None, "Language model from a GGUF file instead.", file=True)
     frequencies: str = option("1-12", "Frequencies of the Fourier heads, such as 2,4,8.")
-    seeds: int = option(10, "Repetitions, each with its own data.", min=1)
+    seeds: int = option(10, "Repetitions, each with its own data.", low=1)
     in_context: str = option("2", "Samples in the prompt; 0-9 is all of the paper.")
-    epochs: int = option(16, "Passes over the 256 training pairs.", min=1)
+    epochs: int = option(16, "Passes over the 256 training pairs.", low=1)
     learning_rate: float = option(3e-4, "At the start; it decays linearly.")
     choose: str | None = option(
         None,
         "Learning rates, such as 3e-4,1e-3, of which every kind of arm takes its best on seeds of their own.",
         shown="none",
     )
-    gaussians: str = option("paper", "Of the training answers: paper, its four; many, one for each answer.")
+    gaussians: str = option(
+        "paper", "Of the training answers: paper, its four; many, one for each answer.", choices=GAUSSIANS
+    )
     head_learning_rate: float | None = option(None, "Of a Fourier head, beside the adapters.", shown="as the rest")
-    lora_rank: int = option(8, "Rank of the adapters.", min=1)
+    lora_rank: int = option(8, "Rank of the adapters.", low=1)
     lora_layers: str | None = option(None, "Layers with adapters, such as q_proj,v_proj.", shown="PEFT's choice")
     packets: str = option("0", "Wave packets of the Fourier heads; 0,2 tries both.")
     init_scale: str = option("1000", "What a Fourier head's first weights are divided by; 1000,1 tries both.")
     gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
     head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
     top_p: float = option(1.0, "Share of probability all arms sample from.")
-    dtype: str = option("float32", "Of the model: float32 or bfloat16.")
+    dtype: str = option("float32", "Of the model: float32 or bfloat16.", choices=tuple(DTYPES))
     device: str = options.device()
     workers: int = options.workers(1, "Processes, each with a model of its own.")
 
@@ -90,8 +92,6 @@ def source_of(settings: Settings) -> tuple[str | None, str]:
     """Return where the language model comes from, None for the tiny one of a quick look, and its device."""
     if settings.model is not None and settings.gguf is not None:
         raise UserError("--model and --gguf both name a model: give one of them.")
-    if settings.dtype not in DTYPES:
-        raise UserError(f"--dtype must be one of {', '.join(DTYPES)}, got {settings.dtype}.")
     device = chosen_device(settings.device)
     return settings.gguf or settings.model or (None if settings.quick else MODEL), device
 
@@ -113,8 +113,6 @@ def load(source: str | None, dtype: str, device: str) -> LanguageModel:
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder; at the time limit, write what is finished and keep it for a restart."""
-    if settings.gaussians not in GAUSSIANS:
-        raise UserError(f"--gaussians must be one of {', '.join(GAUSSIANS)}, got {settings.gaussians}.")
     frequencies = parse_counts(settings.frequencies, "--frequencies", 1)
     contexts = parse_counts(settings.in_context, "--in-context", 0)
     recipe = Recipe(

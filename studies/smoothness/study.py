@@ -68,7 +68,7 @@ class Settings(options.TaskStudy):
     """What to measure."""
 
     study = "smoothness"
-    trials: int = option(1000, "Signals of each colour of noise.", min=2)
+    trials: int = option(1000, "Signals of each colour of noise.", low=2)
     seed: int = option(0, "Of the noise.")
 
 

@@ -43,8 +43,8 @@ class Settings(options.Study):
 
     study = "spectrum"
     corpus: Path | None = option(None, "Training series, a file or folder.", shown="artificial ones")
-    windows: int = option(20_000, "Training windows of a seed.", min=1)
-    seeds: int = option(3, "Each draws its own windows.", min=1)
+    windows: int = option(20_000, "Training windows of a seed.", low=1)
+    seeds: int = option(3, "Each draws its own windows.", low=1)
 
 
 def count_tokens(stream: BatchStream, windows: int) -> dict[tuple[str, str], np.ndarray]:

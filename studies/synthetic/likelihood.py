@@ -106,7 +106,7 @@ class Settings(options.TaskStudy):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
     study = "likelihood"
-    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
+    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", low=1)
     device: str = options.device("cpu", told=True)
     workers: int | None = options.workers(None, "Processes.", shown="one per core")
 

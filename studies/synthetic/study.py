@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
 from fourier_head.tasks.engine import Task
@@ -53,9 +52,9 @@ class Settings(options.TaskStudy):
     """What to run; ``quick`` takes fewer seeds, epochs and frequencies."""
 
     study = "synthetic"
-    protocol: str = option("both", "released, recommended or both.")
+    protocol: str = option("both", "released, recommended or both.", choices=("released", "recommended", "both"))
     arms: str = option("all", "paper: the 276 runs of the paper; all: ours beside them; choice: how ours was chosen.")
-    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", min=1)
+    seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", low=1)
     device: str = options.device("cpu", told=True)
     workers: int | None = options.workers(None, "Processes.", shown="one per core")
 
@@ -63,8 +62,6 @@ class Settings(options.TaskStudy):
 def groups(settings: Settings) -> list[Task]:
     """Return the stacked groups of the study, longest first."""
     protocols = [p for p in PROTOCOLS if settings.protocol in (p, "both")]
-    if not protocols:
-        raise UserError(f"--protocol must be released, recommended or both, got {settings.protocol}.")
     seeds = data.first_seeds(1 if settings.quick else settings.seeds)
     epochs = QUICK_EPOCHS if settings.quick else None
     sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)

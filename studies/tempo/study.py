@@ -45,14 +45,16 @@ class Settings(options.TaskStudy):
     study = "tempo"
     model: str = option("small", "small or tiny, untrained; or an AST with weights, by name or folder.", file=True)
     data: Path | None = option(None, "Folder of SynTheory's tempos.", shown="clips are generated")
-    split: str = option("tempos", "tempos: learn odd ones, test on even ones; random, as in the paper.")
-    seeds: int = option(3, "Repetitions, each with its own clips.", min=1)
+    split: str = option(
+        "tempos", "tempos: learn odd ones, test on even ones; random, as in the paper.", choices=("tempos", "random")
+    )
+    seeds: int = option(3, "Repetitions, each with its own clips.", low=1)
     frequencies: str = option("1,2,4,8,16", "Frequencies of the Fourier heads.")
-    clips: int = option(25, "Clips generated for each tempo.", min=1)
-    epochs: int | None = option(None, "Passes over the training clips.", shown="2, longer: 60", min=1)
-    batch: int | None = option(None, "Clips in a batch.", shown="8, longer: 32", min=1)
+    clips: int = option(25, "Clips generated for each tempo.", low=1)
+    epochs: int | None = option(None, "Passes over the training clips.", shown="2, longer: 60", low=1)
+    batch: int | None = option(None, "Clips in a batch.", shown="8, longer: 32", low=1)
     rate: float | None = option(None, "Learning rate.", shown="5e-5, longer: 1e-3")
-    pretrain: int | None = option(None, "Steps on clips without labels, for untrained networks.", shown="4000", min=0)
+    pretrain: int | None = option(None, "Steps on clips without labels, for untrained networks.", shown="4000", low=0)
     protocol: str = option("all", "released, middle, longer, several with commas, or all.")
     device: str = options.device()
     workers: int | None = options.workers(1, "Processes that share the device.")
@@ -66,8 +68,6 @@ class Settings(options.TaskStudy):
 
 def tasks_of(settings: Settings) -> list[Task]:
     """Return one task per head and seed, seed by seed, so that a time limit leaves whole seeds."""
-    if settings.split not in ("tempos", "random"):
-        raise UserError(f"--split must be tempos or random, got {settings.split}.")
     if settings.split == "random" and settings.data is not None:
         raise UserError("--split random is for generated clips; leave out --data.")
     asked = settings.protocol.split(",")
@@ -78,9 +78,6 @@ def tasks_of(settings: Settings) -> list[Task]:
     protocols = [name for name in PROTOCOLS if (name in every if "all" in asked else name.split(",")[0] in asked)]
     if not protocols:
         raise UserError(f"--protocol must be released, middle, longer or all, got {settings.protocol}.")
-    for name in ("seeds", "clips"):
-        if getattr(settings, name) < 1:
-            raise UserError(f"--{name} must be at least 1, got {getattr(settings, name)}.")
     device = chosen_device(settings.device)
     model, clips, seeds = settings.model, settings.clips, settings.seeds
     frequencies = parse_counts(settings.frequencies, "--frequencies", most=NUM_BINS - 1)

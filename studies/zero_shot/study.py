@@ -39,16 +39,16 @@ class Settings(options.TaskStudy):
 
     study = "zero-shot"
     evaluation: Path = option(help="Folder of evaluation sets, parquet files in the Chronos format.")
-    horizon: int | None = option(None, "Values held out of sets that are none of the benchmark.", shown="none", min=1)
+    horizon: int | None = option(None, "Values held out of sets that are none of the benchmark.", shown="none", low=1)
     published: Path | None = option(None, "CSV of published scores to set beside ours.")
     gift: Path | None = option(None, "Folder of GIFT-Eval: a download of it, or configurations rebuilt.")
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
     t5: Path | None = option(None, "Folder of a T5 forecaster, to compare scores and speed.")
     corpus: Path | None = option(None, "Training series, packed or a folder: trains variants of the recipe.")
     variants: str | None = option(None, "Variants to train, separated by commas.", shown="all")
-    steps: int = option(3000, "Of each variant.", min=1)
-    batch: int = option(1024, "Windows per step of a variant.", min=1)
-    seeds: int = option(1, "Of each variant.", min=1)
+    steps: int = option(3000, "Of each variant.", low=1)
+    batch: int = option(1024, "Windows per step of a variant.", low=1)
+    seeds: int = option(1, "Of each variant.", low=1)
     workers: int = options.workers(1, "Variants trained at a time.")
     device: str = options.device(told=True)
 

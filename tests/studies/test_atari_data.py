@@ -12,11 +12,10 @@ pytest.importorskip("ale_py")
 
 from studies.atari import recording as records
 from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout, lambda_returns
-from studies.atari.collection import Collection, CollectSettings
+from studies.atari.collection import Collection, CollectSettings, measure_quality, recorded_returns
 from studies.atari.dopamine import read_dopamine
 from studies.atari.environment import Environments, FrameStack
 from studies.atari.games import ACTIONS, EMULATOR_ACTIONS, FROM_EMULATOR, GAMES, TO_EMULATOR, find_game
-from studies.atari.quality import measure_quality, recorded_returns
 from studies.atari.trajectories import IGNORED, Trajectories, stacks
 
 from fourier_head.errors import UserError
