@@ -1,4 +1,4 @@
-"""What the report says, from `prose.json`: the parts of the paper, and of each study what was done and why."""
+"""What the report says, from `prose.json`: the parts of the paper, and of each study what was done and why, labels."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ STUDIES = {name: About(**one) for name, one in _WRITTEN["studies"].items()}
 PARTS = tuple(
     Part(one["title"], one["short"], tuple(one["names"]), tuple(one["headlines"])) for one in _WRITTEN["parts"]
 )
+LABELS = _WRITTEN["labels"]
+"""Of metrics, data sets, settings and models in print, and which metrics are better low or high."""
 BEYOND = Part("Beyond the paper", "Beyond", ())
 
 

@@ -10,62 +10,19 @@ from typing import Any
 
 from fourier_head.pages.style import look
 from fourier_head.pages.words import short
+from studies.common.report.prose import LABELS
 from studies.common.report.summary import COLUMNS, Row, number
 
-METRICS = {
-    "kl": "KL divergence",
-    "tvd_all": "TVD of all answers",
-    "tvd_gain_over_base": "TVD gain over base",
-    "l2_first_fall": "L2 first falls at",
-    "l1_first_fall": "L1 first falls at",
-    "minimum": "Lowest value",
-    "minimum_fejer": "Lowest Fejér mean",
-    "macro_f1_to_linear": "Macro F1 over linear's",
-    "bpm_error_to_linear": "BPM error over linear's",
-}
-LOWER_IS_BETTER = {"kl", "mse", "nll", "perplexity", "crps", "mase", "wql", "relative_mase", "relative_wql"}
-HIGHER_IS_BETTER = {"tvd_gain_over_base", "macro_f1", "macro_f1_to_linear", "accuracy", "normalised_return"}
-DATASETS = {
-    "gmm2": "GMM-2",
-    "gmm-2": "GMM-2",
-    "hl_gauss": "HL-Gauss",
-    "gmm_full": "GMM, full",
-    "all": "All sets",
-    "verified": "Verified sets",
-    "verified_17": "Verified sets and two more",
-    "published": "All sets of the published table",
-    "gift": "GIFT-Eval",
-    "gift_short": "GIFT-Eval, short",
-    "gift_long": "GIFT-Eval, medium and long",
-}
-SPELT = "Chronos Bolt Moirai Sundial Theta TimeCopilot TimesFM TiRex TabPFN Kairos YingLong ARIMA ETS TS TTM T5 Auto"
-MODELS = {word.lower(): word for word in SPELT.split()}
+METRICS, DATASETS, WORDS = LABELS["metrics"], LABELS["datasets"], LABELS["settings"]
+MODELS = {word.lower(): word for word in LABELS["models"].split()}
 """Words in names of published models, as their authors spell them."""
-ACRONYMS = {
-    "bpm",
-    "cif",
-    "crps",
-    "f1",
-    "kl",
-    "l1",
-    "l2",
-    "mase",
-    "mse",
-    "nll",
-    "tvd",
-    "wql",
-    "m1",
-    "m3",
-    "m4",
-    "m5",
-    "nn5",
-}
+ACRONYMS = set(LABELS["acronyms"].split())
+LOWER_IS_BETTER, HIGHER_IS_BETTER = (set(LABELS[f"{side} is better"].split()) for side in ("lower", "higher"))
 MOST_COLUMNS = 6  # data sets that fit side by side; more of them become lines
 LONG = 30  # lines from which on tables are folded, all but the first
 # Told about a measured number rather than naming what was measured.
 ABOUT = {"ours", "std", "seeds", "paper", "metric", "paper_std", "step", "paper_step", "residual", "expected"}
 ABOUT |= {"published", "t", "from", "to", "fitted", "C1", "C2", "points", "paper_fit", "falls", "seconds"}
-WORDS = {"gamma": "γ", "bins": "m", "periods": "wavelengths", "sine_waves": "sine waves"}
 
 
 def metric_label(name: str) -> str:
