@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,8 +83,8 @@ def read_recipe(path: Path) -> tuple[About, list[Shard]]:
             shards = []
             for number in range(sum(name.startswith("seeds-") for name in file.files)):
                 fresh, moment, pace = file[f"about-{number}"].tolist()
-                arrays = (file[f"{name}-{number}"] for name in (*COLUMNS, "seeds"))
-                shards.append(Shard(*arrays, bool(fresh), moment, pace))
+                arrays = {name: file[f"{name}-{number}"] for name in (*COLUMNS, "seeds")}
+                shards.append(Shard(**arrays, fresh=bool(fresh), moment=moment, pace=pace))
         if not shards:
             raise ValueError("it has no shards")
     except FileNotFoundError:
@@ -174,10 +175,13 @@ def _joined(shards: Sequence[Shard]) -> list[Shard]:
         if shard.fresh or not starts:
             starts.append([])
         starts[-1].append(shard)
-    return [
-        replace(start[0], **{name: np.concatenate([getattr(one, name) for one in start], axis=1) for name in COLUMNS})
-        for start in starts
-    ]
+    out = []
+    for start in starts:
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(one, name) for one in start], axis=1) for name in COLUMNS
+        }
+        out.append(replace(start[0], **columns))
+    return out
 
 
 def _play(about: About, starts: Sequence[Shard], total: int, path: Path, report: Report | None, threads: int) -> None:

@@ -89,7 +89,11 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
         own = [study for study in studies if part_of(study.name) == part]
         said = [claim for claim in claims if part_of(claim.get("section") or "", claim["where"]) == part]
         if own or said:
-            one = {"id": f"part-{part.short.lower().replace(' ', '-')}", "title": part.title, "claims": said}
+            one: dict[str, Any] = {
+                "id": f"part-{part.short.lower().replace(' ', '-')}",
+                "title": part.title,
+                "claims": said,
+            }
             one["headlines"] = [claim for claim in said if claim["claim"] in part.headlines]
             one["story"] = next(filter(None, map(_beside_published, own)), "") if part == BEYOND else ""
             one["studies"] = [_section(study, charts[study.name]) for study in own]

@@ -14,7 +14,7 @@ from studies.common.report.prose import LABELS
 from studies.common.report.summary import COLUMNS, Row, number
 
 METRICS, DATASETS, WORDS = LABELS["metrics"], LABELS["datasets"], LABELS["settings"]
-MODELS = {word.lower(): word for word in LABELS["models"].split()}
+MODELS: dict[str, str] = {word.lower(): word for word in LABELS["models"].split()}
 """Words in names of published models, as their authors spell them."""
 ACRONYMS = set(LABELS["acronyms"].split())
 LOWER_IS_BETTER, HIGHER_IS_BETTER = (set(LABELS[f"{side} is better"].split()) for side in ("lower", "higher"))
