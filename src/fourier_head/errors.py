@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from numbers import Integral
 
 
 class UserError(Exception):
     """Say in one sentence what was wrong with the input and what was expected; commands exit with code 2."""
+
+
+class MissingExtra(UserError, ImportError):
+    """Say which optional dependency is missing, and the command that installs it."""
 
 
 def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
@@ -37,10 +42,19 @@ def require(extra: str, *modules: str) -> None:
             raise needs_extra(ModuleNotFoundError(name=name), extra)
 
 
-def needs_extra(error: ImportError, extra: str = "cli") -> UserError:
+def needs_extra(error: ImportError, extra: str = "cli") -> MissingExtra:
     """Turn a failed import of an optional dependency into the command that installs it."""
     name = (error.name or "more").split(".")[0]
-    return UserError(f'this needs {name}: install it with pip install "fourier-head[{extra}]".')
+    return MissingExtra(f'this needs {name}: install it with pip install "fourier-head[{extra}]".', name=name)
+
+
+@contextmanager
+def needing(extra: str = "cli") -> Iterator[None]:
+    """Say of imports within that fail what to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise needs_extra(error, extra) from None
 
 
 def whole_number(name: str, value: int, least: int) -> int:

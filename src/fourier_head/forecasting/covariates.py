@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.series_set import SeriesSet
 
@@ -153,10 +153,8 @@ def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[Feat
 
     Of few years each comes up once or twice, which is not believed; what holidays have in common is.
     """
-    try:
+    with needing("holidays"):
         import holidays as package
-    except ImportError as error:
-        raise needs_extra(error, "holidays") from None
     if not series.timed:
         raise ValueError("holidays need series with dates.")
     times = [np.concatenate([series.past(i, len(x)), series.future(i, horizon)]) for i, x in enumerate(series.values)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.forecasting.patch.pretrained import Network
 from fourier_head.forecasting.rolling import normalise
 
@@ -45,10 +45,8 @@ def write_onnx(model: Network, path: str | Path, horizon: int | None, levels: Se
         raise ValueError("a model with head='quantile' has no densities whose quantiles a graph could find.")
     if not levels or not all(0 < level < 1 for level in levels) or list(levels) != sorted(levels):
         raise ValueError(f"levels must ascend and lie strictly between 0 and 1, got {list(levels)}.")
-    try:
+    with needing("export"):
         import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise needs_extra(error, "export") from None
     module = Quantiles(model.eval(), horizon, levels)
     past = torch.randn(3, model.config.context, dtype=torch.float64, device=next(model.parameters()).device)
     period = torch.tensor([1, 7, 12], device=past.device)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
 from fourier_head.forecasting.inputs import SeriesSet, read_series
@@ -165,10 +165,8 @@ def _split(series: SeriesSet, ahead: int, context: int) -> tuple[SeriesStore, Wi
 
 def _add_low_rank(model: Network, rank: int) -> Callable[[], Network]:
     """Put low-rank updates beside every linear layer and freeze the rest; return what merges them."""
-    try:
+    with needing("transformers"):
         from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise needs_extra(error, "transformers") from None
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     wrapped: Any = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names))
     # What was held fixed beside the updates may train again.

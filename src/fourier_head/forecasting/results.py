@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.outcomes import Outcomes, calendar_parts, check_levels
@@ -245,10 +245,8 @@ class Forecasts:
             past: values of the past that are drawn, three horizons or at least 48 unless given.
             ax: axes of matplotlib to draw on, new ones unless given.
         """
-        try:
+        with needing("cli"):
             import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise needs_extra(error, "cli") from None
         names = list(self.ids)
         if name is not None and name not in names:
             raise ValueError(f"there is no series {name!r}; ids has the names.")

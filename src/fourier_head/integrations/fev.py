@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.forecasting.forecaster import Forecaster
 
-try:
+with needing("fev"):
     import fev
     from fev.model import ForecastingModel
-except ImportError as error:
-    raise needs_extra(error, "fev") from None
 
 SQUARED = ("MSE", "RMSE", "RMSSE")
 """Metrics whose best point forecast is the mean; that of all others is the median."""

@@ -10,16 +10,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.forecasting.forecaster import Forecaster
 
-try:
+with needing("gluonts"):
     from gluonts.core.component import validated
     from gluonts.dataset.util import forecast_start
     from gluonts.model.forecast import Forecast, QuantileForecast, SampleForecast
     from gluonts.model.predictor import Predictor, RepresentablePredictor
-except ImportError as error:
-    raise needs_extra(error, "gluonts") from None
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 MODEL = "forecaster"

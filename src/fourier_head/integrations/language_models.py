@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from fourier_head.errors import needing
+
 if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
 
@@ -40,11 +42,9 @@ def load_gguf(path: str | Path, dtype: torch.dtype = torch.float32) -> tuple[Any
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     if magic != MAGIC:
         raise ValueError(f"{path} is not a GGUF file: it begins with {magic!r}")
-    try:
+    with needing("transformers"):
         import gguf  # noqa: F401 - what transformers reads the file with
         from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise needs_transformers(error) from None
     tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     read = AutoModelForCausalLM.from_pretrained(str(path.parent), gguf_file=path.name, dtype=dtype)
     settings = read.config.to_dict()
@@ -55,12 +55,6 @@ def load_gguf(path: str | Path, dtype: torch.dtype = torch.float32) -> tuple[Any
     model.generation_config = read.generation_config
     model.requires_grad_(True)
     return model.eval(), tokenizer
-
-
-def needs_transformers(error: ImportError) -> ImportError:
-    """Return the error that says what to install."""
-    name = (error.name or "transformers").split(".")[0]
-    return ImportError(f'language models need {name}: pip install "fourier-head[transformers]"', name=name)
 
 
 def load_model(
@@ -83,10 +77,8 @@ def load_model(
     if is_gguf(name):
         model, words = load_gguf(name, dtype)
         return model if causal else model.base_model, words
-    try:
+    with needing("transformers"):
         from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise needs_transformers(error) from None
     try:
         words = AutoTokenizer.from_pretrained(name) if tokenizer else None
         kind = AutoModelForCausalLM if causal else AutoModel
@@ -111,10 +103,8 @@ def _not_fetched(error: BaseException | None) -> bool:
 
 def lora_settings(rank: int = 8, alpha: int = 32, dropout: float = 0.05, **more: Any) -> LoraConfig:
     """Return the LoRA configuration of the paper's released code, which took the defaults of llama-recipes."""
-    try:
+    with needing("transformers"):
         from peft import LoraConfig
-    except ImportError as error:
-        raise needs_transformers(error) from None
     return LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, **more)
 
 
@@ -122,12 +112,10 @@ def with_adapter(model: Any, config: LoraConfig | None, trained: str) -> PeftMod
     """Freeze a model, add a LoRA adapter to it, by default that of ``lora_settings``, and train one module whole."""
     config = lora_settings() if config is None else copy.deepcopy(config)  # the caller may have other models for it
     config.modules_to_save = sorted({*(config.modules_to_save or ()), trained})
-    try:
+    with needing("transformers"):
         from peft import get_peft_model
-
+    try:
         return get_peft_model(model, config)
-    except ImportError as error:
-        raise needs_transformers(error) from None
     except ValueError as error:
         if "target_modules" not in str(error):
             raise
@@ -191,11 +179,9 @@ def tiny_model(seed: int = 0, width: int = 64, layers: int = 2, text: str = SENT
 
     Nothing is downloaded, and it answers in milliseconds: for trying things out.
     """
-    try:
+    with needing("transformers"):
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
         from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-    except ImportError as error:
-        raise needs_transformers(error) from None
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

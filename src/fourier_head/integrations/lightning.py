@@ -8,17 +8,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.heads import Head
 from fourier_head.integrations.torchmetrics import CRPS, CalibrationError, NegativeLogLikelihood, Smoothness
 from fourier_head.reductions import check_target
 from fourier_head.training.settings import rate
 
-try:
+with needing("lightning"):
     from lightning.pytorch import LightningModule
     from torchmetrics import MeanMetric, MetricCollection
-except ImportError as error:
-    raise needs_extra(error, "lightning") from None
 
 Objective = Literal["bins", "nll", "crps"]
 OBJECTIVES = ("bins", "nll", "crps")

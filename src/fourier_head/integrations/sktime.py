@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.forecasting.forecaster import Forecaster
 
-try:
+with needing("sktime"):
     import pandas as pd
     from sktime.forecasting.base import BaseForecaster
-except ImportError as error:
-    raise needs_extra(error, "sktime") from None
 
 __all__ = ["FourierHeadForecaster"]
 

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from fourier_head import metrics
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 
-try:
+with needing("lightning"):
     from torchmetrics import Metric
-except ImportError as error:
-    raise needs_extra(error, "lightning") from None
 
 __all__ = ["CRPS", "CalibrationError", "NegativeLogLikelihood", "Smoothness"]
 

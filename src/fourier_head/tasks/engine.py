@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError, needing
 from fourier_head.tasks.runs import RunStore
 
 if TYPE_CHECKING:
@@ -110,10 +110,8 @@ class _Bar:
     """The progress of all tasks and of the one under way; nothing is shown without a console."""
 
     def __init__(self, console: Console | None, title: str, total: int, finished: int):
-        try:
+        with needing():
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-        except ImportError as error:
-            raise needs_extra(error) from None
         if console is not None and finished > 0:
             console.print(f"{finished} of {total} {title} were finished before and are not run again.", markup=False)
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), TextColumn("{task.fields[words]}"))
@@ -166,10 +164,8 @@ def _local(tasks: Numbered, bar: _Bar, count: int, deadline: float | None) -> Re
 
 def _processes(tasks: Numbered, bar: _Bar, count: int, deadline: float | None) -> Results:
     """Yield results as processes of this machine finish them; together they have as many threads as it has cores."""
-    try:
+    with needing():
         from joblib import Parallel, delayed
-    except ImportError as error:
-        raise needs_extra(error) from None
     bar.start(f"{count} processes")
     work = (delayed(_attempt)(i, task, deadline) for i, task in tasks)
     yield from Parallel(count, return_as="generator_unordered")(work)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fourier_head._devices import best_device
 from fourier_head._files import recover_folder, replace_folder
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError, needing
 from fourier_head.training.averages import EMA, EarlyStopping
 from fourier_head.training.data import Stream
 from fourier_head.training.graphs import CapturedPass
@@ -65,10 +65,8 @@ class Training:
         rates: Mapping[nn.Parameter, float] | None = None,
         stopping: EarlyStopping | None = None,
     ):
-        try:
+        with needing("forecasting"):
             from accelerate import Accelerator
-        except ImportError as error:
-            raise needs_extra(error, "forecasting") from None
         # Precision and device are ours to set: accelerate allows one for all that a process ever trains.
         together = int(os.environ.get("WORLD_SIZE", 1)) > 1
         self.accelerator = Accelerator(cpu=together and str(device) == "cpu", device_placement=False)
