@@ -82,6 +82,21 @@ def against_linear() -> list[Claim]:
     ]
 
 
+def _not_learned(dataset: str) -> str:
+    """Name mixtures that did not learn, whose KL is ten times that of the median seed, and what the others say."""
+    fourier, gmm = (
+        {run["seed"]: run["kl"] for run in find("results/synthetic/runs.json", {**arm, "dataset": dataset})}
+        for arm in (FOURIER, GMM)
+    )
+    lost = [seed for seed, kl in gmm.items() if kl > 10 * np.median(list(gmm.values()))]
+    if not lost:
+        return ""
+    lower = sum(gmm[seed] < fourier[seed] for seed in gmm)
+    worst = max(gmm[seed] for seed in lost)
+    learned = f"{len(lost)} of {len(gmm)} mixtures did not learn (KL {worst:.2f})"
+    return f"{learned}; the mixture is the lower one in {lower} of the {len(gmm)} pairs."
+
+
 def against_mixtures() -> list[Claim]:
     """Return the comparisons with the mixture head, by cross-entropy and by maximum likelihood."""
     sides: dict[str, Side] = {name: "below" if name == "beta" else "above" for name in SETS}
@@ -93,6 +108,7 @@ def against_mixtures() -> list[Claim]:
             round(PAPER["kl"][name][0] - PAPER["kl"][name][2], 3),
             _pair("kl", FOURIER, GMM, name),
             sides[name],
+            note=_not_learned(name),
         )
         for name, title in SETS.items()
     ]
