@@ -9,7 +9,7 @@ from torch import nn
 
 from fourier_head import Adaptive, FourierHead
 from fourier_head.tabular import ensemble
-from fourier_head.tabular.columns import Columns, weighted_quantiles
+from fourier_head.tabular.columns import Categories, Columns, weighted_quantiles
 from fourier_head.tabular.members import Body, MemberLinear, MemberNetwork, Weights, held_out
 
 # --- columns
@@ -48,6 +48,17 @@ def test_categories_have_an_input_for_each_level():
     columns = Columns(X, np.ones(4), np.array([True]))
     inputs = columns(np.array([[1.0], [2.0], [-1.0], [np.nan]]))
     np.testing.assert_array_equal(inputs, [[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
+
+
+def test_levels_become_codes_whatever_their_columns_are_called():
+    pd = pytest.importorskip("pandas")
+    seen = pd.DataFrame({0: ["b", "a", None], 1: [1.0, 2.0, 3.0], 2: pd.Categorical([True, False, True])})
+    categories = Categories(seen)
+    assert categories.mask.tolist() == [True, False, True]
+    np.testing.assert_array_equal(categories(seen), [[1, 1, 1], [0, 2, 0], [np.nan, 3, 1]])
+    new = pd.DataFrame({0: ["z", None], 1: [1.0, 2.0], 2: [None, False]})
+    np.testing.assert_array_equal(categories(new), [[-1, 1, np.nan], [np.nan, 2, 0]])
+    assert seen[0].tolist() == ["b", "a", None], "the frame given stays as it is"
 
 
 def test_weights_are_repetitions():

@@ -164,6 +164,8 @@ class Categories:
         """Return the frame with codes in place of levels."""
         if not self._levels or not hasattr(X, "assign"):
             return X
-        known = {name: X[name].astype(object) for name in self._levels if name in X.columns}
-        codes = {name: column.map(self._levels[name]).astype(float).fillna(-1) for name, column in known.items()}
-        return X.assign(**{str(name): column.where(known[name].notna()) for name, column in codes.items()})
+        coded = X.copy(deep=False)
+        for name in self._levels.keys() & set(X.columns):
+            column = X[name].astype(object)
+            coded[name] = column.map(self._levels[name]).astype(float).fillna(-1).where(column.notna())
+        return coded

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 
-class TrainingLog:
-    """Lines go to a list and, where there is a folder, to ``log.jsonl`` and TensorBoard, if that is installed."""
+@contextmanager
+def training_log(folder: Path | None) -> Iterator[Callable[[dict[str, float]], None]]:
+    """Yield what writes a line to ``log.jsonl`` of a folder, if any, and to TensorBoard, if that is installed."""
+    if folder is None:
+        yield lambda line: None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    board: Any = None
+    with suppress(ImportError):
+        from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, folder: Path | None, history: list[dict[str, float]], active: bool):
-        self.folder, self.history, self.active = folder, history, active
-        self.writer: Any = None
+        board = SummaryWriter(str(folder / "tensorboard"))
 
-    def __enter__(self) -> Callable[[dict[str, float]], None]:
-        if self.active and self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self.writer = SummaryWriter(str(self.folder / "tensorboard"))
-            except ImportError:
-                self.writer = None
-        return self._write
-
-    def _write(self, line: dict[str, float]) -> None:
-        self.history.append(line)
-        if not self.active or self.folder is None:
-            return
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+    def write(line: dict[str, float]) -> None:
+        with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        if self.writer is not None:
-            for key in ("loss", "learning_rate", "samples_per_second"):
-                self.writer.add_scalar(key, line[key], int(line["step"]))
+        for key in ("loss", "learning_rate", "samples_per_second") if board is not None else ():
+            board.add_scalar(key, line[key], int(line["step"]))
 
-    def __exit__(self, *error: object) -> None:
-        if self.writer is not None:
-            self.writer.close()
+    with board or nullcontext():
+        yield write
 
 
 def print_line(line: dict[str, float], unit: str) -> None:

@@ -19,7 +19,7 @@ from fourier_head.errors import UserError, needing
 from fourier_head.training.averages import EMA, EarlyStopping
 from fourier_head.training.data import Stream
 from fourier_head.training.graphs import CapturedPass
-from fourier_head.training.log import TrainingLog
+from fourier_head.training.log import training_log
 from fourier_head.training.processes import agreed, destroy_group_at_exit
 from fourier_head.training.settings import TrainingSettings
 
@@ -96,8 +96,9 @@ class Training:
         """
         self._resume()
         self._warm_up()
-        with TrainingLog(self.settings.output, self.history, self.accelerator.is_main_process) as write:
+        with training_log(self.settings.output if self.accelerator.is_main_process else None) as write:
             for line in self._lines():
+                self.history.append(line)
                 write(line)
                 if report is not None and self.accelerator.is_main_process:
                     report(line)
