@@ -39,11 +39,6 @@ class Clock(tzinfo):
     def __getinitargs__(self) -> tuple[Changes]:
         return (self.changes,)
 
-    @property
-    def last(self) -> timezone:
-        """The offset that goes on."""
-        return timezone(self.utcoffset(None))
-
     def local(self, times: np.ndarray) -> np.ndarray:
         """Return what the clock shows at times of UTC, both datetime64[ns]."""
         starts, ahead = (np.array(side) for side in zip(*self.changes, strict=True))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import Distribution, constraints, register_kl
 
 from fourier_head._arrays import widened
 from fourier_head.densities import kernel_calls
@@ -373,5 +373,14 @@ def _closed(z: Tensor, level: Tensor) -> Tensor:
     return torch.where(level <= 0, -torch.ones_like(z), torch.where(level >= 1, torch.ones_like(z), z))
 
 
-# Divergences register themselves with torch, and are of no use without the density.
-from fourier_head.densities import divergence as _divergence  # noqa: E402, F401
+@register_kl(FourierDensity, Distribution)
+def _kl_from_fourier(p: FourierDensity, q: Distribution) -> Tensor:
+    """Integrate p log(p/q) in the unit variable of p."""
+    p = p.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+
+    def log_ratio(value: Tensor, log_p: Tensor) -> Tensor:
+        inside = q.support.check(value)  # type: ignore[union-attr]
+        log_q = q.log_prob(torch.where(inside, value, q.mean) if not bool(inside.all()) else value)
+        return log_p - torch.where(inside, log_q, -torch.inf)
+
+    return p.expect_of_log(log_ratio)

@@ -95,13 +95,12 @@ def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray
         raise ValueError(f"freq must be a calendar period such as 'h', 'D', 'W', 'MS', 'QS' or 'YS', got {freq!r}.")
     if unit in ("week", "quarter", "year") and "-" in freq:
         alias += freq[freq.index("-") :]
-    rows = [pd.PeriodIndex(row, freq=alias) for row in times]
-    numbers = np.stack([row.asi8 - row.asi8[0] for row in rows])
+    periods = pd.PeriodIndex(times.ravel(), freq=alias)
     # Consecutive from 0, also where steps are longer than parts.
-    numbers = np.stack([np.unique(row, return_inverse=True)[1] for row in numbers])
-    begin = np.full((len(rows), int(numbers.max()) + 1), np.datetime64("NaT", "ns"))
-    for number, (row, parts) in enumerate(zip(rows, numbers, strict=True)):
-        begin[number, parts] = row.to_timestamp(how="start").to_numpy("datetime64[ns]")
+    numbers = np.stack([np.unique(row, return_inverse=True)[1] for row in periods.asi8.reshape(times.shape)])
+    begin = np.full((len(times), int(numbers.max()) + 1), np.datetime64("NaT", "ns"))
+    starts = periods.to_timestamp(how="start").to_numpy("datetime64[ns]").reshape(times.shape)
+    np.put_along_axis(begin, numbers, starts, axis=1)
     return numbers, begin
 
 

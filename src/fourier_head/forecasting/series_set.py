@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timezone
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,7 @@ class SeriesSet:
         if zone is None:
             return times
         if isinstance(zone, Clock):
-            zone = zone.last  # whether and when it will be set again, past offsets do not say
+            zone = timezone(zone.utcoffset(None))  # whether and when it will be set again, past offsets do not say
         if self.utc:
             return times.tz_localize("UTC").tz_convert(zone)
         # Where clocks change, a time of day may come twice, or not at all.
