@@ -32,7 +32,8 @@ POINT, COMMA = (
     rf"(?:[{point}](?P<rest>\d+))?(?P<power>[eE][-+]?\d+)?\s*[%{_SIGNS}]?\)?$"
     for group, point in ((",", "."), ("." + _SPACES, ","))
 )
-_DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
+DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
+"""A day or a month as numbers, and maybe a time."""
 
 
 def kind_of(path: Path) -> str:
@@ -226,12 +227,17 @@ def numbers(column: pd.Series, called: str, finite: bool = False) -> np.ndarray:
     return out
 
 
+def is_index(name: Any) -> bool:
+    """Tell whether a column is called as an index that pandas wrote; one written twice is called "Unnamed: 0.1"."""
+    return re.fullmatch(r"(?i:unnamed: \d+(\.\d+)?|index)?", str(name).strip()) is not None
+
+
 def is_value(text: str) -> bool:
     """Tell whether a text is a number or a date, which names no column."""
     try:
         float(text)
     except ValueError:
-        return any(re.match(pattern, text) for pattern in (POINT, COMMA, _DATE))
+        return any(re.match(pattern, text) for pattern in (POINT, COMMA, DATE))
     return True
 
 

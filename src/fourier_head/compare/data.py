@@ -14,10 +14,8 @@ from torch import Tensor
 from fourier_head.bins import Bins
 from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.errors import UserError, did_you_mean
-from fourier_head.table_files import numbers, read_frame
+from fourier_head.table_files import DATE, is_index, numbers, read_frame
 from fourier_head.tabular.columns import MOST_LEVELS, Categories, Columns
-
-_DATE = re.compile(r"^\s*(\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?\s*$")
 
 
 class Encoder:
@@ -72,7 +70,7 @@ def _purpose(column: pd.Series) -> tuple[str, int]:
     # Text that is all numbers, and decimal numbers from parquet, which pandas keeps as objects, are numbers.
     if not isinstance(column.dtype, pd.CategoricalDtype) and pd.to_numeric(there, errors="coerce").notna().all():
         return constant if np.isfinite(_finite(there)).any() else "it has no finite values", 0
-    if all(_DATE.match(value) for value in counts.index[:200]):
+    if all(re.match(DATE, value.strip()) for value in counts.index[:200]):
         return "it holds dates", 0
     if len(counts) > max(MOST_LEVELS, len(column) / 2):
         return f"nearly every row has its own text ({len(counts)} of {len(column)})", 0
@@ -86,8 +84,6 @@ def _finite(column: pd.Series) -> np.ndarray:
 
 
 LEAST_ROWS = 30
-# A column without a name is called "Unnamed: 0" by pandas, and "Unnamed: 0.1" once it was written again.
-INDEX_NAMES = re.compile(r"(unnamed: \d+(\.\d+)?|index)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -212,7 +208,7 @@ def read_table(path: Path, target: str) -> Table:
 def _row_numbers(name: str, column: pd.Series) -> bool:
     """Tell whether a column counts rows, as the index of pandas does; in a sorted table it gives the target away."""
     values = column.to_numpy()
-    if INDEX_NAMES.fullmatch(name) is None or values.dtype.kind not in "iuf":
+    if not is_index(name) or values.dtype.kind not in "iuf":
         return False
     return any(np.array_equal(values, np.arange(first, first + len(values))) for first in (0, 1))
 

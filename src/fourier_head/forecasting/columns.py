@@ -14,7 +14,7 @@ from pandas.api import types
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
 from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates, read_timestamps
-from fourier_head.table_files import first_values
+from fourier_head.table_files import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
 TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour")
@@ -71,7 +71,7 @@ def guess_columns(
     time = guess_time(frame, (*names, target)) if time is None else time
     if when is None and time is not None:
         when = read_timestamps(frame[time])[0]
-    left = [c for c in frame.columns if c not in (*names, time, target) and not is_row_number(c)]
+    left = [c for c in frame.columns if c not in (*names, time, target) and not is_index(c)]
     left = [c for c in left if not is_time(frame[c])]
     numeric = [c for c in left if is_numeric(frame[c])]
     if not names:
@@ -139,11 +139,6 @@ def guess_names(
         if found:
             return tuple(c for c in columns if c in found)
     return tuple((known or [c for c in columns if counts[c] == 1 and names_things(c)])[:1])
-
-
-def is_row_number(name: Any) -> bool:
-    """Tell whether a column is called as pandas calls an index that it wrote itself."""
-    return re.fullmatch(r"Unnamed: \d+|index|", str(name).strip()) is not None
 
 
 def folded(name: Any) -> str:

@@ -17,14 +17,13 @@ from fourier_head.forecasting.columns import (
     guess_columns,
     guess_time,
     is_numeric,
-    is_row_number,
     is_time,
     is_unread_time,
     join_dates,
 )
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, in_print, label
-from fourier_head.table_files import numbers, respell
+from fourier_head.table_files import is_index, numbers, respell
 
 __all__ = ["SeriesSet", "in_print", "label", "read_series"]
 
@@ -221,7 +220,7 @@ def _add_frame(
     out.target = columns.values[0] if len(columns.values) == 1 else None
     ignored = frame.drop(columns=[*columns.names, *columns.values, *([] if time is None else [time])])
     # An empty column without a name says nothing, nor does one that counts rows as pandas does.
-    empty = [c for c in ignored if is_row_number(c) and (is_numeric(ignored[c]) or not ignored[c].notna().any())]
+    empty = [c for c in ignored if is_index(c) and (is_numeric(ignored[c]) or not ignored[c].notna().any())]
     out.ignored = tuple(str(c) for c in ignored if c not in empty)
     if out.fill is not None and times is not None:
         # Series with few rows do not tell how far steps are apart; the table does.
