@@ -48,13 +48,13 @@ class DiscreteDistribution(PredictiveDistribution):
         return (np.append(gaps[:1], gaps) + np.append(gaps, gaps[-1:])) / 2
 
     def _cumulated(self) -> Floats:
-        """Return P(Y <= value) of all values but the last, (values - 1, n)."""
-        return np.maximum.accumulate(super().cdf(self._middles[:, None]), axis=0)
+        """Return P(Y < value) of all values, and 1, (values + 1, n)."""
+        inner = np.maximum.accumulate(super().cdf(self._middles[:, None]), axis=0)
+        return np.pad(inner, ((1, 1), (0, 0)), constant_values=((0, 1), (0, 0)))
 
     def probabilities(self) -> Floats:
         """Return the probabilities of all values, (n, number of values)."""
-        edge = np.zeros((1, len(self)))
-        return np.diff(np.concatenate([edge, self._cumulated(), edge + 1]), axis=0).T
+        return np.diff(self._cumulated(), axis=0).T
 
     def _targets(self, y: ArrayLike) -> Floats:
         return self._to_targets(self._values(y))
@@ -85,12 +85,10 @@ class DiscreteDistribution(PredictiveDistribution):
         """Return P(Y <= y)."""
         t = self._targets(y)
         place = np.searchsorted(self.values, t + 1e-9 * self._widths.min(), side="right")
-        edge = np.zeros((1, len(self)))
-        table = np.concatenate([edge, self._cumulated(), edge + 1])
-        return table[place, np.broadcast_to(np.arange(len(self)), place.shape)]
+        return self._cumulated()[place, np.broadcast_to(np.arange(len(self)), place.shape)]
 
     def _icdf(self, levels: Floats) -> Floats:
-        return self.values[(self._cumulated()[:, None, :] < levels).sum(0)]
+        return self.values[(self._cumulated()[1:-1, None, :] < levels).sum(0)]
 
     def mean(self) -> Floats:
         """Return the means."""
@@ -110,7 +108,7 @@ class DiscreteDistribution(PredictiveDistribution):
         """Return the continuous ranked probability score, in units of the target."""
         t = self._targets(y)
         total = np.maximum(self.values[0] - t, 0) + np.maximum(t - self.values[-1], 0)
-        for low, high, below in zip(self.values[:-1], self.values[1:], self._cumulated(), strict=True):
+        for low, high, below in zip(self.values[:-1], self.values[1:], self._cumulated()[1:-1], strict=True):
             passed = np.clip(t, low, high) - low
             total = total + below**2 * passed + (1 - below) ** 2 * (high - low - passed)
         return total

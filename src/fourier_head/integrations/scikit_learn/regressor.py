@@ -302,9 +302,12 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             for target, head, own in zip(self._targets, network.heads, outputs, strict=True)
         ]
 
-    def _of_targets(self, X: Any, function: Callable[[PredictiveDistribution], Floats]) -> Floats:
-        """Return what a function says of the distributions, (n, ...), or (n, targets, ...) of several targets."""
-        found = [function(density) for density in self._distributions(X)]
+    def _of_targets(self, X: Any, function: Callable[..., Floats], *more: Sequence[Any]) -> Floats:
+        """Return what a function says of the distributions, (n, ...), or (n, targets, ...) of several targets.
+
+        ``more`` holds further arguments of the function, one for each target.
+        """
+        found = [function(*each) for each in zip(self._distributions(X), *more, strict=True)]
         return found[0] if self._single else np.stack(found, axis=1)
 
     def predict_density(self, X: Any) -> Any:
@@ -353,11 +356,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if self.calibration_levels_ is None:
             raise ValueError("there are no held-out rows to go by: call calibrate(X, y), or fit with some left out.")
-        found = [
-            density.quantile(conformal_levels(levels, coverage))
-            for density, levels in zip(self._distributions(X), self.calibration_levels_, strict=True)
-        ]
-        return found[0] if self._single else np.stack(found, axis=1)
+        at = [conformal_levels(levels, coverage) for levels in self.calibration_levels_]
+        return self._of_targets(X, lambda density, levels: density.quantile(levels), at)
 
     def calibrate(self, X: Any, y: Any) -> FourierRegressor:
         """Take rows that were not used in ``fit`` to calibrate ``predict_interval(conformal=True)`` by."""
