@@ -5,7 +5,9 @@ import pytest
 import torch
 
 pytest.importorskip("sklearn")
+from fourier_head.domains import Interval
 from fourier_head.integrations.scikit_learn import FourierRegressor
+from fourier_head.integrations.scikit_learn.interval import FlooredMixtureHead, IntervalDistribution, IntervalFrame
 from fourier_head.integrations.scikit_learn.predictive import Mixing
 
 
@@ -49,3 +51,20 @@ def test_the_spread_moves_widths_and_leaves_means(head):
         widths.append(np.diff(density.interval(0.9), axis=1).mean())
     assert widths[1] > 1.2 * widths[0]
     assert np.abs(means[1] - means[0]).mean() < 0.05 * y.std()
+
+
+@pytest.mark.parametrize("spread", [0.6, 1.0, 1.5])
+def test_components_outside_of_the_interval_move_nothing(spread):
+    """Likelihood alone leaves a component anywhere once all of it lies outside: it has a share of logits, but no say."""
+    head = FlooredMixtureHead(1, 100, 2, domain=Interval(-2.0, 2.0))
+    head.proj = torch.nn.Identity()
+    near = torch.tensor([0.0, -40.0, -0.5, -0.5, -3.0, -3.0], dtype=torch.float64)
+    far = torch.tensor([0.0, 5.0, -0.5, -30.0, -3.0, -3.0], dtype=torch.float64)
+    frame = IntervalFrame(0.0, 1.0, low=-2.0, high=2.0, tail=1e-4, spread=spread)
+    mixing = Mixing(torch.ones(1, dtype=torch.float64))
+    alone, beside = (IntervalDistribution(head, outputs[None, None], frame, mixing) for outputs in (near, far))
+    np.testing.assert_allclose(beside.mean(), alone.mean(), atol=1e-3)  # the flat share counts twice as much
+    np.testing.assert_allclose(beside.interval(0.9), alone.interval(0.9), atol=1e-3)
+    middle = IntervalDistribution(head, far[None, None], IntervalFrame(0.0, 1.0, low=-2.0, high=2.0, tail=1e-4), mixing)
+    ratio = np.diff(beside.interval(0.9)) / np.diff(middle.interval(0.9))
+    np.testing.assert_allclose(ratio, spread, rtol=0.01)

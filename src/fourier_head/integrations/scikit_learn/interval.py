@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.densities.histogram import HistogramDensity
 from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.heads.baselines import MixtureHead
@@ -153,12 +154,16 @@ class IntervalDistribution(PredictiveDistribution):
         """Return the density on the interval."""
         weights, spread = self.mixing.weights, self.frame.spread
         if not isinstance(members, HistogramDensity):
-            # Without the flat one, which says nothing of where values are.
-            share, loc, scale = members.logits[..., :-1].softmax(-1), members.loc, members.scale
-            mean = (share * loc[..., :-1]).sum(-1)
-            variance = (share * (scale[..., :-1] ** 2 + (loc[..., :-1] - mean[..., None]) ** 2)).sum(-1)
+            # Without the flat one, which says nothing of where values are; and of what lies in the interval alone, as
+            # a component far outside of it may have a large share and no say.
+            parts = (x[..., :-1] for x in (members.logits, members.loc, members.scale))
+            own = GaussianMixture(*parts, *members.limits, validate_args=False)
+            mean, variance, loc, scale = own.mean, own.variance, members.loc, members.scale
             middle, factor = (x[:, None] for x in self.mixing.about(mean, variance, spread))
+            shares = members._frame().log_weight
             members.loc, members.scale = middle + factor * (loc - middle), factor * scale
+            # In the interval components keep their shares, however much of them lies outside now.
+            members.logits = members.logits + shares - members._frame().log_weight
             return MixtureDensity(members, weights, validate_args=False)
         chance = (members.logits.exp() * weights[:, None, None]).sum(0)
         middle, factor = self.mixing.about(members.mean, members.variance, spread)
