@@ -2,27 +2,16 @@
 
 import numpy as np
 import pytest
-import torch
 
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import shipped
 from tests.forecasting.test_forecaster import tiny, walk
 
 LEVELS = [0.01, 0.1, 0.5, 0.9, 0.99]
 
 
-def multiscale():
-    torch.manual_seed(0)
-    model = MultiscaleForecaster(MultiscaleConfig(spans=(32, 96), horizon=16, patch=8, width=16, layers=1, heads=2))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return Forecaster(model)
-
-
 @pytest.mark.slow  # torch takes minutes to write a graph
-@pytest.mark.parametrize("make", [tiny, multiscale, lambda: Forecaster.from_pretrained("small", "cpu")])
+@pytest.mark.parametrize("make", [tiny, lambda: Forecaster.from_pretrained("small", "cpu")])
 def test_onnx_gives_the_same_quantiles(make, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")

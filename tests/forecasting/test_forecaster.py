@@ -10,17 +10,17 @@ import torch
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import shipped
 from fourier_head.forecasting.rolling import normalise
 
-CONFIG = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
+CONFIG = MultiscaleConfig(spans=(32, 64), horizon=16, patch=8, width=16, layers=1, heads=2)
 LEVELS = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99]
 
 
 def tiny(config=CONFIG, seed=0):
     torch.manual_seed(seed)
-    model = PatchForecaster(config)
+    model = MultiscaleForecaster(config)
     with torch.no_grad():
         # Away from the start: densities of many shapes rather than one bell.
         for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""The network for all frequencies: what it reads, how far it reaches, its seasons, its data and its training."""
+"""The network: what it reads, how far it reaches, its seasons, its data and its training."""
 
 import json
 import math
@@ -281,6 +281,8 @@ def test_two_commands_of_half_the_length_are_one_of_the_whole(command, capsys):
 def test_a_run_can_end_at_a_moment_and_must_find_what_it_resumes(command):
     with pytest.raises(UserError, match="no checkpoint"):
         command("run", "--steps", "2", "--resume")
+    with pytest.raises(UserError, match="one of --steps, --seconds and --until"):
+        command("run", "--steps", "2", "--seconds", "2")
     place = command("run", "--until", str(time.time() + 1e6), "--limit", "0.001")
     spent = seconds_spent(place)
     assert spent > 0

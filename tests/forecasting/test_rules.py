@@ -10,7 +10,7 @@ from studies.first_user.cases import cases
 from studies.first_user.study import Settings, run
 
 from fourier_head.forecasting.inputs import read_series
-from fourier_head.forecasting.patch.model import PatchConfig
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
 from fourier_head.forecasting.rules import apply_rules, profile_of, without_absurd
 from tests.forecasting.test_forecaster import CONFIG, tiny, walk
 
@@ -117,11 +117,9 @@ def test_a_short_line_goes_on_as_far_as_it_was_seen():
     assert not found.shift[1:].any()
 
 
-def test_a_network_that_knows_all_seasons_is_left_alone():
+def test_a_network_that_reads_two_cycles_is_left_alone():
     week = np.tile(np.repeat([0.0, 0.0, 0.0, 0.0, 0.0, 7.0, 7.0], 24), 5)
-    assert apply_rules(read_series([week], freq="h"), 24, PatchConfig()).profile == [0]
-    from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
-
+    assert apply_rules(read_series([week], freq="h"), 24, CONFIG).profile == [0]
     assert apply_rules(read_series([week], freq="h"), 24, MultiscaleConfig()).profile == []
 
 

@@ -10,20 +10,31 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from studies.zero_shot.recipe import Recipe, prepare, train
-from studies.zero_shot.train import main
 
 from fourier_head._files import recover_folder, replace_folder
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora import SeriesStore
-from fourier_head.forecasting.patch.model import PatchConfig
+from fourier_head.forecasting.corpora import BatchStream, SeriesStore, standard_corpus
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+from fourier_head.forecasting.patch.pretrained import load_model
 from fourier_head.training.averages import EarlyStopping
 from fourier_head.training.data import Epochs
 from fourier_head.training.loop import STATE, WEIGHTS, Training
 from fourier_head.training.settings import TrainingSettings, rate
 from tests.two_processes import launch
 
-TINY = PatchConfig(context=32, horizon=16, patch=8, width=16, layers=1, heads=2, frequencies=3, dropout=0.1)
+TINY = {"spans": (32,), "horizon": 16, "patch": 8, "width": 16, "layers": 1, "heads": 2, "frequencies": 3}
+
+
+class Windowed(torch.nn.Module):
+    """The loss of a small network on windows of series."""
+
+    def __init__(self, **shape: object):
+        super().__init__()
+        torch.manual_seed(0)
+        self.model = MultiscaleForecaster(MultiscaleConfig(**{**TINY, "dropout": 0.1, **shape}))
+
+    def forward(self, *windows: torch.Tensor) -> torch.Tensor:
+        return self.model.loss(*windows)
 
 
 def store(count: int = 12) -> SeriesStore:
@@ -36,17 +47,26 @@ def settings(folder: Path, **more: object) -> TrainingSettings:
     return TrainingSettings(folder, **{"batch": 8, "steps": 24, "log_every": 4, "ema": 0.2, **more})
 
 
+def prepare(settings: TrainingSettings, shape: dict | None = None, **corpus: object) -> Training:
+    """Return the training of a small network on windows of waves."""
+
+    def stream(process: int) -> BatchStream:
+        return BatchStream(standard_corpus(store(), 32, 16, **corpus), settings.batch, rank=process)
+
+    return Training(Windowed(**(shape or {})), stream, settings, "cpu")
+
+
 def weights(training: Training) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in training.module.parameters()])
 
 
 def test_a_run_that_was_stopped_continues_equally(tmp_path) -> None:
-    _, whole = prepare(Recipe(TINY), store(), settings(tmp_path / "whole"), "cpu")
+    whole = prepare(settings(tmp_path / "whole"))
     assert whole.run()
-    _, first = prepare(Recipe(TINY), store(), settings(tmp_path / "parts", limit=1e-9), "cpu")
+    first = prepare(settings(tmp_path / "parts", limit=1e-9))
     assert not first.run()
     assert first.step == 10  # the clock is looked at every ten steps
-    _, second = prepare(Recipe(TINY), store(), settings(tmp_path / "parts"), "cpu")
+    second = prepare(settings(tmp_path / "parts"))
     assert second.run()
     assert torch.equal(weights(whole), weights(second))
     for name, value in whole.ema.weights.items():
@@ -57,14 +77,13 @@ def test_a_run_that_was_stopped_continues_equally(tmp_path) -> None:
 
 def test_training_learns_and_uses_the_average(tmp_path) -> None:
     lines: list[dict[str, float]] = []
-    recipe = Recipe(PatchConfig(**{**TINY.__dict__, "dropout": 0.0}), {"real": 1.0}, augment=False)
-    model, done = train(
-        recipe, store(), settings(tmp_path, steps=150, batch=32, learning_rate=5e-3, log_every=10), "cpu", lines.append
-    )
-    assert done
+    chosen = settings(tmp_path, steps=150, batch=32, learning_rate=5e-3, log_every=10)
+    run = prepare(chosen, {"dropout": 0.0, "loss": "crps"}, shares={"real": 1.0}, steps=())
+    assert run.run(lines.append)
+    run.use_ema()
+    model = run.module.model
     assert np.mean([line["loss"] for line in lines[-3:]]) < 0.7 * lines[0]["loss"]
     assert lines[-1]["progress"] == 1
-    assert not model.training
     average = torch.load(tmp_path / "checkpoint" / STATE, weights_only=True)["ema"]
     last = load_file(tmp_path / "checkpoint" / WEIGHTS)
     for name, weight in model.named_parameters():
@@ -73,11 +92,11 @@ def test_training_learns_and_uses_the_average(tmp_path) -> None:
 
 
 def test_seconds_are_a_budget_over_all_runs(tmp_path) -> None:
-    _, run = prepare(Recipe(TINY), store(), settings(tmp_path, steps=None, seconds=0.4), "cpu")
+    run = prepare(settings(tmp_path, steps=None, seconds=0.4))
     assert run.run()
     assert run.spent >= 0.4
     step = run.step
-    _, again = prepare(Recipe(TINY), store(), settings(tmp_path, steps=None, seconds=0.4), "cpu")
+    again = prepare(settings(tmp_path, steps=None, seconds=0.4))
     assert again.run()
     assert again.step == step
 
@@ -268,16 +287,15 @@ def test_the_rate_rises_and_falls_to_zero() -> None:
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path) -> None:
-    prepare(Recipe(TINY), store(), settings(tmp_path, steps=1), "cpu")[1].run()
-    other = PatchConfig(**{**TINY.__dict__, "width": 24})
+    prepare(settings(tmp_path, steps=1)).run()
     with pytest.raises(UserError, match="checkpoint of another model"):
-        prepare(Recipe(other), store(), settings(tmp_path, steps=2), "cpu")[1].run()
+        prepare(settings(tmp_path, steps=2), {"width": 24}).run()
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path) -> None:
-    prepare(Recipe(TINY), store(), settings(tmp_path, steps=1), "cpu")[1].run()
+    prepare(settings(tmp_path, steps=1)).run()
     with pytest.raises(UserError, match="batches of 8"):
-        prepare(Recipe(TINY), store(), settings(tmp_path, steps=2, batch=4), "cpu")[1].run()
+        prepare(settings(tmp_path, steps=2, batch=4)).run()
 
 
 def test_time_is_counted_to_the_last_step(tmp_path) -> None:
@@ -300,7 +318,7 @@ def test_bad_settings_get_a_sentence(tmp_path, more: dict) -> None:
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path) -> None:
-    _, run = prepare(Recipe(TINY), store(), settings(tmp_path), "cpu")
+    run = prepare(settings(tmp_path))
     with torch.no_grad():
         next(run.module.parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="the loss is nan at step 4"):
@@ -323,25 +341,16 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path) -> None:
     assert (place / "a").read_text() == "1"
 
 
-def test_the_command_trains_stops_and_goes_on(tmp_path, capsys) -> None:
-    words = ["--size", "tiny", "--batch", "4", "--device", "cpu", "--output", str(tmp_path), "--steps", "12"]
-    assert main([*words, "--limit", "1e-9"]) == 0
-    assert "goes on from here" in capsys.readouterr().out
-    assert main(words) == 0
-    assert capsys.readouterr().out.endswith("done\n")
-    assert (tmp_path / "model" / "model.safetensors").exists()
-    with pytest.raises(UserError, match="one of --steps and --seconds"):
-        main(words[:-2])
-
-
 IN_EACH_PROCESS = """
 import sys
 import torch
 import torch.distributed as dist
-from studies.zero_shot.train import main
+from fourier_head.forecasting.patch.pretrain import VARIANTS, Variant, main
 from fourier_head.training.processes import agreed
+from tests.forecasting.test_multiscale import SMALL_BUCKETS
 from tests.training.test_training import TwoLosses, Training, TrainingSettings, Points
 
+VARIANTS["recipe"] = Variant({"spans": (64, 640), "horizon": 256, "width": 24, "heads": 2}, {}, SMALL_BUCKETS)
 main(sys.argv[1:])
 assert dist.get_world_size() == 2
 assert agreed(7.25 + dist.get_rank(), "cpu") == 7.25
@@ -356,13 +365,15 @@ assert not torch.equal(mine, TwoLosses().layer.weight)
 
 
 def test_two_processes_train_one_model(tmp_path) -> None:
-    words = ["--size", "tiny", "--batch", "8", "--device", "cpu", "--output", str(tmp_path), "--steps", "12"]
+    corpus = store().save(tmp_path / "corpus.safetensors")
+    words = ["--corpus", str(corpus), "--size", "tiny", "--batch", "32", "--steps", "6", "--device", "cpu"]
     script = tmp_path / "script.py"
     script.write_text(IN_EACH_PROCESS)
-    launch(str(script), *words)
+    launch(str(script), *words, "--output", str(tmp_path))
     states = torch.load(tmp_path / "checkpoint" / "data.pt", weights_only=True)
     assert len(states) == 2
-    assert not torch.equal(states[0]["stream"]["generator"], states[1]["stream"]["generator"])
+    assert not torch.equal(*(one["stream"]["0"]["generator"] for one in states))
+    assert load_model(tmp_path / "model").config.horizon == 256
 
 
 def test_a_process_group_is_destroyed_before_python_ends(tmp_path) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head.errors import needing
-from fourier_head.forecasting.patch.pretrained import Network
+from fourier_head.forecasting.patch.multiscale import MultiscaleForecaster
 from fourier_head.forecasting.rolling import normalise
 
 
@@ -23,7 +23,7 @@ class Quantiles(nn.Module):
         levels: of the quantiles.
     """
 
-    def __init__(self, model: Network, horizon: int, levels: Sequence[float]):
+    def __init__(self, model: MultiscaleForecaster, horizon: int, levels: Sequence[float]):
         super().__init__()
         self.model, self.horizon, self.levels = model, horizon, list(levels)
 
@@ -35,14 +35,12 @@ class Quantiles(nn.Module):
         return unit.unsqueeze(-1) * quantiles + shift.unsqueeze(-1)
 
 
-def write_onnx(model: Network, path: str | Path, horizon: int | None, levels: Sequence[float]) -> Path:
+def write_onnx(model: MultiscaleForecaster, path: str | Path, horizon: int | None, levels: Sequence[float]) -> Path:
     """Write the graph, weights included; see `Forecaster.to_onnx`."""
     reach = model.config.horizon
     horizon = reach if horizon is None else horizon
     if not 1 <= horizon <= reach:
         raise ValueError(f"horizon must be from 1 to {reach}, which one pass of the network reaches, got {horizon}.")
-    if model.config.head == "quantile":
-        raise ValueError("a model with head='quantile' has no densities whose quantiles a graph could find.")
     if not levels or not all(0 < level < 1 for level in levels) or list(levels) != sorted(levels):
         raise ValueError(f"levels must ascend and lie strictly between 0 and 1, got {list(levels)}.")
     with needing("export"):

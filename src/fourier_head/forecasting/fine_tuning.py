@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from fourier_head.errors import needing
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.pretrained import Config, Network
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.rolling import normalise
 from fourier_head.training.averages import EarlyStopping
 from fourier_head.training.data import RandomStream
@@ -25,6 +26,10 @@ from fourier_head.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from fourier_head.forecasting.forecaster import Forecaster
+
+
+AHEAD = 64
+"""Steps that a fine-tuned forecaster is to be good at unless said otherwise; a network may reach much further."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,18 @@ def fine_tune(
             the end; needs peft.
         learning_rate: 1e-4, or 1e-3 for low-rank updates, unless given; it rises over the first tenth and falls to 0.
         batch: windows per step.
-        horizon: steps to be good at; those of the model unless given.
+        horizon: steps to be good at, and to keep out of each series; 64 unless given.
         validate: whether to keep the last steps of each series out.
         patience: validations without a better loss after which to stop.
         every: steps between validations, a twentieth of all unless given.
-        seed: of the windows.
+        seed: of the windows, and of what training does at random.
         freq, id, time, target: as for `Forecaster.predict`.
         report: called with step, steps in all and the last validation loss (NaN before there is one).
     """
     from fourier_head.forecasting.forecaster import Forecaster
 
     config = forecaster.config
-    ahead = config.horizon if horizon is None else horizon
+    ahead = min(AHEAD, config.horizon) if horizon is None else horizon
     if not 1 <= ahead <= config.horizon or ahead % 1:
         raise ValueError(f"horizon must be from 1 to the {config.horizon} of the model, got {horizon}.")
     if steps is not None and epochs is not None:
@@ -128,7 +133,8 @@ def fine_tune(
         if report is not None:
             report(int(line["step"]), steps, stopping.scores[-1] if stopping is not None else math.nan)
 
-    run.run(tell)
+    with _randomness(device, seed):
+        run.run(tell)
     tuned = Forecaster(finish().eval())
     if stopping is None:
         outcome = FineTuning((), (), run.step, run.step)
@@ -163,7 +169,7 @@ def _split(series: SeriesSet, ahead: int, context: int) -> tuple[SeriesStore, Wi
     return store, Windows(torch.from_numpy(np.stack(pasts)), torch.from_numpy(np.stack(futures)), torch.tensor(told))
 
 
-def _add_low_rank(model: Network, rank: int) -> Callable[[], Network]:
+def _add_low_rank(model: MultiscaleForecaster, rank: int) -> Callable[[], MultiscaleForecaster]:
     """Put low-rank updates beside every linear layer and freeze the rest; return what merges them."""
     with needing("transformers"):
         from peft import LoraConfig, get_peft_model
@@ -174,18 +180,26 @@ def _add_low_rank(model: Network, rank: int) -> Callable[[], Network]:
 
 
 class _WindowLoss(nn.Module):
-    """The loss of a forecaster on windows whose future may be shorter than its horizon."""
+    """The loss of a forecaster on windows whose future need not be whole patches."""
 
-    def __init__(self, model: Network):
+    def __init__(self, model: MultiscaleForecaster):
         super().__init__()
         self.model = model
 
     def forward(self, context: Tensor, future: Tensor, period: Tensor) -> Tensor:
-        future = nn.functional.pad(future, (0, self.model.config.horizon - future.shape[-1]), value=math.nan)
+        future = nn.functional.pad(future, (0, -future.shape[-1] % self.model.config.patch), value=math.nan)
         return self.model.loss(context, future, period)
 
 
-def _shortened(windows: Windows, config: Config) -> tuple[Tensor, Tensor, Tensor]:
+@contextmanager
+def _randomness(device: torch.device, seed: int) -> Iterator[None]:
+    """Draw from a seed what losses and layers draw, and leave the generators of others as they were."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def _shortened(windows: Windows, config: MultiscaleConfig) -> tuple[Tensor, Tensor, Tensor]:
     """Return windows without the patches before all of the series begin, which change nothing and cost time."""
     context = windows.context
     longest = context.shape[-1] - int((~context.isnan()).any(0).int().argmax())
@@ -194,11 +208,12 @@ def _shortened(windows: Windows, config: Config) -> tuple[Tensor, Tensor, Tensor
 
 
 def _mean_loss(loss: _WindowLoss, windows: Windows, batch: int, device: torch.device) -> float:
-    """Return the mean loss over all future values that are known."""
+    """Return the mean loss over all future values that are known, with the same noise on them each time."""
     total, count = 0.0, 0
-    for start in range(0, len(windows.period), batch):
-        part = windows.rows(slice(start, start + batch)).to(device)
-        known = int((~part.future.isnan()).sum())
-        total += float(loss(*_shortened(part, loss.model.config))) * known
-        count += known
+    with _randomness(device, 0):
+        for start in range(0, len(windows.period), batch):
+            part = windows.rows(slice(start, start + batch)).to(device)
+            known = int((~part.future.isnan()).sum())
+            total += float(loss(*_shortened(part, loss.model.config))) * known
+            count += known
     return total / max(count, 1)

@@ -22,9 +22,9 @@ from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.effects import find_effects
 from fourier_head.forecasting.export import write_onnx
 from fourier_head.forecasting.inputs import SeriesSet, read_series
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster  # noqa: F401 (the example)
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
-from fourier_head.forecasting.patch.pretrained import Config, Network, load_model, save_model
+from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
@@ -56,8 +56,8 @@ class Forecaster:
         model: the network.
 
     Example:
-        >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
-        >>> forecaster = Forecaster(PatchForecaster(config))
+        >>> config = MultiscaleConfig(spans=(32, 64), horizon=16, patch=8, width=16, layers=1, heads=2)
+        >>> forecaster = Forecaster(MultiscaleForecaster(config))
         >>> forecasts = forecaster.predict({"a": range(40), "b": [3.0]}, horizon=6, freq="ME")
         >>> forecasts.quantiles([0.1, 0.5, 0.9]).shape
         (2, 6, 3)
@@ -65,7 +65,7 @@ class Forecaster:
         Forecasts(2 series, 6 steps)
     """
 
-    def __init__(self, model: Network):
+    def __init__(self, model: MultiscaleForecaster):
         self.model = model.eval()
         self.history: list[FineTuning] = []
 
@@ -99,7 +99,7 @@ class Forecaster:
         return write_onnx(self.model, path, horizon, list(levels))
 
     @property
-    def config(self) -> Config:
+    def config(self) -> MultiscaleConfig:
         """The shape of the network."""
         return self.model.config
 
@@ -224,9 +224,8 @@ class Forecaster:
             settings: ``freq``, ``id``, ``time``, ``target``, ``fill``, ``aggregate`` and others of ``predict``.
 
         Example:
-            >>> from fourier_head.forecasting.patch.model import PatchForecaster
-            >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
-            >>> Forecaster(PatchForecaster(config)).backtest({"a": range(60)}, horizon=6, freq="ME")
+            >>> config = MultiscaleConfig(spans=(32, 64), horizon=16, patch=8, width=16, layers=1, heads=2)
+            >>> Forecaster(MultiscaleForecaster(config)).backtest({"a": range(60)}, horizon=6, freq="ME")
             Backtest(1 series, 5 windows of 6 steps)
         """
         for what, value in (("windows", windows), *([("stride", stride)] if stride is not None else [])):

@@ -163,9 +163,9 @@ class Forecasts:
 
         Example:
             >>> from fourier_head.forecasting.forecaster import Forecaster
-            >>> from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
-            >>> config = PatchConfig(context=64, horizon=16, patch=8, width=16, layers=1, heads=2)
-            >>> forecasts = Forecaster(PatchForecaster(config)).predict(range(40), horizon=6, freq="D")
+            >>> from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+            >>> config = MultiscaleConfig(spans=(32, 64), horizon=16, patch=8, width=16, layers=1, heads=2)
+            >>> forecasts = Forecaster(MultiscaleForecaster(config)).predict(range(40), horizon=6, freq="D")
             >>> peak = forecasts.of(lambda path: path.max(-1))
             >>> bool((peak.median >= forecasts.median.max(1)).all())
             True

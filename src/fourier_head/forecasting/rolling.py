@@ -9,7 +9,7 @@ from torch import Tensor
 from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.densities.scalar import ScalarDensity
 from fourier_head.domains.maps import Affine, Asinh, ValueMap
-from fourier_head.forecasting.patch.pretrained import Network
+from fourier_head.forecasting.patch.multiscale import MultiscaleForecaster
 from fourier_head.forecasting.patch.scaling import LEAST_DEVIATION
 from fourier_head.forecasting.path_density import PathDensity
 from fourier_head.fourier.series import exporting
@@ -82,15 +82,13 @@ class Rolling:
     """Run the network over batches of contexts and gather what it says about all steps.
 
     Args:
-        model: the network; with a quantile head its own horizon is as far as it goes.
+        model: the network.
         horizon: steps wanted, any number.
         paths: possible pasts kept beyond the reach of the network.
     """
 
-    def __init__(self, model: Network, horizon: int, paths: int = 9):
+    def __init__(self, model: MultiscaleForecaster, horizon: int, paths: int = 9):
         reach = model.config.horizon
-        if horizon > reach and model.config.head == "quantile":
-            raise ValueError(f"a model with head='quantile' has nine quantiles only, of {reach} steps, got {horizon}.")
         self.model, self.horizon, self.paths = model, horizon, paths
         self.sizes = [min(reach, horizon - start) for start in range(0, horizon, reach)]
         self.levels, self.weights = path_levels(paths)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
-from fourier_head.forecasting.patch.pretrained import Config
 from fourier_head.forecasting.patch.seasons import FURTHER
 from fourier_head.forecasting.series_set import SeriesSet
 
@@ -65,7 +64,7 @@ class Rules:
         )
 
 
-def apply_rules(series: SeriesSet, horizon: int, config: Config) -> Rules:
+def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Rules:
     """Return what rules make of series before a network of this shape reads them."""
     shift: np.ndarray | None = None
     used: dict[str, list[int]] = {"profile": [], "line": []}
@@ -135,20 +134,18 @@ def slope_of_line(values: np.ndarray) -> float | None:
     return slope if slope and np.abs(values - line).max() <= 1e-9 * np.abs(values).max() else None
 
 
-def seasons_beyond(period: int, config: Config) -> list[tuple[int, int]]:
-    """Return seasons that a network does not see by itself, each with the one inside of it that others take care of.
+def seasons_beyond(period: int, config: MultiscaleConfig) -> list[tuple[int, int]]:
+    """Return seasons that a network reads too little of, each with the one inside of it that others take care of.
 
-    >>> from fourier_head.forecasting.patch.model import PatchConfig
-    >>> [seasons_beyond(period, PatchConfig()) for period in (7, 12, 96, 1440)]
-    [[(364, 7)], [], [(672, 96)], [(1440, 1), (10080, 1440)]]
+    >>> [seasons_beyond(period, MultiscaleConfig()) for period in (7, 24, 1440, 86400)]
+    [[], [], [(10080, 1440)], [(86400, 1)]]
     """
     longer = FURTHER.get(period, (1, 1))[0]
     out = [(period, 1)] if period > config.context else []
     # A whole number of the told ones: the week of a day, the year of a week.
     out += [(longer, period)] if longer > period and longer % period == 0 else []
-    if isinstance(config, MultiscaleConfig):  # it knows them all, as far as it reads
-        out = [one for one in out if 2 * one[0] > config.context]
-    return out
+    # Of those that it reads two cycles of it knows all there is to know.
+    return [one for one in out if 2 * one[0] > config.context]
 
 
 def profile_of(values: np.ndarray, season: int, within: int) -> np.ndarray | None:

@@ -38,9 +38,9 @@ class FourierHeadPredictor(RepresentablePredictor):
 
     Example:
         >>> import pandas as pd
-        >>> from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
-        >>> config = PatchConfig(context=32, horizon=16, patch=8, width=16, layers=1, heads=2)
-        >>> predictor = FourierHeadPredictor(Forecaster(PatchForecaster(config)), prediction_length=4)
+        >>> from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+        >>> config = MultiscaleConfig(spans=(32,), horizon=16, patch=8, width=16, layers=1, heads=2)
+        >>> predictor = FourierHeadPredictor(Forecaster(MultiscaleForecaster(config)), prediction_length=4)
         >>> entry = {"start": pd.Period("2020-01", "M"), "target": np.arange(30.0), "item_id": "a"}
         >>> forecast = next(predictor.predict([entry]))
         >>> forecast.item_id, str(forecast.start_date), forecast.quantile(0.5).shape

@@ -79,7 +79,10 @@ def longer(buckets: Sequence[Bucket], *changes: Mapping[str, Any]) -> tuple[Buck
 
 
 class BucketStream:
-    """Yield context, future and period of every bucket in turn, as one tuple, for ever and from a seed."""
+    """Yield context, future and period of every bucket in turn, as one tuple, for ever and from a seed.
+
+    ``rank`` gives every process of a distributed run its own data.
+    """
 
     def __init__(
         self,
@@ -90,13 +93,14 @@ class BucketStream:
         buckets: Sequence[Bucket] = BUCKETS,
         device: str | None = None,
         chunk: int = 4,
+        rank: int = 0,
     ) -> None:
         self.streams = []
         for number, one in enumerate(buckets):
             own = store.select((store.lengths >= one.shortest).nonzero().flatten())
             corpus = standard_corpus(own, one.context, one.horizon, shares=one.shares, steps=one.steps, device=device)
             rows = max(8, round(batch * one.share) // 8 * 8)
-            self.streams.append(BatchStream(corpus, rows, seed * 17 + number, chunk=chunk))
+            self.streams.append(BatchStream(corpus, rows, seed * 17 + number, chunk=chunk, rank=rank))
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         return self

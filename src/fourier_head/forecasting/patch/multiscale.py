@@ -1,4 +1,4 @@
-"""The network for all frequencies: the near past in fine patches, the far past in coarser ones, seasons side by side.
+"""The network: the near past in fine patches, the far past in coarser ones, seasons side by side.
 
 A step far ahead is asked on its own: its patch looks at the past, at no other patch of the future. So any part of a
 long horizon can be computed, and trained on, alone.
@@ -7,9 +7,9 @@ long horizon can be computed, and trained on, alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from torch.nn import functional
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains.adaptive import LEAST_WIDTH, Adaptive
 from fourier_head.domains.maps import ValueMap
-from fourier_head.forecasting.patch.model import START_WIDTH, Loss, ResidualMLP, draw_small_weights, rotate
+from fourier_head.forecasting.patch.layers import Layer, ResidualMLP, draw_small_weights
 from fourier_head.forecasting.patch.scaling import fill_forward, scale_of
 from fourier_head.forecasting.patch.seasons import CYCLES, SINGLE, SLOTS, angles, found_period, same_phase, seasons_of
 from fourier_head.heads import FourierHead
@@ -41,8 +41,17 @@ LEAST_UNIT, GROWTH = 0.02, 0.75
 series does next is a small part of what it ever did."""
 KNOT = 4
 """Steps ahead at which ``spread`` is given: powers of this number, from 1 on."""
+START_WIDTH = 1.0
+"""Raw half width of densities at the start: bells of less than half a deviation, surer than the past."""
 DITHER = 0.1
 """Noise on outcomes whose likelihood is taken, in these units: counts must not invite spikes."""
+
+SIZES: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {"width": 96, "layers": 2, "heads": 3},
+    "mini": {"width": 192, "layers": 4, "heads": 4},
+    "small": {"width": 384, "layers": 6, "heads": 6},
+}
+"""Shapes by name: 0.7, 3.0 and 14.2 million parameters."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class MultiscaleConfig:
     heads: int = 6
     frequencies: int = 15
     tails: float = 0.002
-    loss: Loss = "both"
+    loss: Literal["crps", "nll", "both"] = "both"
     likelihood: float = 0.01
     even: float = 0.5
     local: bool = True
@@ -111,45 +120,6 @@ class MultiscaleConfig:
         """The longest past that is read."""
         return self.spans[-1]
 
-    @property
-    def head(self) -> Literal["fourier"]:
-        """The kind of head."""
-        return "fourier"
-
-    @property
-    def packets(self) -> int:
-        """Wave packets of the density."""
-        return 0
-
-
-class Layer(nn.Module):
-    """A transformer layer whose tokens all look at the past ones, positions turned into queries and keys."""
-
-    def __init__(self, config: MultiscaleConfig):
-        super().__init__()
-        width = config.width
-        self.heads, self.dropout = config.heads, config.dropout
-        self.norm_1, self.norm_2 = nn.RMSNorm(width), nn.RMSNorm(width)
-        self.query, self.kv = nn.Linear(width, width, bias=False), nn.Linear(width, 2 * width, bias=False)
-        self.mix = nn.Linear(width, width, bias=False)
-        self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
-
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor, last: int | None = None) -> Tensor:
-        """Return all tokens (B, T, width), or the ``last`` ones only; ``mask`` (B, 1, 1, P) says which past ones count.
-
-        The past ones come first.
-        """
-        past, own = mask.shape[-1], 0 if last is None else -last
-        y = self.norm_1(x)
-        q = self.query(y[:, own:]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        k, v = self.kv(y[:, :past]).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        q = rotate(q, (rotation[0][own:], rotation[1][own:]))
-        k = rotate(k, (rotation[0][:past], rotation[1][:past]))
-        y = functional.scaled_dot_product_attention(q, k, v, mask)
-        x = x[:, own:] + functional.dropout(self.mix(y.transpose(1, 2).flatten(2)), self.dropout, self.training)
-        y = self.down(functional.gelu(self.up(self.norm_2(x))))
-        return x + functional.dropout(y, self.dropout, self.training)
-
 
 class MultiscaleForecaster(nn.Module):
     """Forecast every step of a long horizon at once from a long past.
@@ -172,7 +142,7 @@ class MultiscaleForecaster(nn.Module):
         self.past = nn.ModuleList(ResidualMLP(PAST_CHANNELS * patch, 2 * width, width) for _ in config.spans)
         self.future = ResidualMLP(FUTURE_CHANNELS * patch + FEATURES, 2 * width, width)
         self.series = ResidualMLP(FEATURES, 2 * width, width)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Layer(width, config.heads, config.dropout) for _ in range(config.layers))
         self.norm = nn.RMSNorm(width)
         self.read = ResidualMLP(width, 2 * width, width)
         self.choose = nn.Linear(width, patch * CANDIDATES)

@@ -1,4 +1,4 @@
-"""Train the forecaster for all frequencies: ``python -m fourier_head.forecasting.patch.pretrain``.
+"""Train the forecaster: ``python -m fourier_head.forecasting.patch.pretrain``, or under ``accelerate launch -m``.
 
 The same command continues a run that was stopped, with weights, optimizer, average and data as they were. A few series
 of every set are held out, with ``--choose`` whole sets; ``--score`` scores the model on them at the end.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -26,8 +27,7 @@ from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.patch.calibrate import fit_spread
-from fourier_head.forecasting.patch.model import SIZES
-from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+from fourier_head.forecasting.patch.multiscale import SIZES, MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.validation import CALIBRATION_SETS, Validation, hold_out, hold_out_sets, validation_sets
 from fourier_head.training.log import print_line
@@ -182,6 +182,9 @@ def main(arguments: list[str] | None = None) -> int:
         raise UserError("one of --steps, --seconds and --until must be given.")
     variant = VARIANTS[given.variant]
     device = given.device or best_device()
+    process, processes = (int(os.environ.get(*one)) for one in (("RANK", 0), ("WORLD_SIZE", 1)))
+    if processes > 1 and device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     spent = seconds_spent(given.output)
     if given.resume and spent is None:
         raise UserError(f"--resume was given, but {given.output} holds no checkpoint.")
@@ -201,7 +204,9 @@ def main(arguments: list[str] | None = None) -> int:
             layer.compile(dynamic=False)
     precision, _ = fast_training(device)
     chunk = CHUNK[device]
-    stream = BucketStream(store, given.batch, given.seed, buckets=variant.buckets, device=device, chunk=chunk)
+    stream = BucketStream(
+        store, given.batch // processes, given.seed, buckets=variant.buckets, device=device, chunk=chunk, rank=process
+    )
     objective = BucketObjective(model, variant.buckets, given.compile).to(device)
     warm_up(objective, stream, device, precision)
     if given.until is not None:
@@ -223,6 +228,8 @@ def main(arguments: list[str] | None = None) -> int:
     training = Training(objective, lambda process: stream, settings, device)
 
     done = training.run(lambda line: print_line(line, "windows"))
+    if process:
+        return 0  # the first one saves and scores
     for layer in model.layers:
         layer._compiled_call_impl = None  # series to score come in any shape
     save_model(model, given.output / "last")

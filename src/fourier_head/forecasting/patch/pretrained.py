@@ -7,17 +7,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from fourier_head.errors import UserError, did_you_mean, needs_extra
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-Network = PatchForecaster | MultiscaleForecaster
-Config = PatchConfig | MultiscaleConfig
-KINDS = {"patch-forecaster": (PatchForecaster, PatchConfig), "multiscale": (MultiscaleForecaster, MultiscaleConfig)}
-"""Networks by what ``config.json`` calls them."""
+KIND = "multiscale"
+"""What ``config.json`` calls the network."""
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
 
 
@@ -26,7 +22,7 @@ def shipped() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
-def save_model(model: Network, folder: str | Path, dtype: torch.dtype = torch.bfloat16) -> Path:
+def save_model(model: MultiscaleForecaster, folder: str | Path, dtype: torch.dtype = torch.bfloat16) -> Path:
     """Write a forecaster; bfloat16 halves the file and moves forecasts by less than training for a minute more."""
     try:
         from safetensors.torch import save_file
@@ -42,8 +38,7 @@ def save_model(model: Network, folder: str | Path, dtype: torch.dtype = torch.bf
         raise UserError(f"a forecaster must have a folder of its own, but {folder} {what}.")
 
     def write(stage: Path) -> None:
-        kind = next(kind for kind, (network, _) in KINDS.items() if isinstance(model, network))
-        text = json.dumps({"kind": kind, **asdict(model.config)}, indent=1)
+        text = json.dumps({"kind": KIND, **asdict(model.config)}, indent=1)
         (stage / CONFIG).write_text(text + "\n", encoding="utf-8")
         weights = {name: value.detach().to(dtype).cpu().contiguous() for name, value in model.state_dict().items()}
         save_file(weights, str(stage / WEIGHTS))
@@ -53,7 +48,7 @@ def save_model(model: Network, folder: str | Path, dtype: torch.dtype = torch.bf
     return Path(folder)
 
 
-def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -> Network:
+def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -> MultiscaleForecaster:
     """Return a forecaster that comes with the package, by its name, or one that ``save_model`` wrote."""
     try:
         from safetensors import SafetensorError
@@ -68,30 +63,12 @@ def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -
         raise UserError(f"{name_or_folder} is neither a folder with {CONFIG} nor a forecaster of the package: {known}")
     try:
         settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        network, config = KINDS[settings.get("kind", "patch-forecaster")]
-        known_keys = {field.name for field in fields(config)}
-        model = network(config(**{k: v for k, v in settings.items() if k in known_keys}))
-        state = {name: value.float() for name, value in load_file(str(folder / WEIGHTS)).items()}
-        if isinstance(model, PatchForecaster):
-            state = _renamed(state, model.config)
-        model.load_state_dict(state)
+        if (kind := settings.pop("kind", None)) != KIND:
+            raise ValueError(f"{CONFIG} is that of a network {kind!r}, not {KIND!r}")
+        known_keys = {field.name for field in fields(MultiscaleConfig)}
+        model = MultiscaleForecaster(MultiscaleConfig(**{k: v for k, v in settings.items() if k in known_keys}))
+        model.load_state_dict({name: value.float() for name, value in load_file(str(folder / WEIGHTS)).items()})
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} does not hold a forecaster that can be read: {first}") from None
     return model.to(device).eval()
-
-
-def _renamed(state: dict[str, Tensor], config: PatchConfig) -> dict[str, Tensor]:
-    """Return weights under today's names.
-
-    Before the network ended in ``FourierHead`` its last layer was ``project``, and of each step it emitted how much of
-    the naive forecast to keep, place and width, then what shapes the density; now what shapes the density comes first.
-    """
-    for kind in ("weight", "bias"):
-        if (last := state.pop(f"project.{kind}", None)) is not None:
-            steps = last.unflatten(0, (config.patch, -1))
-            if config.head == "fourier":
-                gate, place, shape = steps[:, :1], steps[:, 1:3], steps[:, 3:]
-                steps = torch.cat([shape, place, gate], dim=1)
-            state[f"head.proj.{kind}"] = steps.flatten(0, 1)
-    return state

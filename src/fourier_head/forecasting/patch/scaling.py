@@ -1,4 +1,4 @@
-"""Bring series of any level and unit to one scale; and what a naive forecaster would say."""
+"""Bring series of any level and unit to one scale, and fill their gaps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ LEAST_SCALE = 1e-3
 TINY = 1e-30
 
 
-def scale_of(context: Tensor, bend: bool = True, recent: int | None = None) -> ValueMap:
+def scale_of(context: Tensor, bend: bool = True, recent: int = 512) -> ValueMap:
     """Return the map of each context (..., C) by the mean and deviation of its values; NaN marks missing ones.
 
-    Where ``bend`` is False the map is straight. With ``recent``, a value of that age counts half, one of twice that age
-    a fifth; without, all count the same.
+    A value of the age ``recent`` counts half, one of twice that age a fifth. Where ``bend`` is False the map is straight.
 
     >>> scale_of(torch.tensor([[torch.nan, 1.0, 3.0], [torch.nan, torch.nan, torch.nan]])).loc[:, 0]
-    tensor([2., 0.])
+    tensor([2.0000, 0.0000])
     """
     seen = ~context.isnan()
     values = torch.where(seen, context, 0)
@@ -32,12 +31,9 @@ def scale_of(context: Tensor, bend: bool = True, recent: int | None = None) -> V
     unit = values.abs().amax(-1, keepdim=True).clamp_min(TINY)
     values = values / unit
     count = seen.sum(-1, keepdim=True)
-    if recent is None:
-        weight, total = seen.to(values.dtype), count.clamp_min(1)
-    else:
-        age = torch.arange(context.shape[-1] - 1, -1, -1, device=context.device) / recent
-        weight = seen / (1 + age * age)
-        total = weight.sum(-1, keepdim=True).clamp_min(TINY)
+    age = torch.arange(context.shape[-1] - 1, -1, -1, device=context.device) / recent
+    weight = seen / (1 + age * age)
+    total = weight.sum(-1, keepdim=True).clamp_min(TINY)
     mean = (values * weight).sum(-1, keepdim=True) / total
     deviation = torch.where(seen, values - mean, 0)
     std = ((deviation * deviation * weight).sum(-1, keepdim=True) / total).sqrt()
@@ -63,20 +59,3 @@ def fill_forward(x: Tensor) -> Tensor:
     else:
         last = last.cummax(-1).values
     return x.gather(-1, last)
-
-
-def seasonal_naive(context: Tensor, period: Tensor, horizon: int) -> Tensor:
-    """Return the last cycle of each context (B, C), repeated: (B, horizon).
-
-    Where a series is shorter than its period, or the period is 1, that is its last value; NaN where it has none.
-
-    >>> seasonal_naive(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([2]), 3)
-    tensor([[3., 4., 3.]])
-    """
-    filled = fill_forward(context)
-    step = torch.arange(horizon, device=context.device)
-    length = context.shape[-1]
-    period = period.unsqueeze(-1).clamp_min(1)
-    place = length - period + step % period
-    value = filled.gather(-1, place.clamp_min(0))
-    return torch.where((place < 0) | value.isnan(), filled[..., -1:], value)
