@@ -1,11 +1,12 @@
 """Measure forecasters on one machine: ``python -m benchmarks.forecasting`` writes ``results/forecasting.csv``.
 
 Training: samples per second of whole steps (tokens or scaling, loss, backward, clipping, AdamW; bfloat16 on a GPU) of
-the Chronos-style T5 with full windows, beside transformers' T5 on the same windows, and of the patch forecaster, with
-one batch used again and again and with data drawn on the way. Forecasting: series per second, from arrays to quantiles.
-Weights are untrained, which changes no shape. On a GPU loss and gradients are replayed from a CUDA graph, or launched
-one by one. The most wanted figures come first, the file grows row by row, and ``--limit`` ends the run in time. On a
-CPU batches are small; ``--quick`` shrinks the models, too. It writes no file, nor does ``--only``, which picks rows.
+the Chronos-style T5 with full windows, beside transformers' T5 on the same windows, and of the forecaster, on short,
+middle and long windows, with one batch used again and again and with data drawn on the way. Forecasting: series per
+second, from arrays to quantiles. Weights are untrained, which changes no shape. On a GPU loss and gradients are
+replayed from a CUDA graph, or launched one by one. The most wanted figures come first, the file grows row by row, and
+``--limit`` ends the run in time. On a CPU batches are small; ``--quick`` shrinks the models, too. It writes no file,
+nor does ``--only``, which picks rows.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ import itertools
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from studies.chronos.t5 import HeadSettings, T5Config, T5Objective, T5Predictor, build_forecaster
 from studies.chronos.t5.attention import Attention
 from studies.chronos.tokenizer import EOS, PAD, ChronosTokenizer
-from studies.zero_shot.recipe import Objective
 from torch import Tensor, nn
 
 from benchmarks.arms import PENALTY, Step
@@ -34,9 +34,10 @@ from benchmarks.series import competition_series, random_walks, store
 from benchmarks.timing import machine
 from benchmarks.turns import CHUNK, Case, Running, begin, tell_failure, time_in_turn
 from fourier_head._devices import best_device, fast_training
-from fourier_head.forecasting.corpora import BatchStream, standard_corpus
+from fourier_head.forecasting.corpora.buckets import BUCKETS, Bucket, BucketStream
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+from fourier_head.forecasting.patch.pretrain import BucketObjective
 from fourier_head.heads import FourierHead
 from fourier_head.training.graphs import CapturedPass
 
@@ -54,9 +55,10 @@ class Sizes:
     frequencies: int = 550
     t5_batches: tuple[int, ...] = (256, 512)
     t5_short: int = 128
-    patch: PatchConfig = field(default_factory=PatchConfig)
-    patch_batch: int = 2048
-    patch_series: int = 50_000
+    network: MultiscaleConfig = field(default_factory=MultiscaleConfig)
+    buckets: tuple[Bucket, ...] = BUCKETS
+    batch: int = 2560
+    series: int = 50_000
     t5_series: int = 4000
     paths: int = 20
     runs: int = 9
@@ -64,10 +66,12 @@ class Sizes:
 
 
 GPU = Sizes()
-CPU = Sizes(t5_batches=(8,), patch_batch=64, patch_series=1000, t5_series=20, runs=3, warmup=1)
+CPU = Sizes(t5_batches=(8,), batch=64, series=1000, t5_series=20, runs=3, warmup=1)
 QUICK = Sizes(
     T5Config.named("test", context=32, horizon=8, vocabulary=66), 8, (2, 4), 16,
-    PatchConfig(context=64, horizon=32, patch=16, width=24, layers=1, heads=2), 8, 20, 3, 2, 2, 1,
+    MultiscaleConfig(spans=(64, 640), horizon=32, patch=16, width=24, layers=1, heads=2),
+    tuple(replace(one, context=max(64, one.context // 16), horizon=32, shortest=2) for one in BUCKETS),
+    16, 20, 3, 2, 2, 1,
 )  # fmt: skip
 
 
@@ -201,67 +205,62 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
     return main + reference, rest, Case(about, forecast, sizes.t5_series)
 
 
-def patch_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], list[Case]]:
-    """Return the cases of the patch forecaster: one batch, data drawn on the way, and forecasting; by head."""
-    config, batch = sizes.patch, sizes.patch_batch
-
-    def shape(head: str) -> PatchConfig:
-        return PatchConfig(**(vars(config) | {"head": head}))
+def network_cases(sizes: Sizes, device: str) -> list[Case]:
+    """Return the cases of the forecaster: training on one batch, on data drawn on the way, drawing, forecasting."""
+    gpu = device == "cuda"
 
     @functools.cache
-    def trainer(head: str) -> Callable[..., None]:
+    def trainer() -> Callable[..., None]:
         torch.manual_seed(0)
-        objective = Objective(PatchForecaster(shape(head)).to(device))
-        loss = torch.compile(objective) if device == "cuda" else objective
-        return training_step(loss, objective, device)
+        objective = BucketObjective(MultiscaleForecaster(sizes.network).to(device), sizes.buckets, compile=gpu)
+        if gpu:  # one graph for all layers, of each shape, as in training
+            for layer in objective.model.layers:
+                layer.compile(dynamic=False)
+        return training_step(objective, objective, device)
 
     @functools.cache
-    def stream() -> BatchStream:
-        series = store(20 * batch, 4 * config.context)
-        corpus = standard_corpus(series, config.context, config.horizon, device=device)
-        return BatchStream(corpus, batch, seed=0, chunk=CHUNK)
+    def stream() -> BucketStream:
+        series = store(20 * sizes.batch, 4 * sizes.network.spans[0])
+        return BucketStream(series, sizes.batch, 0, buckets=sizes.buckets, device=device, chunk=CHUNK)
 
-    def given(head: str, graph: bool) -> Step:
-        step, windows = trainer(head), next(stream())
+    def given(graph: bool) -> Step:
+        step, windows = trainer(), next(stream())
         return lambda: step(*windows, graph=graph)
 
-    def drawn(head: str) -> Step:
-        step, source = trainer(head), stream()
+    def drawn() -> Step:
+        step, source = trainer(), stream()
         return lambda: step(*next(source))
 
     def draw() -> Step:
         source = stream()
         return lambda: next(source)
 
-    def forecast(head: str) -> Step:
+    def forecast() -> Step:
         torch.manual_seed(0)
-        forecaster = Forecaster(PatchForecaster(shape(head)).to(device))
-        contexts = competition_series(sizes.patch_series)
+        forecaster = Forecaster(MultiscaleForecaster(sizes.network).to(device))
+        contexts = competition_series(sizes.series)
         return lambda: forecaster(contexts, MONTHS, "ME")
 
-    def training(head: str, data: str, make: Callable[[], Step], graph: bool = False) -> Case:
-        how = "graph" if graph else "no graph"
-        about = {"task": "training", "model": "patch", "head": head, "graph": how, "batch": batch, "data": data}
-        return Case(about, make, batch, device == "cuda" and head != "none")
+    def training(data: str, make: Callable[[], Step], graph: bool = False, head: str = "fourier") -> Case:
+        about = {"task": "training", "model": "multiscale", "head": head, "graph": "graph" if graph else "no graph"}
+        return Case({**about, "batch": sizes.batch, "data": data}, make, sizes.batch, gpu and head != "none")
 
-    heads, graphs = ("fourier", "quantile"), ((False, True) if device == "cuda" else (False,))
-    with_data = [training(head, "drawn", functools.partial(drawn, head)) for head in heads]
-    ahead = {"task": "forecasting", "model": "patch", "horizon": MONTHS}
-    return (
-        [training(head, "given", functools.partial(given, head, how), how) for how in graphs for head in heads],
-        [*with_data, training("none", "drawn", draw)],
-        [Case(ahead | {"head": head}, functools.partial(forecast, head), sizes.patch_series) for head in heads],
-    )
+    about = {"task": "forecasting", "model": "multiscale", "horizon": MONTHS, "head": "fourier"}
+    return [
+        *(training("given", functools.partial(given, how), how) for how in ((False, True) if gpu else (False,))),
+        training("drawn", drawn),
+        training("drawn", draw, head="none"),
+        Case(about, forecast, sizes.series),
+    ]
 
 
 def cases(sizes: Sizes, device: str) -> list[Case]:
     """Return everything to measure, the most wanted first."""
     t5, t5_rest, t5_forecast = t5_cases(sizes, device)
-    patch, patch_data, patch_forecast = patch_cases(sizes, device)
     if importlib.util.find_spec("transformers") is None:
         print("transformers is not installed: no outside reference", flush=True)
         t5, t5_rest = ([c for c in part if c.about["model"] == "T5"] for part in (t5, t5_rest))
-    return [*t5, *patch, *patch_data, *patch_forecast, t5_forecast, *t5_rest]
+    return [*t5, *network_cases(sizes, device), t5_forecast, *t5_rest]
 
 
 def measured(sizes: Sizes, device: str, limit: float | None = None, only: str = "") -> Iterator[dict[str, object]]:

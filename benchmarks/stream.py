@@ -1,4 +1,4 @@
-"""What a training step of the forecaster for all frequencies asks of host and device: ``python -m benchmarks.stream``.
+"""What a training step of the forecaster asks of host and device: ``python -m benchmarks.stream``.
 
 For every part of the stream of windows and of the step: processor seconds per 1,000 windows here, operations that a GPU
 would be sent, memory that they move, and operations that make the host wait for the device. On a GPU the host needs
@@ -28,8 +28,7 @@ from fourier_head.forecasting.corpora.buckets import BUCKETS, BucketStream
 from fourier_head.forecasting.corpora.mix import standard_corpus
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.patch.model import SIZES
-from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+from fourier_head.forecasting.patch.multiscale import SIZES, MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrain import CHUNK, BucketObjective
 from fourier_head.training.loop import CHECK_EVERY, Training
 from fourier_head.training.settings import TrainingSettings

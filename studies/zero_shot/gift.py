@@ -14,8 +14,6 @@ from studies.common.results import row
 
 GROUPS = {"gift": ("short", "medium", "long"), "gift_short": ("short",), "gift_long": ("medium", "long")}
 """Means over configurations, by their terms."""
-SEEN = {12_321_200: ("us_births", "saugeen", "m4_weekly", "m4_hourly")}
-"""Sets that weights were trained on, which have since left the training data, by the number of weights of a network."""
 
 
 def read_published(folder: Path) -> list[ScoreRow]:
@@ -43,38 +41,6 @@ def relative(scores: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list[Scor
             if chosen := [one for one in members if one["dataset"].rpartition("/")[2] in terms]:
                 out.append({"model": model, "dataset": group} | relative_means(chosen, scale))
     return out
-
-
-def unseen_note(
-    scores: Sequence[ScoreRow], naive: Sequence[ScoreRow], published: Sequence[ScoreRow], parameters: int
-) -> list[str]:
-    """Return in words what is left of the scores without sets of the training data, where weights saw any.
-
-    >>> naive = [{"dataset": f"{name}/D/short", "mase": 2.0, "wql": 1.0} for name in ("us_births", "a")]
-    >>> ours = [{"model": "m", "dataset": one["dataset"], "mase": 1.0, "wql": 0.5} for one in naive]
-    >>> unseen_note(ours, naive, [], parameters=1)
-    []
-    >>> print(unseen_note(ours, naive, [], parameters=12_321_200)[0][-88:])
-    On the 1 configurations of GIFT-Eval without them it has relative MASE 0.500, WQL 0.500.
-    """
-    if not (seen := SEEN.get(parameters)) or not scores:
-        return []
-    both = [*scores, *(one for one in published if one["model"] != SEASONAL_NAIVE)]
-    own, *theirs = (
-        one
-        for one in relative([one for one in both if one["dataset"].partition("/")[0] not in seen], naive)
-        if one["dataset"] == "gift"
-    )
-    whole = [one for one in theirs if one["sets"] == own["sets"]]
-    named = [one for one in whole if one["model"].lower() == "tirex"]
-    named += [one for one in sorted(whole, key=lambda one: one["relative_mase"])[:1] if one not in named]
-    beside = ", ".join(f"{o['model']} {o['relative_mase']:.3f} / {o['relative_wql']:.3f}" for o in named)
-    return [
-        f"`{own['model']}` was trained on births, Saugeen, M4 weekly and M4 hourly, which have since left the training "
-        "data, and on series of FRED-MD: its scores on those are not zero-shot. On the "
-        f"{own['sets']} configurations of GIFT-Eval without them it has relative MASE {own['relative_mase']:.3f}, WQL "
-        f"{own['relative_wql']:.3f}{f' ({beside})' if beside else ''}."
-    ]
 
 
 def rows(

@@ -1,4 +1,4 @@
-"""Gather runs of the forecaster for all frequencies: ``python -m studies.zero_shot.held_out RUNS --output FOLDER``.
+"""Gather runs of the forecaster: ``python -m studies.zero_shot.held_out RUNS --output FOLDER``.
 
 Each was made by ``python -m fourier_head.forecasting.patch.pretrain --choose --score --variant NAME --seed N``, which
 leaves ``score.json``: scores on whole training sets that were held out, by kind of frequency.

@@ -1,4 +1,4 @@
-"""The study zero-shot: scores on the evaluation sets, calibration, speed, and the ablation of the recipe."""
+"""The study zero-shot: scores on the evaluation sets and GIFT-Eval, calibration, tails and speed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from fourier_head._devices import chosen_device
-from fourier_head.errors import UserError
 from fourier_head.forecasting.evaluation import ScoreRow, evaluate, evaluate_seasonal_naive
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.heads import FourierHead
-from fourier_head.tasks.engine import deadline_after, run_tasks
-from fourier_head.tasks.runs import RunStore
 from studies.common import options
 from studies.common.benchmark_sets import read_evaluation_sets, read_published_scores, relative_scores
 from studies.common.forecast_charts import calibration_chart, overview_chart, relative_chart
@@ -25,7 +22,7 @@ from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import dataset_label
 from studies.common.results import row
-from studies.zero_shot import ablation, gift, speed, tails
+from studies.zero_shot import gift, speed, tails
 from studies.zero_shot.gift_eval import evaluate_gift, gift_configurations, gift_naive, write_all_results
 
 QUICK_SERIES = 50
@@ -34,8 +31,8 @@ COMPARED = ("tirex", "chronos_bolt_base", "chronos-t5-large", "chronos-bolt-base
 
 
 @dataclass(frozen=True)
-class Settings(options.TaskStudy):
-    """What to evaluate, and which variants of the recipe to train where there is a corpus."""
+class Settings(options.Study):
+    """What to evaluate, and what to set beside it."""
 
     study = "zero-shot"
     evaluation: Path = option(help="Folder of evaluation sets, parquet files in the Chronos format.")
@@ -44,25 +41,12 @@ class Settings(options.TaskStudy):
     gift: Path | None = option(None, "Folder of GIFT-Eval: a download of it, or configurations rebuilt.")
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
     t5: Path | None = option(None, "Folder of a T5 forecaster, to compare scores and speed.")
-    corpus: Path | None = option(None, "Training series, packed or a folder: trains variants of the recipe.")
-    variants: str | None = option(None, "Variants to train, separated by commas.", shown="all")
-    steps: int = option(3000, "Of each variant.", low=1)
-    batch: int = option(1024, "Windows per step of a variant.", low=1)
-    seeds: int = option(1, "Of each variant.", low=1)
-    workers: int = options.workers(1, "Variants trained at a time.")
     device: str = options.device(told=True)
-
-    @property
-    def chosen_variants(self) -> list[str]:
-        """Names of the variants to train."""
-        return self.variants.split(",") if self.variants else list(ablation.VARIANTS)
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Evaluate the forecaster and write the folder."""
     device = chosen_device(settings.device)
-    if unknown := [name for name in settings.chosen_variants if name not in ablation.VARIANTS]:
-        raise UserError(f"--variants names no {unknown[0]}; there are {', '.join(ablation.VARIANTS)}.")
     sets = read_evaluation_sets(settings.evaluation, horizon=settings.horizon)
     if settings.quick:
         sets = [one.head(QUICK_SERIES) for one in sets]
@@ -80,8 +64,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
 
     scores = [one for key, f in forecasters.items() for one in evaluate(f, sets, model=key, report=tell)]
     rolled, rolled_naive, beside = _gift(settings, forecasters[name], name, tell)
-    far = tails.measure(forecasters[name], name, about[name]["head"]) if about[name]["head"] == "fourier" else []
-    ablated, missing = _ablation(settings, device, console)
+    far = tails.measure(forecasters[name], name, about[name]["head"])
     del forecasters
     times = speed.measure(functools.partial(_forecasters, settings), ["cpu", *([] if device == "cpu" else [device])])
     rows = summary_rows(scores, naive, about)
@@ -93,9 +76,6 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
                 model=one["model"], device=one["device"])
             for metric in ("seconds", "per_second")
         ]  # fmt: skip
-    if ablated:
-        relative = [{**one, "seed": run["seed"]} for run in ablated for one in relative_scores(run["scores"], naive)]
-        rows += ablation.rows(ablated, relative, settings.steps, settings.batch)
     heads = {key: value["head"] for key, value in about.items()}
     theirs = [one for one in published if one["model"] in COMPARED]
     charts = [
@@ -104,20 +84,12 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         relative_chart([*scores, *theirs], naive, "wql", heads=heads),
         calibration_chart(scores, heads=heads),
     ]
-    took: dict[str, Any] = {}
-    if ablated:  # most of the time is theirs, and many may be from earlier calls
-        took = {"seconds": sum(one["train_seconds"] for one in ablated), "seconds_of": "the training of all variants"}
     summary = settings.write(
         rows,
-        **took,
-        runs=[*scores, *rolled, *ablated],
+        runs=[*scores, *rolled],
         charts=charts,
         gpu=device == "cuda",
-        keep_runs=missing > 0,
-        notes=[
-            *_notes([*relative_scores(scores, naive), *gift.relative(rolled, rolled_naive)], far, times, missing),
-            *gift.unseen_note(rolled, rolled_naive, beside, about[name]["parameters"]),
-        ],
+        notes=_notes([*relative_scores(scores, naive), *gift.relative(rolled, rolled_naive)], far, times),
         quick=f"the first {QUICK_SERIES} series of each set",
     )
     if rolled:
@@ -137,11 +109,10 @@ def _forecasters(settings: Settings, device: str) -> dict[str, Any]:
 
 
 def _about(network: Any) -> dict[str, Any]:
-    config = network.config
     return {
-        "head": config.head,
-        "frequencies": config.frequencies if config.head == "fourier" else None,
-        "packets": config.packets if config.head == "fourier" else None,
+        "head": "fourier",
+        "frequencies": network.config.frequencies,
+        "packets": 0,
         "parameters": sum(p.numel() for p in network.parameters()),
     }
 
@@ -171,25 +142,7 @@ def _gift(
     return scores, gift_naive(configurations), gift.read_published(settings.gift)
 
 
-def _ablation(settings: Settings, device: str, console: Console) -> tuple[list[dict[str, Any]], int]:
-    """Return the runs of the ablation, and how many the time limit left out."""
-    if settings.corpus is None:
-        return [], 0
-    names = settings.chosen_variants
-    todo = ablation.tasks(
-        names, settings.seeds, settings.steps, settings.batch, settings.corpus, settings.evaluation, settings.horizon,
-        device=device,
-    )  # fmt: skip
-    store = RunStore(settings.output)
-    found = run_tasks(
-        todo, store, engine=settings.engine, console=console, title="variants", workers=settings.workers,
-        deadline=deadline_after(settings.time_limit),
-    )  # fmt: skip
-    finished = [one for one in found if one is not None]
-    return finished, len(found) - len(finished)
-
-
-def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]], missing: int) -> list[str]:
+def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]]) -> list[str]:
     notes = [
         "Scores are relative to seasonal naive, geometric means over sets. Verified are the 15 sets on which our "
         "seasonal naive equals the published scores and that the paper uses; two others of the benchmark make 17. Only "
@@ -214,6 +167,4 @@ def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]]
         f"monthly series, horizon {speed.HORIZON}, in {one['seconds']:.2f} s ({one['per_second']:.0f} a second)."
         for one in times
     ]
-    if missing:
-        notes.append(f"Stopped at the time limit: {missing} runs of variants are missing; the same command goes on.")
     return notes

@@ -20,8 +20,8 @@ def chosen(**about):
     [
         {"model": "T5", "head": "fourier-8", "attention": "sdpa", "batch": 2},
         {"model": "transformers T5, eager", "batch": 2},
-        {"model": "patch", "head": "fourier", "data": "drawn"},
-        {"task": "forecasting", "model": "patch", "head": "quantile"},
+        {"model": "multiscale", "head": "fourier", "data": "drawn"},
+        {"task": "forecasting", "model": "multiscale"},
         {"task": "forecasting", "model": "T5"},
     ],
     ids=lambda about: " ".join(map(str, about.values())),
@@ -42,7 +42,7 @@ def test_a_case_that_fails_is_left_out_and_the_others_run(monkeypatch, capsys):
     def broken():
         raise RuntimeError("no such kernel")
 
-    good = chosen(model="patch", head="none")
+    good = chosen(model="multiscale", head="none")
     monkeypatch.setattr(forecasting, "cases", lambda *_: [replace(good, make=broken), good])
     assert [row["head"] for row in forecasting.measured(SIZES, "cpu")] == ["none"]
     assert "failed: RuntimeError no such kernel" in capsys.readouterr().out
@@ -64,7 +64,7 @@ def test_cases_that_differ_in_the_head_alone_are_timed_in_turn(monkeypatch):
     steps = []
 
     def case(head: str, batch: int) -> forecasting.Case:
-        about = {"task": "forecasting", "model": "patch", "head": head, "batch": batch}
+        about = {"task": "forecasting", "model": "multiscale", "head": head, "batch": batch}
         return forecasting.Case(about, lambda: lambda: steps.append((head, batch)), batch)
 
     monkeypatch.setattr(forecasting, "cases", lambda *_: [case("a", 1), case("b", 1), case("a", 2)])

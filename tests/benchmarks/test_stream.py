@@ -1,4 +1,4 @@
-"""A step of the forecaster for all frequencies: nothing in it makes the host wait for the device."""
+"""A training step of the forecaster: nothing in it makes the host wait for the device."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The study zero-shot at toy size: tiny sets, a tiny network, two variants of the ablation."""
+"""The study zero-shot at toy size: tiny sets, a tiny network; and the search for copies of test values."""
 
 import json
 import math
@@ -9,17 +9,16 @@ import pandas as pd
 import pytest
 import torch
 from studies.common.benchmark_sets import read_evaluation_sets, relative_scores
-from studies.zero_shot import ablation, leaks, rescaled, speed, tails
+from studies.zero_shot import leaks, rescaled, speed, tails
 from studies.zero_shot.study import Settings, run
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet, evaluate_seasonal_naive
-from fourier_head.forecasting.patch.model import PatchConfig, PatchForecaster
+from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import save_model
-from fourier_head.tasks import engine
 
-SHAPE = {"context": 64, "horizon": 64, "patch": 16, "width": 16, "layers": 1, "heads": 2}
+SHAPE = {"spans": (64,), "horizon": 64, "patch": 16, "width": 16, "layers": 1, "heads": 2}
 
 
 def waves(count: int, length: int) -> list[np.ndarray]:
@@ -37,40 +36,23 @@ def sets(tmp_path):
     return folder
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    return SeriesStore.from_series(waves(30, 120), period=12).save(tmp_path / "corpus.safetensors")
-
-
-@pytest.fixture
-def train_small(tmp_path, monkeypatch):
-    """Save a small forecaster as "mine"; return the training of variants, as small."""
+@pytest.fixture(autouse=True)
+def small(tmp_path, monkeypatch):
+    """Save a small forecaster as "mine", and measure few series."""
     torch.manual_seed(0)
-    save_model(PatchForecaster(PatchConfig(**SHAPE)), tmp_path / "mine")
+    save_model(MultiscaleForecaster(MultiscaleConfig(**SHAPE)), tmp_path / "mine")
     monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
     monkeypatch.setattr(tails, "SERIES", 3)
     monkeypatch.setattr(tails, "SAMPLES", 50)
-    real = ablation.run_variant
-
-    def train(**given):
-        return real(**given, model=SHAPE)
-
-    monkeypatch.setattr(ablation, "run_variant", train)
-    return train
 
 
-@pytest.mark.usefixtures("train_small")
-def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus):
+def test_the_study_scores_a_forecaster(tmp_path, sets):
     (tmp_path / "scores.csv").write_text("dataset,model,MASE,WQL\nmonash_m1_yearly,seasonal-naive,2.0,0.5\n")
     settings = Settings(
         tmp_path / "zero-shot",
         evaluation=sets,
         published=tmp_path / "scores.csv",
         model=str(tmp_path / "mine"),
-        corpus=corpus,
-        variants="density,quantiles",
-        steps=2,
-        batch=4,
         device="cpu",
     )
     run(settings)
@@ -79,8 +61,6 @@ def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus):
     naive = evaluate_seasonal_naive(read_evaluation_sets(sets))
     mase = [by[one["dataset"], "mine", "mase"] / one["mase"] for one in naive]
     assert by["verified", "mine", "relative_mase"] == pytest.approx(np.exp(np.mean(np.log(mase))))
-    assert by["ablation", "quantiles", "held_out_wql"] > 0
-    assert by["ablation", "density", "relative_wql"] > 0
     assert by["5 monthly series", "mine", "per_second"] > 0
     truth = {r["metric"]: r["truth"] for r in content["rows"] if r["dataset"] == "normal, 100 and 10"}
     assert truth["total_0.99"] == pytest.approx(1400 + 2.326 * 10 * 14**0.5, rel=0.002)
@@ -94,21 +74,10 @@ def test_the_study_scores_a_forecaster_and_its_variants(tmp_path, sets, corpus):
     assert "/" not in content["command"].replace("fourier-head study", "").replace(str(tmp_path / "mine"), "")
 
 
-@pytest.mark.usefixtures("train_small")
-def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus):
+def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets):
     for path in sets.iterdir():
         path.rename(path.with_name(f"own-{path.name}"))
-    settings = Settings(
-        tmp_path / "out",
-        evaluation=sets,
-        model=str(tmp_path / "mine"),
-        corpus=corpus,
-        variants="density",
-        steps=2,
-        batch=4,
-        device="cpu",
-        quick=True,
-    )
+    settings = Settings(tmp_path / "out", evaluation=sets, model=str(tmp_path / "mine"), device="cpu", quick=True)
     with pytest.raises(UserError, match="horizon must be given"):
         run(settings)
     summary = run(replace(settings, horizon=4))
@@ -119,58 +88,7 @@ def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets, corpus):
     assert summary.extra["notes"][0] == "A quick look: the first 50 series of each set."
 
 
-def test_variants_stop_at_the_time_limit_and_go_on(tmp_path, sets, corpus, train_small, monkeypatch):
-    settings = Settings(
-        tmp_path / "zero-shot",
-        evaluation=sets,
-        model=str(tmp_path / "mine"),
-        corpus=corpus,
-        steps=2,
-        batch=4,
-        device="cpu",
-    )
-    trained, clock = [], engine.time.time
-
-    def variant(**given):
-        trained.append(given["variant"])
-        result = train_small(**given)
-        monkeypatch.setattr(engine.time, "time", lambda: math.inf)  # time is up after the first
-        return result
-
-    monkeypatch.setattr(ablation, "run_variant", variant)
-    settings = replace(settings, variants="density,quantiles", time_limit=60.0)
-    first = run(settings)
-    monkeypatch.setattr(engine.time, "time", clock)
-    second = run(replace(settings, time_limit=None))
-    assert "1 runs of variants are missing" in first.extra["notes"][-1]
-    assert {r["model"] for r in first.rows if r["dataset"] == "ablation"} == {"density"}
-    assert {r["model"] for r in second.rows if r["dataset"] == "ablation"} == {"density", "quantiles"}
-    assert trained == ["density", "quantiles"]
-    runs = json.loads((tmp_path / "zero-shot" / "runs.json").read_text())
-    spent = [one["train_seconds"] for one in runs if "variant" in one]  # one of the first call, one of the second
-    assert second.seconds == pytest.approx(sum(spent), abs=0.01)
-    assert second.extra["seconds_of"] == "the training of all variants"
-
-
-def test_variants_change_one_thing():
-    base = ablation.recipe_of("density")
-    for name in ablation.VARIANTS:
-        recipe = ablation.recipe_of(name)
-        assert name == "density" or recipe != base, name
-        assert recipe.seed == base.seed
-
-
-def test_variants_learn_something(corpus):
-    few, many = (
-        ablation.run_variant("density", 0, steps, 16, str(corpus), None, "cpu", SHAPE)["validation"]["mase"]
-        for steps in (1, 60)
-    )
-    assert many < few
-
-
 def test_unknown_names_get_a_sentence(tmp_path, sets):
-    with pytest.raises(UserError, match="--variants names no wings"):
-        run(Settings(tmp_path, evaluation=sets, variants="wings"))
     with pytest.raises(UserError, match="neither a folder"):
         run(Settings(tmp_path, evaluation=sets, model="nowhere"))
 

@@ -20,7 +20,7 @@ TINY = 1e-30
 def scale_of(context: Tensor, bend: bool = True, recent: int = 512) -> ValueMap:
     """Return the map of each context (..., C) by the mean and deviation of its values; NaN marks missing ones.
 
-    A value of the age ``recent`` counts half, one of twice that age a fifth. Where ``bend`` is False the map is straight.
+    A value of the age ``recent`` counts half, one of twice that age a fifth. Without ``bend`` the map is straight.
 
     >>> scale_of(torch.tensor([[torch.nan, 1.0, 3.0], [torch.nan, torch.nan, torch.nan]])).loc[:, 0]
     tensor([2.0000, 0.0000])
