@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,12 @@ from fourier_head.cli.forecasting.example import example
 from fourier_head.cli.forecasting.fan import charts, panels
 from fourier_head.cli.forecasting.page import build
 from fourier_head.errors import UserError
+from fourier_head.forecasting.fine_tuning import AHEAD, _split
 from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.inputs import read_series
 from fourier_head.pages.charts import Chart, Series
 from fourier_head.pages.drawing import draw
-from tests.forecasting.test_forecaster import tiny, walk
+from tests.forecasting.test_forecaster import CONFIG, tiny, walk
 from tests.studies.test_report import BROWSER, browse
 
 WAVE = 5 + np.sin(2 * np.pi * np.arange(96) / 12)
@@ -56,10 +59,25 @@ def test_fine_tuning_never_returns_worse_weights_and_stops_early():
 
 
 def test_fine_tuning_is_repeatable_and_may_go_without_validation():
-    runs = [tiny().fine_tune({"a": walk(50)}, steps=3, batch=4, validate=False, seed=5) for _ in range(2)]
+    runs = []
+    for noise in range(2):  # what else is drawn in a process changes nothing, nor is it changed
+        first = tiny()
+        torch.manual_seed(noise)
+        runs.append(first.fine_tune({"a": walk(50)}, steps=3, batch=4, validate=False, seed=5))
+        following = torch.rand(3)
+        torch.manual_seed(noise)
+        torch.testing.assert_close(torch.rand(3), following, rtol=0, atol=0)
     for one, other in zip(*(run.model.state_dict().values() for run in runs), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert runs[0].history[-1].losses == ()
+
+
+def test_a_network_that_reaches_far_keeps_few_steps_of_a_series_out():
+    far = tiny(replace(CONFIG, horizon=512))
+    kept, held = _split(read_series([walk(400)]), AHEAD, far.config.context)
+    assert (int(kept.lengths[0]), held.future.shape) == (400 - 64, (1, 64))
+    losses = far.fine_tune([walk(400)], steps=2, batch=2, every=1).history[-1].losses
+    assert losses == pytest.approx(far.fine_tune([walk(400)], steps=2, batch=2, every=1, horizon=64).history[-1].losses)
 
 
 @pytest.mark.parametrize(
