@@ -88,8 +88,15 @@ def test_a_device_that_is_not_there_gets_one_sentence(study, tmp_path):
     assert len(got.output.splitlines()) == 1
 
 
+EARLIER = ("zero-shot-variants",)
+"""Results of a network that is gone, and with it the options that trained it; their notes say so."""
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("**/summary.json")), ids=lambda path: path.parent.name)
 def test_the_command_beside_committed_results_is_understood(path):
+    if path.parent.name in EARLIER:
+        assert any("an earlier version" in note for note in json.loads(path.read_text())["notes"])
+        return
     recorded = json.loads(path.read_text())["command"].replace("fourier-head study", "python -m studies")
     program, _, words = recorded.partition("python -m studies ")
     if program or not words:
