@@ -98,7 +98,7 @@ class _Scores(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, v: Tensor, far: Tensor, weight: float, floor: float) -> tuple[Tensor, Tensor]:
         table = _tables(a.shape[-1] // 2, floor)
         # Relative to the largest first: squares of numbers as small or large as float32 has are none.
-        scale = torch.linalg.vector_norm(a, math.inf, -1, keepdim=True).clamp_min_(1e-30).reciprocal_()
+        scale = a.abs().amax(-1, keepdim=True).clamp_min_(1e-30).reciprocal_()
         unit = a * scale
         per_norm = torch.linalg.vecdot(unit, unit).clamp_min_(1).rsqrt_().unsqueeze(-1)
         unit.mul_(per_norm)

@@ -138,10 +138,9 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * plan.rate(step)
             index = next(batches).to(weights.device)
-            outputs = network(network.picked(inputs, index))
+            picked = zip(bodies, network.picked(inputs, index), strict=True)
+            outputs = torch.cat([body.outputs(x) for body, x in picked])
             value = (loss(outputs, *(column[index] for column in columns)) * weights[index]).mean(1).sum()
-            for body in bodies:
-                body.gradient.zero_()
             value.backward()
             for body in bodies:
                 body.clip(LONGEST_GRADIENT)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from fourier_head.heads import Head
 
@@ -132,6 +133,47 @@ class MemberNetwork(nn.Module):
         self.bodies = nn.ModuleDict({name: self.bodies[name] for name in names})
 
 
+class _Layers(torch.autograd.Function):
+    """Layers of members in one piece, whose gradients are written where they are wanted.
+
+    Layer by layer autograd would lay out each gradient first and then add it to zeros: for small layers that takes as
+    long as the products.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, smooth: bool, gradients: Sequence[Tensor], *weights: Tensor) -> Tensor:
+        kept = [x]
+        for place in range(0, len(weights), 2):
+            x = torch.baddbmm(weights[place + 1], x, weights[place])
+            if place + 2 < len(weights):
+                if smooth:  # whose slope is that of what came in
+                    kept.append(x)
+                    x = nn.functional.silu(x)
+                else:
+                    x = x.relu_()
+                kept.append(x)
+        ctx.save_for_backward(*kept, *weights[::2])
+        ctx.smooth, ctx.gradients = smooth, gradients
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, out: Tensor) -> tuple[None, ...]:
+        count = len(ctx.gradients) // 2
+        kept, weights = ctx.saved_tensors[:-count], ctx.saved_tensors[-count:]
+        for layer in reversed(range(count)):
+            x = kept[2 * layer if ctx.smooth else layer]
+            torch.bmm(x.mT, out, out=ctx.gradients[2 * layer])
+            torch.sum(out, 1, keepdim=True, out=ctx.gradients[2 * layer + 1])
+            if layer:
+                before = torch.bmm(out, weights[layer].mT)
+                if ctx.smooth:
+                    out = torch.ops.aten.silu_backward(before, kept[2 * layer - 1])
+                else:
+                    out = torch.ops.aten.threshold_backward(before, x, 0)
+        return (None,) * (3 + 2 * count)
+
+
 class Weights:
     """All weights of the members of a body, (members, weights), whose layers become views of them.
 
@@ -140,7 +182,10 @@ class Weights:
 
     @torch.no_grad()
     def __init__(self, body: nn.Module):
-        self._layers = list(body.parameters())
+        self._body, self._layers = body, list(body.parameters())
+        kinds = {type(layer) for layer in body.modules() if not isinstance(layer, (nn.Sequential, MemberLinear))}
+        self._smooth = kinds == {nn.SiLU}
+        self._quick = kinds in ({nn.SiLU}, {nn.ReLU})
         members, sizes = len(self._layers[0]), [p[0].numel() for p in self._layers]
         self.now = nn.Parameter(torch.cat([p.reshape(members, -1) for p in self._layers], 1))
         self.gradient = self.now.grad = torch.zeros_like(self.now)
@@ -150,6 +195,15 @@ class Weights:
             self._layers, self.now.data.split(sizes, 1), self.gradient.split(sizes, 1), strict=True
         ):
             p.data, p.grad = weight.view(p.shape), gradient.view(p.shape)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the outputs of the members, whose ``backward`` leaves their gradients in ``gradient``."""
+        if self._quick:
+            found: Tensor = _Layers.apply(x, self._smooth, [p.grad for p in self._layers], *self._layers)
+            return found
+        self.gradient.zero_()
+        outputs: Tensor = self._body(x)
+        return outputs
 
     @torch.no_grad()
     def clip(self, largest: float) -> None:
