@@ -55,7 +55,7 @@ def test_the_spread_moves_widths_and_leaves_means(head):
 
 @pytest.mark.parametrize("spread", [0.6, 1.0, 1.5])
 def test_components_outside_of_the_interval_move_nothing(spread):
-    """Likelihood alone leaves a component anywhere once all of it lies outside: it has a share of logits, but no say."""
+    """Likelihood alone leaves a component anywhere once it lies outside: it has a share of logits, but no say."""
     head = FlooredMixtureHead(1, 100, 2, domain=Interval(-2.0, 2.0))
     head.proj = torch.nn.Identity()
     near = torch.tensor([0.0, -40.0, -0.5, -0.5, -3.0, -3.0], dtype=torch.float64)

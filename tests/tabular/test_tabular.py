@@ -148,6 +148,22 @@ def test_layers_are_views_of_all_weights_until_released():
     assert layer.weight.grad is None
 
 
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.SiLU, nn.Tanh])
+def test_outputs_and_gradients_of_a_body_are_those_of_autograd(activation):
+    sizes = ((4, 8), (8, 6), (6, 3))
+    layers = [MemberLinear.stack([nn.Linear(*size) for _ in range(2)]) for size in sizes]
+    body = nn.Sequential(layers[0], activation(), layers[1], activation(), layers[2])
+    x = torch.randn(2, 5, 4)
+    wanted = body(x)
+    gradients = torch.autograd.grad((wanted**2).sum(), list(body.parameters()))
+    weights = Weights(body)
+    for _ in range(2):  # the second time in place of the first
+        outputs = weights.outputs(x)
+        (outputs**2).sum().backward()
+    torch.testing.assert_close(outputs, wanted)
+    torch.testing.assert_close(weights.gradient, torch.cat([g.reshape(2, -1) for g in gradients], 1))
+
+
 @pytest.mark.parametrize(("rows", "members"), [(100, 8), (77, 7), (30, 3)])
 def test_every_row_is_left_out_once(rows, members):
     parts = held_out(rows, members, 1 / members, torch.randperm(rows))

@@ -81,13 +81,17 @@ class Boosting:
         least = int(np.clip(self._rows / 100, 3, 20))
         leaves = int(np.clip(self._rows / ROWS_PER_LEAF, FEWEST_LEAVES, most))
         if importlib.util.find_spec("lightgbm"):
-            from lightgbm import LGBMRegressor
+            import lightgbm
 
-            options: dict[str, Any] = {"n_estimators": trees, "learning_rate": RATE, "num_leaves": leaves}
-            options |= {"min_child_samples": least, "subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.8}
-            model: Any = LGBMRegressor(**options, random_state=self._seed, n_jobs=torch.get_num_threads(), verbose=-1)
+            options: dict[str, Any] = {"learning_rate": RATE, "num_leaves": leaves, "min_data_in_leaf": least}
+            options |= {"bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.8, "seed": self._seed}
+            options |= {"num_threads": torch.get_num_threads(), "verbose": -1}
             named = self._categorical.tolist() or "auto"
-            return model.fit(X[rows], y[rows], sample_weight=weights[rows], categorical_feature=named).booster_
+            table = lightgbm.Dataset(
+                X[rows], y[rows], weight=weights[rows], categorical_feature=named, params=options, free_raw_data=True
+            )
+            # Else trees are written to text and read again, which takes a fifth of the time of a small fit.
+            return lightgbm.train(options, table, trees, keep_training_booster=True).free_dataset()
         options = {"max_iter": trees, "learning_rate": RATE, "max_leaf_nodes": leaves, "min_samples_leaf": least}
         model = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=self._seed)
         return model.fit(X[rows], y[rows], sample_weight=weights[rows])
