@@ -272,6 +272,7 @@ def main() -> None:
     parser.add_argument("--no-plain", action="store_true", help="leave out plain torch, which is slow")
     parser.add_argument("--rows", type=int, default=FORECASTS, help="densities of forecasts; 0 leaves them out")
     parser.add_argument("--compile", action="store_true", help="run everything once and measure nothing")
+    parser.add_argument("--name", default="inference", help="of the file of results")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.inference needs a CUDA device")
@@ -292,14 +293,14 @@ def main() -> None:
         del p, head, steps
         torch.cuda.empty_cache()
         if clock is not None:
-            save(rows, "inference")
+            save(rows, arguments.name)
     if arguments.rows:
         rows += [row | about for row in measure_forecasts(arguments.rows, clock)]
         if clock is not None:
-            save(rows, "inference")
+            save(rows, arguments.name)
     if arguments.variants and clock is not None and not arguments.no_plain:
         rows += [row | about for row in crossover(clock)]
-        save(rows, "inference")
+        save(rows, arguments.name)
 
 
 if __name__ == "__main__":
