@@ -217,6 +217,45 @@ def test_arrays_lists_and_dictionaries():
     assert not series.timed
 
 
+def test_arrays_read_together_are_what_each_is_alone():
+    """Numbers of every type, infinite and missing ones, series without a value; those given stay as they are."""
+    kinds = ("f2", "f4", ">f8", "longdouble", "i1", "u8", "?")
+    given = [np.array([1, 0, 1], dtype=kind) for kind in kinds] + [np.array([np.inf, 2, np.nan, -np.inf]), np.empty(0)]
+    series = read_series(given, freq="ME")
+    assert series.names == list(range(len(given)))
+    assert series.periods.tolist() == [12] * len(given)
+    assert not series.timed
+    for one, values in zip(given, series.values, strict=True):
+        np.testing.assert_array_equal(values, read_series([one.tolist()]).values[0])
+        assert values.dtype == np.float64
+        assert not np.shares_memory(values, one)
+    assert np.isinf(given[-2]).sum() == 2
+    named = read_series({"x": given[0], None: given[-2], 7: given[1]})
+    assert (named.names, len(named.values[1])) == (["x", 1, 7], 4)
+    np.testing.assert_array_equal(read_series(np.array([[1, np.inf], [3, 4]])).values, [[1, np.nan], [3, 4]])
+    np.testing.assert_array_equal(read_series(torch.tensor([[1, 2], [3, 4]])).values, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (np.array(["a", "b"]), "series '1' must hold numbers"),
+        (np.array([1j]), "series '1' must hold numbers, got complex128"),
+        (np.array(["2024-01-01"], dtype="M8[D]"), "series '1' must hold numbers, got datetime64"),
+        (np.ones((2, 2)), r"series '1' must have one dimension, got shape \(2, 2\)"),
+    ],
+)
+def test_one_odd_array_among_others_is_named(odd, message):
+    with pytest.raises(ValueError, match=message):
+        read_series([np.arange(3.0), odd])
+
+
+def test_one_masked_array_among_others_keeps_its_mask():
+    values = read_series([np.arange(3.0), np.ma.masked_equal([1, -9, 3], -9), np.ones((1, 2))]).values
+    np.testing.assert_array_equal(values[1], [1, np.nan, 3])
+    np.testing.assert_array_equal(values[2], [1, 1])
+
+
 def test_missing_numbers_are_missing_in_every_spelling():
     want = [1, np.nan, 3]
     for data in ([1, pd.NA, 3], [want], np.ma.masked_equal([1, -9, 3], -9), pd.array([1, None, 3], dtype="Int64")):

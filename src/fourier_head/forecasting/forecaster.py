@@ -184,20 +184,20 @@ class Forecaster:
             warnings.warn(words, stacklevel=2)
         # What values a series can take is seen in itself, not in what effects or rules leave of it.
         as_given = effects is None and (ruled is None or ruled.shift is None)
-        empty, support = 0, Support.unknown(len(series))
+        empty, support = torch.zeros((), dtype=torch.int64, device=self.device), Support.unknown(len(series))
         with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
             for numbers, contexts, periods in self._batches(ruled.series if ruled else plain, rolling):
-                empty += int(contexts.isnan().all(-1).sum())
+                empty += contexts.isnan().all(-1).sum()
                 if natural and as_given:
                     support.read(numbers, contexts)
                 if ruled:
                     contexts, absurd = without_absurd(contexts)
-                    ruled.absurd.extend(numbers[absurd.numpy()].tolist())
-                rolling.add(numbers, contexts.to(self.device), periods.to(self.device))
+                    ruled.absurd.extend(numbers[absurd.cpu().numpy()].tolist())
+                rolling.add(numbers, contexts, periods)
                 advance(len(numbers))
         if empty:
             warnings.warn(
-                f"{empty} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
+                f"{int(empty)} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
         if natural and not as_given:
@@ -300,10 +300,9 @@ class Forecaster:
                 return past + -(-rolling.sizes[0] // patch)
             return (np.minimum(past * patch + rolling.horizon, longest) + rolling.sizes[0]) // patch * rolling.paths
 
-        periods = torch.from_numpy(series.periods)
-        limit = TOKENS.get(self.device.type, TOKENS["cpu"])
-        for chosen, block in batches(series.values, longest, patch, limit, cost, np.float64):
-            yield chosen, block, periods[torch.from_numpy(chosen)]
+        periods, limit = series.periods, TOKENS.get(self.device.type, TOKENS["cpu"])
+        for chosen, block in batches(series.values, longest, patch, limit, cost, np.float64, self.device):
+            yield chosen, block, torch.from_numpy(periods[chosen]).to(self.device)
 
     def fine_tune(self, data: Any, **settings: Any) -> Forecaster:
         """Return a forecaster trained further on one's own series; this one stays as it is.

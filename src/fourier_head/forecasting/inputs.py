@@ -69,25 +69,34 @@ def read_series(
     else:
         if (id, time, target) != (None, None, None):
             raise ValueError("id, time and target name columns of a DataFrame; the data is none.")
-        for number, (name, one) in enumerate(_items(data)):
-            _add_one(out, number if name is None else name, one, calendar)
+        names, items = _items(data)
+        if all(type(one) is np.ndarray and one.ndim == 1 and one.dtype.kind in "fiub" for one in items):
+            # Many arrays of numbers are read as one.
+            out.add_untimed(names, _arrays(items), calendar)
+        else:
+            for name, one in zip(names, items, strict=True):
+                _add_one(out, name, one, calendar)
     if not len(out):
         raise ValueError("there is nothing to forecast: the data holds no series.")
     out.finish()
     return out
 
 
-def _items(data: Any) -> Iterable[tuple[Any, Any]]:
-    """Yield names (None: by number) and series."""
+def _items(data: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return names, which are numbers where there are none, and series."""
     if isinstance(data, Mapping):
         # One entry of a GluonTS data set, or series by name.
-        return [(None, data)] if "target" in data and "start" in data else list(data.items())
-    if isinstance(data, (Tensor, np.ndarray)):
+        if "target" in data and "start" in data:
+            return [0], [data]
+        return [number if name is None else name for number, name in enumerate(data)], list(data.values())
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().double().numpy()
+    if isinstance(data, np.ndarray):
         if data.ndim not in (1, 2):
             raise ValueError(f"an array must have shape (time,) or (series, time), got {tuple(data.shape)}.")
-        return [(None, row) for row in (data[None] if data.ndim == 1 else data)]
+        return range(1 if data.ndim == 1 else len(data)), list(data[None] if data.ndim == 1 else data)
     if isinstance(data, pd.Series):
-        return [(data.name, data)]
+        return [0 if data.name is None else data.name], [data]
     if hasattr(data, "to_pandas"):
         # Tables of polars and others: going through one gives columns, which are no series.
         kind = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
@@ -100,8 +109,18 @@ def _items(data: Any) -> Iterable[tuple[Any, Any]]:
         raise ValueError(f"data must be a DataFrame, arrays or a GluonTS data set, got {type(data).__name__}.")
     items = list(data)
     if items and all(one is None or one is pd.NA or np.isscalar(one) or getattr(one, "ndim", 1) == 0 for one in items):
-        return [(None, items)]
-    return [(None, one) for one in items]
+        items = [items]
+    return range(len(items)), items
+
+
+def _arrays(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return arrays of numbers as float64 arrays that are not those given, infinite values as missing."""
+    if not arrays:
+        return []
+    together = np.concatenate(arrays, dtype=np.float64)
+    together[~np.isfinite(together)] = np.nan
+    ends = np.cumsum([len(one) for one in arrays]).tolist()
+    return [together[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _array(name: Any, values: Any) -> np.ndarray:

@@ -17,6 +17,8 @@ from fourier_head.fourier.inversion import with_implicit_gradient
 
 AT_ONCE = 1 << 17
 """Values looked at together, one of each component: tables of some 16 MB, which caches hold better than all at once."""
+ON_GPU = 16
+"""Times as many on a GPU, which would wait for its host if there were little to do in each step."""
 
 
 class PathDensity(ScalarDensity):
@@ -87,7 +89,8 @@ class PathDensity(ScalarDensity):
         values = tuple(x.expand(torch.broadcast_shapes(x.shape, self.batch_shape)) for x in values)
         each = points * max((math.prod(x.shape[: x.dim() - len(self.batch_shape)]) for x in values), default=1)
         series = self.batch_shape[-2]
-        at_once = max(1, AT_ONCE * series // max(1, self.batch_shape.numel() * self.paths * max(8, each)))
+        most = AT_ONCE * (ON_GPU if self._like.is_cuda else 1)
+        at_once = max(1, most * series // max(1, self.batch_shape.numel() * self.paths * max(8, each)))
         before = (slice(None),) * (len(self.batch_shape) - 2)
         parts = []
         for start in range(0, series, at_once):

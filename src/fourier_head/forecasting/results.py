@@ -76,8 +76,8 @@ class Forecasts:
         """
         wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         check_levels(wanted)
-        out = self.density.quantile(torch.as_tensor(wanted)).movedim(0, -1).cpu().numpy()
-        out = self.support.rare.put(self.support.fit(out), wanted)
+        out = self.support.fit(self.density.quantile(torch.as_tensor(wanted)).movedim(0, -1))
+        out = self.support.rare.put(out, wanted)
         return out[..., 0] if np.ndim(levels) == 0 else out
 
     @property
@@ -89,8 +89,7 @@ class Forecasts:
     def mean(self) -> np.ndarray:
         """Means (series, horizon)."""
         with torch.no_grad():
-            mean = self.density.mean.cpu().numpy()
-        return self.support.rare.mean(self.support.cut(mean))
+            return self.support.rare.mean(self.support.cut(self.density.mean))
 
     @property
     def dependence(self) -> Dependence:
@@ -112,7 +111,7 @@ class Forecasts:
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}.")
         level = torch.special.ndtr(self._scores(count, generator, joint).double())
-        drawn = self.support.fit(self.density.icdf(level).movedim(0, 1).cpu().numpy())
+        drawn = self.support.fit(self.density.icdf(level).movedim(0, 1))
         return self.support.rare.put(drawn, level.movedim(0, 1).cpu().numpy())
 
     def _scores(self, count: int, generator: torch.Generator | None, joint: bool = True) -> torch.Tensor:
@@ -201,9 +200,8 @@ class Forecasts:
             place = (z + FARTHEST) / (2 * FARTHEST) * (KNOTS - 1)
             left = place.floor().clamp(0, KNOTS - 2).long()
             low, high = table.gather(-1, left), table.gather(-1, left + 1)
-            drawn = torch.lerp(low, high, (place - left).clamp(0, 1)).transpose(1, 2).numpy()
             some = self.support[rows]
-            drawn = some.fit(drawn)
+            drawn = some.fit(torch.lerp(low, high, (place - left).clamp(0, 1)).transpose(1, 2))
             yield some.rare.put(drawn, torch.special.ndtr(z).transpose(1, 2).numpy()) if some.rare.rate else drawn
 
     def normal_scores(self, values: Any) -> np.ndarray:

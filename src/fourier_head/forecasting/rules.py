@@ -71,9 +71,10 @@ def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Ru
     unseen = np.zeros(len(series), dtype=np.int64)
     lengths, periods = np.array([len(one) for one in series.values]), series.periods
     values = series.values
-    beyond = {period: seasons_beyond(period, config) for period in np.unique(periods).tolist()}
+    kinds, kind = np.unique(periods, return_inverse=True)
+    beyond = {period: seasons_beyond(period, config) for period in kinds.tolist()}
+    least = np.array([min((season for season, _ in seasons), default=np.inf) for seasons in beyond.values()])[kind]
     # Many series, of which rules concern few: only these are looked at one by one.
-    least = np.array([min((season for season, _ in beyond[period]), default=np.inf) for period in periods.tolist()])
     for number in np.flatnonzero((lengths <= LINE[-1]) | (lengths >= least)).tolist():
         past, after = series.values[number], np.zeros(horizon)
         if (slope := slope_of_line(past)) is not None:

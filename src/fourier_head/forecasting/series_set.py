@@ -15,7 +15,7 @@ import pandas as pd
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
 from fourier_head.forecasting.columns import Columns
-from fourier_head.forecasting.frequency import frequency_in_words
+from fourier_head.forecasting.frequency import frequency_in_words, natural_period
 
 NOWHERE = np.datetime64("NaT", "ns")
 AGGREGATES = ("sum", "mean")
@@ -72,9 +72,10 @@ class SeriesSet:
     @property
     def periods(self) -> np.ndarray:
         """Steps per cycle of each series."""
-        # Few calendars, many series: each is worked out once.
-        known = {one.freq: one.period for one in {one for one in self.calendars if one is not None}}
-        return np.array([1 if one is None else known[one.freq] for one in self.calendars], dtype=np.int64)
+        # Few frequencies, many series: each is worked out once.
+        freqs = [None if one is None else one.freq for one in self.calendars]
+        known = {freq: natural_period(freq) for freq in set(freqs)}
+        return np.array([known[freq] for freq in freqs], dtype=np.int64)
 
     # --- what was read
 
@@ -181,20 +182,25 @@ class SeriesSet:
             times: of the values, in any order; with them, values are put on every step from the first to the last.
         """
         if times is None or not len(times):
-            # Without a time to count from, the calendar still tells the period.
-            times = np.array([NOWHERE])
-        else:
-            order = np.argsort(times, kind="stable")
-            times, values = self._merged(name, times[order], values[order], calendar)
-            # Where there are too few to tell, the calendar of the other series is put in once all are read.
-            calendar = calendar or Calendar.fitting(times)
-            values = values if calendar is None else self._on_grid(name, times, values, calendar)
-        self.names.append(name)
-        self.values.append(values)
-        self.calendars.append(calendar)
-        self.first.append(times[0])
-        self.last.append(times[-1])
-        self.month_days.append(None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:]))
+            self.add_untimed([name], [values], calendar)
+            return
+        order = np.argsort(times, kind="stable")
+        times, values = self._merged(name, times[order], values[order], calendar)
+        # Where there are too few to tell, the calendar of the other series is put in once all are read.
+        calendar = calendar or Calendar.fitting(times)
+        values = values if calendar is None else self._on_grid(name, times, values, calendar)
+        self.add_untimed([name], [values], calendar)
+        self.first[-1], self.last[-1] = times[0], times[-1]
+        self.month_days[-1] = None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:])
+
+    def add_untimed(self, names: Sequence[Any], values: Sequence[np.ndarray], calendar: Calendar | None) -> None:
+        """Append series without a time to count from; the calendar still tells their period."""
+        self.names += names
+        self.values += values
+        self.calendars += [calendar] * len(values)
+        self.month_days += [None] * len(values)
+        self.first += [NOWHERE] * len(values)
+        self.last += [NOWHERE] * len(values)
 
     def _merged(
         self, name: Any, times: Timestamps, values: np.ndarray, given: Calendar | None
@@ -255,13 +261,14 @@ class SeriesSet:
     def finish(self) -> None:
         """Give series of one value the calendar that most others have; where gaps are filled, all end together."""
         lonely = [i for i, c in enumerate(self.calendars) if c is None and not np.isnat(self.last[i])]
-        common = Counter(c for c in self.calendars if c is not None).most_common(1)
-        if lonely and not common:
-            raise ValueError(
-                f"the frequency of {label(self.names[lonely[0]])} cannot be told from one value; give its freq."
-            )
-        for i in lonely:
-            self.calendars[i] = common[0][0]
+        if lonely:
+            common = Counter(c for c in self.calendars if c is not None).most_common(1)
+            if not common:
+                raise ValueError(
+                    f"the frequency of {label(self.names[lonely[0]])} cannot be told from one value; give its freq."
+                )
+            for i in lonely:
+                self.calendars[i] = common[0][0]
         if self.fill is None or np.isnat(self.last).all():
             return
         end = np.nanmax(np.array(self.last))

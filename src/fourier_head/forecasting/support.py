@@ -93,9 +93,9 @@ class Support:
         >>> counts = torch.tensor([0, 2, 0, 0, 1, 0, 5, 0, 0, 1, 0, 0.0])
         >>> support = Support.unknown(2)
         >>> support.read(np.arange(2), torch.stack([counts, counts - 0.5]))
-        >>> support.fit(np.array([[-0.2, 0.3, 1.7], [-0.2, 0.3, 1.7]]))
+        >>> support.fit(torch.tensor([[-0.2, 0.3, 1.7], [-0.2, 0.3, 1.7]]))
         array([[ 0. ,  0. ,  2. ],
-               [-0.2,  0.3,  1.7]])
+               [-0.2,  0.3,  1.7]], dtype=float32)
     """
 
     def __init__(self, whole: np.ndarray, positive: np.ndarray, rare: Rare | None = None):
@@ -112,22 +112,27 @@ class Support:
         values = torch.where(seen, contexts, 0)
         count = seen.sum(-1)
         enough = count >= FEWEST
-        self.positive[numbers] = (enough & (values.amin(-1) >= 0)).cpu().numpy()
-        self.whole[numbers] = (enough & (values == values.round()).all(-1)).cpu().numpy()
+        positive, whole = enough & (values.amin(-1) >= 0), enough & (values == values.round()).all(-1)
         zeros = (count - (values != 0).sum(-1)) >= ZEROS * count
-        for row in np.flatnonzero(zeros.cpu().numpy() & self.positive[numbers] & self.whole[numbers]):
+        self.positive[numbers], self.whole[numbers], rare = (
+            torch.stack([positive, whole, zeros & positive & whole]).cpu().numpy()
+        )
+        for row in np.flatnonzero(rare):
             self.rare.read(int(numbers[row]), contexts[row].cpu().numpy())
 
     def __getitem__(self, some: slice) -> Support:
         return Support(self.whole[some], self.positive[some], self.rare[some])
 
-    def fit(self, values: np.ndarray) -> np.ndarray:
+    def fit(self, values: Tensor) -> np.ndarray:
         """Return quantiles or samples (series, ...) rounded and cut off where that is what the series does."""
-        extra = (1,) * (values.ndim - 1)
-        return self.cut(np.where(self.whole.reshape(-1, *extra), np.rint(values), values))
+        return self.cut(torch.where(_beside(self.whole, values), values.round(), values))
 
-    def cut(self, values: np.ndarray) -> np.ndarray:
+    def cut(self, values: Tensor) -> np.ndarray:
         """Return values (series, ...), zero where they are negative and the series never is; means need no more."""
-        positive = self.positive.reshape(-1, *(1,) * (values.ndim - 1))
         # Adding zero turns -0 into 0.
-        return np.where(positive, np.maximum(values, 0), values) + 0
+        return torch.where(_beside(self.positive, values), values.clamp_min(0), values).add_(0).cpu().numpy()
+
+
+def _beside(which: np.ndarray, values: Tensor) -> Tensor:
+    """Return what is known of each series (series,) so that it goes with values (series, ...)."""
+    return torch.from_numpy(which).to(values.device).reshape(-1, *(1,) * (values.dim() - 1))

@@ -20,6 +20,7 @@ def batches(
     tokens: int = 16384,
     cost: Callable[[np.ndarray], np.ndarray] | None = None,
     dtype: type[np.floating] = np.float32,
+    device: torch.device | None = None,
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Yield the numbers of series and their contexts (B, C), NaN before each begins, series of like length together.
 
@@ -29,26 +30,25 @@ def batches(
         patch: C is a multiple of this.
         tokens: about so many patches go into one batch.
         cost: patches a series takes, from those of its past; as many unless given.
-        dtype: of the contexts.
+        dtype, device: of the contexts.
     """
-    lengths = np.array([min(len(context), longest) for context in contexts])
+    lengths = np.minimum([len(context) for context in contexts], longest)
     patches = np.maximum(-(-lengths // patch), 1)
     order = np.argsort(patches, kind="stable")
     costs = patches if cost is None else cost(patches)
     start = 0
     while start < len(order):
-        # The longest of a batch sets its width; sorted, the last one is the longest.
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * costs[order[stop]] <= tokens:
-            stop += 1
-        chosen = order[start:stop]
+        # The longest of a batch sets its cost and width; sorted, the last one is the longest.
+        ahead = costs[order[start : start + tokens]]
+        count = max(1, int(np.searchsorted(ahead * np.arange(1, len(ahead) + 1), tokens, side="right")))
+        chosen = order[start : start + count]
         width = int(patches[chosen[-1]]) * patch
-        block = np.full((len(chosen), width), np.nan, dtype=dtype)
-        for i, number in enumerate(chosen):
-            if lengths[number]:
-                block[i, width - lengths[number] :] = contexts[number][-lengths[number] :]
-        yield chosen, torch.from_numpy(block)
-        start = stop
+        # All values in a row, and one NaN after them for what is before a series.
+        flat = np.concatenate([*(contexts[number][-longest:] for number in chosen.tolist()), [np.nan]], dtype=dtype)
+        values, past = (torch.from_numpy(array).to(device) for array in (flat, lengths[chosen, None]))
+        place = torch.arange(-width, 0, device=device)
+        yield chosen, values[torch.where(place >= -past, past.cumsum(0) + place, -1)]
+        start += count
 
 
 @contextmanager
