@@ -92,7 +92,7 @@ def zero_shot(folder: Path = HERE) -> Path:
         bars = axis.barh(range(len(names)), values, color=[SKY, *[TRUTH] * (len(names) - 1)])
         axis.bar_label(bars, [f"{v:.3f}" for v in values], padding=-32, color="black", fontsize=8)
         axis.set(title=f"{metric.removeprefix('relative_').upper()} over seasonal naive", xlim=(0, 1))
-    axes[0].set_yticks(range(len(names)), ["Fourier, 12 M", *[f"{model_label(n)}, published" for n in names[1:]]])
+    axes[0].set_yticks(range(len(names)), ["Fourier, 14 M", *[f"{model_label(n)}, published" for n in names[1:]]])
     axes[0].invert_yaxis()
     return save(figure, "zero-shot.png", folder)
 
