@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -86,7 +86,7 @@ class Boosting:
             options: dict[str, Any] = {"learning_rate": RATE, "num_leaves": leaves, "min_data_in_leaf": least}
             options |= {"bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.8, "seed": self._seed}
             options |= {"num_threads": torch.get_num_threads(), "verbose": -1}
-            named = self._categorical.tolist() or "auto"
+            named: list[int] | Literal["auto"] = self._categorical.tolist() or "auto"
             table = lightgbm.Dataset(
                 X[rows], y[rows], weight=weights[rows], categorical_feature=named, params=options, free_raw_data=True
             )

@@ -156,8 +156,9 @@ class IntervalDistribution(PredictiveDistribution):
         if not isinstance(members, HistogramDensity):
             # Without the flat one, which says nothing of where values are; and of what lies in the interval alone, as
             # a component far outside of it may have a large share and no say.
-            parts = (x[..., :-1] for x in (members.logits, members.loc, members.scale))
-            own = GaussianMixture(*parts, *members.limits, validate_args=False)
+            logits, own_loc, own_scale = (x[..., :-1] for x in (members.logits, members.loc, members.scale))
+            low, high = members.limits
+            own = GaussianMixture(logits, own_loc, own_scale, low, high, validate_args=False)
             mean, variance, loc, scale = own.mean, own.variance, members.loc, members.scale
             middle, factor = (x[:, None] for x in self.mixing.about(mean, variance, spread))
             shares = members._frame().log_weight
