@@ -5,10 +5,11 @@ split with its usual settings, one thread each, and scored on the test rows. Eac
 ``results/tables.csv``: negative log-likelihood, CRPS and root mean squared error in the units of the target, the share
 of test rows in the central 90 % intervals and their mean width (sharpness), the seconds of the fit and those that its
 processor worked, which other work on the machine does not change. Rows that are there already are not fitted again, so
-a run can be stopped at any time and go on elsewhere; those of ours name the revision of the regressor, and only one
-revision is ranked, the newest that has all sets. At the end mean ranks over the sets go to ``results/table-ranks.csv``
-and, with the critical difference of Nemenyi's test, to ``results/tables.png``; ``results/table-published.csv`` has our
-likelihoods beside those that others published for the same splits.
+a run can be stopped at any time and go on elsewhere; those of ours name a revision, and the newest that has all sets is
+ranked. At the end means over the splits go to ``results/table-means.csv``, mean ranks over the sets to
+``results/table-ranks.csv`` and, with the critical difference of Nemenyi's test, to ``results/tables.png``;
+``results/table-published.csv`` has our likelihoods beside those that others published for the same splits. With
+``--only-fit`` these stay as they are.
 
 Choices are made with ``--validation``: a tenth of the training part of each split is scored instead, and no test row is
 looked at; rows go to ``results/table-choices.csv``. A run ends by itself after ``--seconds``.
@@ -30,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.head import RESULTS
-from benchmarks.table_methods import METHODS, OURS, REVISION, Floats
+from benchmarks.table_methods import METHODS, OURS, REVISIONS, Floats
 
 SCORES = ("nll", "crps", "rmse", "coverage_90", "sharpness", "seconds", "processor_seconds")
 COLUMNS = ("dataset", "method", "split", *SCORES, "hardware", "revision")
@@ -97,8 +98,8 @@ def _task(folder: Path, name: str, method: str, split: int, validation: bool = F
         rows, test = np.split(rows, [len(rows) - len(rows) // 10])
     found = score(X, y, rows, test, method, split)
     row = {key: f"{value:.3g}" if "seconds" in key else f"{value:.6g}" for key, value in found.items()}
-    revision = REVISION if method in OURS else ""
-    return {"dataset": name, "method": method, "split": str(split), **row, "hardware": hardware(), "revision": revision}
+    of_fit = {"hardware": hardware(), "revision": REVISIONS.get(method, "")}
+    return {"dataset": name, "method": method, "split": str(split), **row, **of_fit}
 
 
 def read(path: Path) -> list[Row]:
@@ -119,14 +120,41 @@ def append(path: Path, row: Row) -> None:
         writer.writerow(row)
 
 
-def of_one_revision(rows: list[Row]) -> tuple[list[Row], str]:
-    """Return the rows of others and those of ours of the newest revision that has been fitted to all sets."""
+def newest(rows: list[Row]) -> list[Row]:
+    """Return the rows of others, and of each method of ours those of the newest revision that has all sets."""
     sets = {row["dataset"] for row in rows}
-    for revision in sorted({row["revision"] for row in rows if row["method"] in OURS}, reverse=True):
-        kept = [row for row in rows if row["method"] not in OURS or row["revision"] == revision]
-        if {row["dataset"] for row in kept if row["method"] == "fourier"} == sets:
-            return kept, revision
-    return [row for row in rows if row["method"] not in OURS], ""
+    kept = [row for row in rows if row["method"] not in OURS]
+    for method in OURS:
+        own = [row for row in rows if row["method"] == method]
+        for revision in sorted({row["revision"] for row in own}, reverse=True):
+            found = [row for row in own if row["revision"] == revision]
+            if {row["dataset"] for row in found} == sets:
+                kept += found
+                break
+    return kept
+
+
+def write_means(rows: list[Row], path: Path) -> None:
+    """Write means over the splits there are of every set and method, the standard error of the CRPS, and seconds.
+
+    Seconds are those that a processor worked, of the machine that has most of the rows.
+    """
+    machines = [row["hardware"] for row in rows]
+    usual = max(set(machines), key=machines.count) if rows else ""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["dataset", "method", "splits", *SCORES[:5], "crps_error", "processor_seconds", "revision"])
+        for name in SETS:
+            for method in METHODS:
+                own = [row for row in rows if (row["dataset"], row["method"]) == (name, method)]
+                if not own:
+                    continue
+                means = (float(f"{np.mean([float(row[key]) for row in own]):.5g}") for key in SCORES[:5])
+                crps = [float(row["crps"]) for row in own]
+                error = f"{np.std(crps, ddof=1) / math.sqrt(len(crps)):.3g}" if len(crps) > 1 else ""
+                worked = [float(row["processor_seconds"] or "nan") for row in own if row["hardware"] == usual]
+                seconds = f"{np.mean(worked):.3g}" if worked else ""
+                writer.writerow([name, method, len(own), *means, error, seconds, own[0]["revision"]])
 
 
 def write_published(rows: list[Row], path: Path) -> None:
@@ -175,7 +203,8 @@ def critical_difference(sets: int, methods: int) -> float:
 
 def summarise(path: Path) -> None:
     """Write mean ranks, print them, and draw them with their critical difference."""
-    (rows, revision), table = of_one_revision(read(path)), {}
+    rows, table = newest(read(path)), {}
+    write_means(rows, path.parent / "table-means.csv")
     write_published(rows, path.parent / "table-published.csv")
     for metric in ("crps", "nll"):
         methods, sets, means = mean_scores(rows, metric)
@@ -188,6 +217,7 @@ def summarise(path: Path) -> None:
         for method in sorted(methods, key=table["crps"].__getitem__):
             values = (round(table[metric][method], 3) for metric in table)
             difference = round(critical_difference(len(sets), len(methods)), 3)
+            revision = next(row["revision"] for row in rows if row["method"] == method)
             line = [method, *values, len(sets), difference, revision]
             writer.writerow(line)
             print(*line)
@@ -229,13 +259,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--validation", action="store_true", help="score a tenth of the training rows, for choices")
+    parser.add_argument("--only-fit", action="store_true", help="add rows, and leave means, ranks and picture alone")
     parser.add_argument("--output", type=Path, help="results/tables.csv, or table-choices.csv with --validation")
     arguments = parser.parse_args()
     arguments.output = arguments.output or RESULTS / f"table{'-choices' if arguments.validation else 's'}.csv"
     os.environ["OMP_NUM_THREADS"] = "1"
     if arguments.data is not None:
         run(arguments)
-    if not arguments.validation:
+    if not (arguments.validation or arguments.only_fit):
         summarise(arguments.output)
 
 
@@ -245,7 +276,7 @@ def run(arguments: argparse.Namespace) -> None:
     known = {
         (row["dataset"], row["method"], int(row["split"]))
         for row in read(arguments.output)
-        if row["method"] not in OURS or row["revision"] == REVISION
+        if row["revision"] == REVISIONS.get(row["method"], "")
     }
     tasks = []
     for split in range(arguments.first, arguments.first + arguments.splits):

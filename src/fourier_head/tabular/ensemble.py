@@ -20,8 +20,6 @@ WARM_UP = 0.03
 """Share of the steps in which the learning rate rises."""
 AVERAGED = 0.1
 """The weights that count are a mean over about this share of the steps so far."""
-AVERAGE_EVERY = 4
-"""Steps between two moments of that mean."""
 PATIENCE = 0.15
 """Share of the steps after which a course that gets no better ends."""
 DROP_FROM, DROP_ERRORS, DROP_LOSS, DROP_ROWS = 0.25, 5.0, 0.1, 800
@@ -131,7 +129,7 @@ def fit(
     )
     inputs, columns = [columns[0][:, :size].contiguous() for size in network.in_features], columns[1:]
     batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
-    course, found, averaged = Course(), 0, 0
+    course, found = Course(), 0
     network.train()
     try:
         for step in range(1, plan.steps + 1):
@@ -145,12 +143,9 @@ def fit(
             for body in bodies:
                 body.clip(LONGEST_GRADIENT)
             optimizer.step()
-            look = step % plan.check_every == 0 or step == plan.steps
-            if look or step % AVERAGE_EVERY == 0:
-                passed, averaged = step - averaged, step
-                for body in bodies:
-                    body.mean.lerp_(body.now.detach(), min(1, passed * max(1 / step, 1 / (1 + AVERAGED * step))))
-            if not look:
+            for body in bodies:
+                body.mean.lerp_(body.now.detach(), max(1 / step, 1 / (1 + AVERAGED * step)))
+            if step % plan.check_every and step != plan.steps:
                 continue
             before = [body.take(body.mean) for body in bodies]
             network.eval()
