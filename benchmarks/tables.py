@@ -5,11 +5,11 @@ split with its usual settings, one thread each, and scored on the test rows. Eac
 ``results/tables.csv``: negative log-likelihood, CRPS and root mean squared error in the units of the target, the share
 of test rows in the central 90 % intervals and their mean width (sharpness), the seconds of the fit and those that its
 processor worked, which other work on the machine does not change. Rows that are there already are not fitted again, so
-a run can be stopped at any time and go on elsewhere; those of ours name a revision, and the newest that has all sets is
-ranked. At the end means over the splits go to ``results/table-means.csv``, mean ranks over the sets to
-``results/table-ranks.csv`` and, with the critical difference of Nemenyi's test, to ``results/tables.png``;
-``results/table-published.csv`` has our likelihoods beside those that others published for the same splits. With
-``--only-fit`` these stay as they are.
+a run can be stopped at any time and go on elsewhere; those of ours name a revision, and of each set the newest among
+those with most splits counts. At the end means over the splits go to
+``results/table-means.csv``, mean ranks and shares in the 90 % intervals over the sets to ``results/table-ranks.csv``
+and, with the critical difference of Nemenyi's test, to ``results/tables.png``; ``results/table-published.csv`` has our
+likelihoods beside those that others published for the same splits. With ``--only-fit`` these stay as they are.
 
 Choices are made with ``--validation``: a tenth of the training part of each split is scored instead, and no test row is
 looked at; rows go to ``results/table-choices.csv``. A run ends by itself after ``--seconds``.
@@ -121,17 +121,15 @@ def append(path: Path, row: Row) -> None:
 
 
 def newest(rows: list[Row]) -> list[Row]:
-    """Return the rows of others, and of each method of ours those of the newest revision that has all sets."""
-    sets = {row["dataset"] for row in rows}
-    kept = [row for row in rows if row["method"] not in OURS]
-    for method in OURS:
-        own = [row for row in rows if row["method"] == method]
-        for revision in sorted({row["revision"] for row in own}, reverse=True):
-            found = [row for row in own if row["revision"] == revision]
-            if {row["dataset"] for row in found} == sets:
-                kept += found
-                break
-    return kept
+    """Return the rows of others, and for each set and method of ours those of one revision.
+
+    It is the newest among those with most splits: where a revision hardly changes a set, it need not be fitted again.
+    """
+    fits: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        fits[row["dataset"], row["method"]][row["revision"]].append(row)
+    chosen = (max(found.items(), key=lambda pair: (len(pair[1]), pair[0]))[1] for found in fits.values())
+    return [row for own in chosen for row in own]
 
 
 def write_means(rows: list[Row], path: Path) -> None:
@@ -213,12 +211,25 @@ def summarise(path: Path) -> None:
         table[metric] = dict(zip(methods, ranks(means), strict=True))
     with (path.parent / "table-ranks.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["method", "rank_crps", "rank_nll", "sets", "critical_difference", "revision"])
+        writer.writerow(
+            [
+                "method",
+                "rank_crps",
+                "rank_nll",
+                "coverage_90",
+                "off_90",
+                "sets",
+                "critical_difference",
+                "revision",
+            ]
+        )
+        shares = dict(zip(methods, mean_scores(rows, "coverage_90")[2].T, strict=True))
         for method in sorted(methods, key=table["crps"].__getitem__):
             values = (round(table[metric][method], 3) for metric in table)
             difference = round(critical_difference(len(sets), len(methods)), 3)
-            revision = next(row["revision"] for row in rows if row["method"] == method)
-            line = [method, *values, len(sets), difference, revision]
+            revision = "+".join(sorted({row["revision"] for row in rows if row["method"] == method}))
+            held = [round(float(x), 4) for x in (shares[method].mean(), np.abs(shares[method] - 0.9).mean())]
+            line = [method, *values, *held, len(sets), difference, revision]
             writer.writerow(line)
             print(*line)
     if importlib.util.find_spec("matplotlib"):
@@ -239,7 +250,9 @@ def draw(table: dict[str, dict[str, float]], difference: float, path: Path) -> N
         for i, method in enumerate(order):
             height = 0.35 + 0.3 * (i % 3)
             axis.plot([found[method]] * 2, [0, height], color="tab:blue" if method == "fourier" else "grey")
-            axis.annotate(f"{method} {found[method]:.2f}", (found[method], height), ha="center", va="bottom")
+            # On white, as lines of higher ones would run through it.
+            words, box = f"{method} {found[method]:.2f}", {"facecolor": "white", "edgecolor": "none", "pad": 1}
+            axis.annotate(words, (found[method], height), ha="center", va="bottom", bbox=box, zorder=3)
         axis.plot([found[order[0]], found[order[0]] + difference], [-0.15, -0.15], linewidth=4, color="tab:orange")
         axis.annotate(f"critical difference {difference:.2f}", (found[order[0]], -0.45))
         axis.set(xlim=(0.8, len(order) + 0.2), ylim=(-0.6, 1.4), yticks=[], xlabel=f"mean rank, {metric.upper()}")
