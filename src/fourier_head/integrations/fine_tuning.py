@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from fourier_head.training.data import Epochs
 from fourier_head.training.loop import Training
+from fourier_head.training.processes import rank_and_world
 from fourier_head.training.settings import TrainingSettings
 
 Progress = Callable[[float, str], None]
@@ -64,7 +64,7 @@ def fine_tune(
     if epochs < 1 or batch_size < 1:
         raise ValueError(f"epochs and batch_size must be at least 1, got {epochs} and {batch_size}")
     device = next(model.parameters()).device
-    rank, world = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
+    rank, world = rank_and_world()
 
     def share(chosen: Tensor) -> tuple[dict[str, Tensor], float]:
         # A process left without rows still takes part in the exchange of gradients, with none of its own.

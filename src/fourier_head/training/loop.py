@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +19,7 @@ from fourier_head.training.averages import EMA, EarlyStopping
 from fourier_head.training.data import Stream
 from fourier_head.training.graphs import CapturedPass
 from fourier_head.training.log import training_log
-from fourier_head.training.processes import agreed, destroy_group_at_exit
+from fourier_head.training.processes import agreed, destroy_group_at_exit, rank_and_world
 from fourier_head.training.settings import TrainingSettings
 
 CHECKPOINT, WEIGHTS, STATE, DATA = "checkpoint", "model.safetensors", "state.pt", "data.pt"
@@ -68,7 +67,7 @@ class Training:
         with needing("forecasting"):
             from accelerate import Accelerator
         # Precision and device are ours to set: accelerate allows one for all that a process ever trains.
-        together = int(os.environ.get("WORLD_SIZE", 1)) > 1
+        together = rank_and_world()[1] > 1
         self.accelerator = Accelerator(cpu=together and str(device) == "cpu", device_placement=False)
         destroy_group_at_exit()
         processes = self.accelerator.num_processes

@@ -9,10 +9,15 @@ from functools import cache
 
 import torch
 
-__all__ = ["agreed", "destroy_group_at_exit"]
+__all__ = ["agreed", "destroy_group_at_exit", "rank_and_world"]
 
 LAST_MESSAGE = 0.3
 """Seconds for the threads that carry messages to finish; they need microseconds, and a share of a busy processor."""
+
+
+def rank_and_world() -> tuple[int, int]:
+    """Return the number of this process and how many there are, as torchrun and accelerate tell their processes."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def agreed(seconds: float, device: str) -> float:
@@ -21,8 +26,7 @@ def agreed(seconds: float, device: str) -> float:
     >>> agreed(3.0, "cpu")
     3.0
     """
-    alone = int(os.environ.get("WORLD_SIZE", 1)) == 1
-    if alone and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    if rank_and_world()[1] == 1 and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return seconds
     from accelerate import PartialState
 

@@ -32,6 +32,7 @@ from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.validation import CALIBRATION_SETS, Validation, hold_out, hold_out_sets, validation_sets
 from fourier_head.training.log import print_line
 from fourier_head.training.loop import Training, seconds_spent
+from fourier_head.training.processes import rank_and_world
 from fourier_head.training.settings import TrainingSettings
 
 
@@ -50,6 +51,8 @@ LESS_REAL = longer(
     {"shares": {"real": 0.3, "mixup": 0.2, "kernels": 0.1, "fine": 0.4}},
 )
 """Longer windows with fewer real series, which are few and seen often."""
+SHIFTS = [{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2
+"""Level shifts in the future of longer windows."""
 VARIANTS: Mapping[str, Variant] = {
     "recipe": Variant(),
     "512 values": Variant({"spans": (512,)}),
@@ -64,9 +67,9 @@ VARIANTS: Mapping[str, Variant] = {
     "no fine series": Variant(buckets=without(BUCKETS, "fine", "simple")),
     "dropout 0.1": Variant({"dropout": 0.1}),
     "more patches": Variant(buckets=longer(BUCKETS, {"drawn": 10}, {"drawn": 14})),
-    "shifts ahead": Variant(buckets=longer(BUCKETS, *[{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2)),
+    "shifts ahead": Variant(buckets=longer(BUCKETS, *SHIFTS)),
     "less real": Variant(buckets=LESS_REAL),
-    "regularised": Variant({"dropout": 0.1}, buckets=longer(LESS_REAL, *[{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2)),
+    "regularised": Variant({"dropout": 0.1}, buckets=longer(LESS_REAL, *SHIFTS)),
 }
 """Ablations of the recipe by name."""
 
@@ -182,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise UserError("one of --steps, --seconds and --until must be given.")
     variant = VARIANTS[given.variant]
     device = given.device or best_device()
-    process, processes = (int(os.environ.get(*one)) for one in (("RANK", 0), ("WORLD_SIZE", 1)))
+    process, processes = rank_and_world()
     if processes > 1 and device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     spent = seconds_spent(given.output)
