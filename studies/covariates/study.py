@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from fourier_head._devices import chosen_device
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.scores import DECILES, Forecast, series_errors
+from fourier_head.tasks.engine import Task
 from studies.common import options
 from studies.common.benchmark_sets import geometric_mean
 from studies.common.options import SILENT, option
@@ -28,34 +31,61 @@ QUICK = 1
 
 
 @dataclass(frozen=True)
-class Settings(options.Study):
-    """What to forecast."""
+class Settings(options.TaskStudy):
+    """What to forecast; each window of a table is a task."""
 
     study = "covariates"
     data: Path = option(help="Folder of training sets, parquet files in the Chronos format.")
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
     windows: int = option(6, "Windows of each series, one horizon after the other.", low=1)
     device: str = options.device(told=True)
+    workers: int | None = options.workers(1, "Processes, each with the forecaster.")
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Forecast every window by every method and write the folder."""
     device = chosen_device(settings.device)
-    forecaster = Forecaster.from_pretrained(settings.model, device)
-    runs = []
-    for source in SOURCES:
-        table = source.read(settings.data)
-        for window in range(QUICK if settings.quick else settings.windows):
-            runs += _window(forecaster, source, table, window)
-        console.print(f"{source.name}: {len(runs)} forecasts scored")
+    # The last window of every table first, so that a run that is stopped has some of each.
+    tasks = [
+        Task(
+            window_losses,
+            {"table": source.name, "window": window, "model": settings.model, "device": device},
+            f"{source.name}, window {window + 1}",
+            resources={"data": str(settings.data)},
+        )
+        for window in range(QUICK if settings.quick else settings.windows)
+        for source in SOURCES
+    ]
+    finished = settings.finish(tasks, console, "windows")
+    order = {source.name: place for place, source in enumerate(SOURCES)}
+    scored = (one for _, part in finished for one in part["losses"])
+    runs = sorted(scored, key=lambda one: (order[one["dataset"]], one["window"]))
+    missing = len(tasks) - len(finished)
     rows = _rows(runs)
+    left_out = [f"{missing} of {len(tasks)} windows were not forecast for want of time."] if missing else []
     return settings.write(
         rows,
         runs=runs,
         gpu=device == "cuda",
-        notes=_notes(rows, runs),
+        # `seconds` is this call's; windows finished before an interruption count here.
+        core_seconds=round(sum(part["seconds"] for _, part in finished)),
+        keep_runs=bool(missing),
+        notes=[*left_out, *_notes(rows, runs)],
         quick="one window of each series",
     )
+
+
+@functools.cache
+def _forecaster(model: str, device: str) -> Forecaster:
+    return Forecaster.from_pretrained(model, device)
+
+
+def window_losses(table: str, window: int, model: str, device: str, data: str) -> dict[str, Any]:
+    """Return the losses of every method on one window of a table, and the seconds they took."""
+    begin = time.perf_counter()
+    source = next(one for one in SOURCES if one.name == table)
+    losses = _window(_forecaster(model, device), source, source.read(Path(data)), window)
+    return {"losses": losses, "seconds": time.perf_counter() - begin}
 
 
 def _window(forecaster: Forecaster, source: Source, table: pd.DataFrame, window: int) -> list[dict[str, Any]]:
