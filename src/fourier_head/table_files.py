@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError, needing
 
 TEXT, PARQUET, WORKBOOKS = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".xlsx", ".xlsm")
 SUFFIXES = TEXT + PARQUET + WORKBOOKS
@@ -104,10 +104,9 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
 
 def _read_workbook(path: Path) -> pd.DataFrame:
     """Read the first sheet that holds anything."""
-    try:
-        book = pd.ExcelFile(path, engine="openpyxl")
-    except ImportError:
-        raise needs_extra(ImportError(name="openpyxl"), "cli") from None
+    with needing("cli"):
+        import openpyxl  # noqa: F401
+    book = pd.ExcelFile(path, engine="openpyxl")
     heads = {sheet: book.parse(sheet, header=None, nrows=_LOOKED_AT) for sheet in book.sheet_names}
     full = [sheet for sheet, head in heads.items() if not head.empty]
     if not full:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.errors import UserError
+from fourier_head.errors import needing
 from studies.atari.games import TO_EMULATOR, Game
 
 SIDE = 84
@@ -55,13 +55,8 @@ class Environments:
         max_frames: int = 108_000,
         colour: bool = False,
     ):
-        try:
+        with needing("atari"):
             from ale_py.vector_env import AtariVectorEnv
-        except ImportError as error:
-            name = (error.name or "ale_py").split(".")[0]
-            raise UserError(
-                f'Atari needs {name}: install it with pip install "fourier-head[atari]".',
-            ) from None
         if not 1 <= len(seeds) <= MOST:
             raise ValueError(f"seeds must be 1 to {MOST} numbers, one per environment, got {len(seeds)}")
         if not 0 <= min(seeds) <= max(seeds) < SEEDS:

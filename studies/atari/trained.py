@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fourier_head._files import recover_folder, write_atomically
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError, needing
 from fourier_head.training.loop import CHECKPOINT, WEIGHTS
 from studies.atari.model import DecisionTransformer, ModelSettings, action_head
 from studies.atari.recording import About
@@ -78,10 +78,8 @@ def replay(about: About, seed: int, actions: Sequence[int]) -> tuple[list[np.nda
 
 def write_clip(path: Path, about: About, seed: int, actions: Sequence[int]) -> float:
     """Write the last part of an episode, where it scores if it ever does; return the episode's score."""
-    try:
+    with needing("atari"):
         from PIL import Image
-    except ImportError as error:
-        raise needs_extra(error, "atari") from None
     frames, score = replay(about, seed, actions)
     shown = frames[:-1][-EVERY * MOST :: EVERY] or frames
     pictures = [Image.fromarray(frame).quantize(32) for frame in shown]

@@ -20,6 +20,7 @@ from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet, evaluate
 from fourier_head.tasks.runs import hardware
 from fourier_head.training.loop import Training
+from fourier_head.training.processes import rank_and_world
 from fourier_head.training.settings import TrainingSettings
 from studies.chronos.arms import Arm
 from studies.chronos.data import share_of
@@ -133,7 +134,7 @@ def train_arm(
             corpus = standard_corpus(chosen, protocol.context - 1, protocol.horizon, shares=shares, device=place)
         except ValueError as error:  # series too short to be made coarser, for one
             raise UserError(f"--corpus does not do for --recipe {protocol.recipe}: {error}") from None
-        return BatchStream(corpus, protocol.batch // int(os.environ.get("WORLD_SIZE", 1)), seed, rank=rank)
+        return BatchStream(corpus, protocol.batch // rank_and_world()[1], seed, rank=rank)
 
     settings = TrainingSettings(
         folder,
@@ -205,7 +206,7 @@ def run_arm(
 
     An arm that was trained before is only scored.
     """
-    main = int(os.environ.get("RANK", 0)) == 0
+    main = rank_and_world()[0] == 0
     if not (folder / TRAINED).exists():
         training, model, tokenizer, done = train_arm(
             arm, protocol, store, seed, folder, device=device, limit=limit, report=report

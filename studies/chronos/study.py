@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.mix import RECIPES
 from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluate_seasonal_naive
 from fourier_head.tasks.runs import RunStore
-from fourier_head.training.processes import agreed
+from fourier_head.training.processes import agreed, rank_and_world
 from studies.chronos.arms import Arm, parse_arms
 from studies.chronos.charts import charts
 from studies.chronos.data import artificial_sets, read_corpus, read_sets
@@ -142,7 +141,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary | None:
 
     Returns None where nothing is finished yet, and in the processes of a distributed run beside the first.
     """
-    main = int(os.environ.get("RANK", 0)) == 0
+    main = rank_and_world()[0] == 0
     usual = QUICK_ARMS if settings.quick else ARMS
     arms = parse_arms(usual if settings.arms is None else settings.arms)
     protocol = settings.protocol

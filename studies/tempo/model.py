@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError, needing
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead
 from studies.tempo.data import DOMAIN, NUM_BINS
@@ -116,10 +116,8 @@ def time_waves(rows: int, columns: int, size: int, amplitude: float = 0.3) -> Te
 
 def configuration(model: str) -> Any:
     """Return the AST configuration of a size of ours, or of weights by name or path."""
-    try:
+    with needing("transformers"):
         from transformers import ASTConfig, AutoConfig
-    except ImportError as error:
-        raise needs_extra(error, "transformers") from None
     if model in SIZES:
         return ASTConfig(**SIZES[model])
     try:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.errors import UserError, needs_extra
+from fourier_head.errors import UserError, needing
 from studies.tempo.clicks import FASTEST, SAMPLE_RATE, SECONDS, SLOWEST
 
 INFO = "info.csv"
@@ -52,11 +52,9 @@ def read_tempos(folder: Path) -> tuple[Tensor, Tensor]:
 
 def _clips(folder: Path) -> Iterator[tuple[str, bytes, Any]]:
     """Yield a name for messages, the bytes of a WAV file, and the tempo."""
-    try:
+    with needing():
         import pandas as pd
         import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise needs_extra(error) from None
     place = folder / "tempos" if (folder / "tempos").is_dir() else folder
     parts = sorted(place.glob("*.parquet"))
     if (place / INFO).is_file():

@@ -132,16 +132,14 @@ class NumberLM(nn.Module):
         from transformers import AutoTokenizer
 
         content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        # A folder may hold what an earlier save left there; before this was written down, only one kind could be.
-        whole = content.get("whole", (folder / BACKBONE).is_dir())
+        whole = content["whole"]  # a folder may hold what an earlier save left there
         outside = None if whole else base or content["base"]
         origin = str(outside or folder / BACKBONE)
         model, _ = lm.load_model(origin, dtype, model_options, causal=outside is not None, tokenizer=False)
         if device is not None:
             model = model.to(device)
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
-        # Before the boundary was written down, it was always this one.
-        out = cls(model, tokenizer, base=origin, **({"boundary": "periodic"} | content["settings"]))
+        out = cls(model, tokenizer, base=origin, **content["settings"])
         if whole:
             out.head.load_state_dict(load_file(folder / HEAD))
         else:

@@ -101,7 +101,6 @@ def load_forecaster(folder: Path, device: torch.device | str = "cpu") -> tuple[T
 
     try:
         about = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
-        about["model"].pop("dropout", None)  # of folders from when there was an option for it, always 0
         tokenizer = ChronosTokenizer(**about["tokenizer"])
         model = build_forecaster(tokenizer, T5Config(**about["model"]), HeadSettings(**about["head"]))
         load_model(model, str(Path(folder) / WEIGHTS))

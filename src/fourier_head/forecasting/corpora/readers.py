@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fourier_head.errors import UserError, did_you_mean, needs_extra
+from fourier_head.errors import UserError, did_you_mean, needing
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.corpora.store import SeriesStore, periods
 
@@ -140,10 +140,8 @@ def read_hub(names: Sequence[str], repository: str = CHRONOS_HUB, **options: Any
 
     `read_hub(["m4_daily", "wind_farms_hourly"])` reads two of the Chronos data sets; files are kept in the hub's cache.
     """
-    try:
+    with needing("transformers"):
         from huggingface_hub import HfApi, hf_hub_download
-    except ImportError as error:
-        raise needs_extra(error, "transformers") from None
     try:
         listed = HfApi().list_repo_files(repository, repo_type="dataset")
         known = sorted({f.split("/")[0] for f in listed if f.endswith(".parquet") and "/" in f})
@@ -208,11 +206,9 @@ def _set_name(file: Path) -> str:
 
 
 def _read_table(file: Path, target: str) -> pa.Table:
-    try:
+    with needing("forecasting"):
         import pyarrow as pa
         from pyarrow import parquet
-    except ImportError as error:
-        raise needs_extra(error, "forecasting") from None
     wanted = ("id", "start", "freq", "timestamp", f"{target}._np_shape")
     try:
         if file.suffix == ".parquet":

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fourier_head._files import write_atomically
-from fourier_head.errors import UserError, did_you_mean, needs_extra
+from fourier_head.errors import UserError, did_you_mean, needing
 from fourier_head.forecasting.frequency import natural_period
 
 FORMAT = "fourier-head series 1"
@@ -146,10 +146,8 @@ class SeriesStore:
         The bytes of the floats are sorted by significance before they are deflated: signs and exponents of
         neighbouring values are alike, and values with few digits end in zeros.
         """
-        try:
+        with needing("forecasting"):
             from safetensors.numpy import save_file
-        except ImportError as error:
-            raise needs_extra(error, "forecasting") from None
         planes = self.values.cpu().numpy().view(np.uint8).reshape(-1, 4).T
         tensors: dict[str, np.ndarray] = {
             "values": np.frombuffer(zlib.compress(planes.tobytes(), 6), dtype=np.uint8),
@@ -165,10 +163,8 @@ class SeriesStore:
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> SeriesStore:
         """Read a file that `save` wrote."""
-        try:
+        with needing("forecasting"):
             from safetensors import SafetensorError, safe_open
-        except ImportError as error:
-            raise needs_extra(error, "forecasting") from None
         if not Path(path).is_file():
             raise UserError(f"there is no file {path}.")
         try:

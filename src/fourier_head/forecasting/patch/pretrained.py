@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from fourier_head.errors import UserError, did_you_mean, needs_extra
+from fourier_head.errors import UserError, did_you_mean, needing
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -24,10 +24,8 @@ def shipped() -> list[str]:
 
 def save_model(model: MultiscaleForecaster, folder: str | Path, dtype: torch.dtype = torch.bfloat16) -> Path:
     """Write a forecaster; bfloat16 halves the file and moves forecasts by less than training for a minute more."""
-    try:
+    with needing("forecasting"):
         from safetensors.torch import save_file
-    except ImportError as error:
-        raise needs_extra(error, "forecasting") from None
     from fourier_head._files import replace_folder
 
     place = Path(folder).resolve()
@@ -50,11 +48,9 @@ def save_model(model: MultiscaleForecaster, folder: str | Path, dtype: torch.dty
 
 def load_model(name_or_folder: str | Path, device: str | torch.device = "cpu") -> MultiscaleForecaster:
     """Return a forecaster that comes with the package, by its name, or one that ``save_model`` wrote."""
-    try:
+    with needing("forecasting"):
         from safetensors import SafetensorError
         from safetensors.torch import load_file
-    except ImportError as error:
-        raise needs_extra(error, "forecasting") from None
     folder = Path(name_or_folder)
     if str(name_or_folder) in shipped():
         folder = SHIPPED / str(name_or_folder)

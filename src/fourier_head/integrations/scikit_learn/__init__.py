@@ -1,11 +1,9 @@
 """A scikit-learn regressor that predicts whole distributions."""
 
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 
-try:
+with needing("sklearn"):
     import sklearn  # noqa: F401
-except ImportError as error:
-    raise needs_extra(error, "sklearn") from None
 
 from fourier_head.integrations.scikit_learn.predictive import PredictiveDistribution
 from fourier_head.integrations.scikit_learn.regressor import FourierRegressor

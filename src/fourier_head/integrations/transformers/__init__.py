@@ -16,13 +16,11 @@ from typing import Any
 from torch import nn
 
 from fourier_head._arrays import plain
-from fourier_head.errors import needs_extra
+from fourier_head.errors import needing
 from fourier_head.heads import FourierHead, Head, as_domain
 
-try:
+with needing("transformers"):
     from transformers import PreTrainedModel
-except ImportError as error:
-    raise needs_extra(error, "transformers") from None
 
 from fourier_head.integrations.transformers.head import HEADS, build, domain_to_dict, forget_tokens, own_configuration
 from fourier_head.integrations.transformers.loading import AutoModelWithHead
