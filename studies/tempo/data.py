@@ -83,11 +83,7 @@ def generated(bpm: Tensor, per_tempo: int, num_mels: int, seed: int, device: str
 
 @lru_cache(maxsize=2)
 def random_split(seed: int, per_tempo: int, num_mels: int, device: str) -> Split:
-    """Return clips of all tempos, dealt out at random as the paper does: as many to train and watch as the other split.
-
-    >>> [len(part) for part in vars(random_split(0, 2, 16, "cpu")).values()]
-    [160, 80, 82]
-    """
+    """Return clips of all tempos, dealt out at random as the paper does, as many to train and watch as elsewhere."""
     heard = generated(torch.arange(SLOWEST, FASTEST + 1), per_tempo, num_mels, 3 * seed, device)
     train, watch = (count * len(tempos(odd=True)) for count in (per_tempo, max(1, per_tempo // 5)))
     order = torch.randperm(len(heard), generator=torch.Generator().manual_seed(seed)).to(device)

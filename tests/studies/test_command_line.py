@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from studies.common import results
-from studies.common.report.summary import read_summary
 
 typer = pytest.importorskip("typer")
 testing = pytest.importorskip("typer.testing")
@@ -38,22 +36,6 @@ def invoke(*words):
 def test_help_says_where_a_quick_look_is_written(study):
     shown = " ".join(invoke(study, "--help").output.split())
     assert f"results/{study}; with --quick, results-quick/{study}" in shown
-
-
-def test_a_quick_look_leaves_full_results_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
-    monkeypatch.chdir(tmp_path)
-    kept = tmp_path / "results" / "smoothness" / "summary.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("full")
-    got = invoke("smoothness", "--quick", "--trials", "5")
-    assert got.exit_code == 0, got.output
-    assert "A quick look: 5 trials" in got.output
-    assert "Wrote results-quick/smoothness/" in got.output
-    assert kept.read_text() == "full"
-    summary = read_summary(tmp_path / "results-quick" / "smoothness")
-    assert summary.quick
-    assert summary.command == "python -m studies smoothness --trials 5 --quick"
 
 
 @pytest.mark.parametrize("study", STUDIES)

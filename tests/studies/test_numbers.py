@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -190,8 +191,21 @@ def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch):
     settings = replace(small, frequencies="2,8", init_scale="1000,3", choose="1e-3,1e-2")
     settings = replace(settings, gaussians="many")
     trained = []
-    ask = study._run_one
-    monkeypatch.setattr(study, "_run_one", lambda chosen, *more: trained.append(chosen) or ask(chosen, *more))
+
+    def ask(chosen, language, recipe):
+        """Answer at random in place of a trained model, and take a moment for it."""
+        time.sleep(0.05)
+        trained.append(chosen)
+        generator = torch.Generator().manual_seed(len(trained))
+        scores = [
+            {"gaussian": g.name, "group": "trained" if g in TRAINED else "unseen"}
+            | score([x / 100 for x in g.draw(8, generator)], g)
+            for g in (*TRAINED, *UNSEEN)
+        ]
+        arm = {key: chosen[key] for key in ("head", *FOURIER_KEYS, "in_context", "seed")}
+        return arm | {"learning_rate": chosen["lr"], "seconds": 0.1, "losses": [], "scores": scores}
+
+    monkeypatch.setattr(study, "_run_one", ask)
     with pytest.raises(UserError, match="before all choices are finished"):
         run(replace(settings, time_limit=0.2))
     begun = len(trained)

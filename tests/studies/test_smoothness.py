@@ -6,9 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from studies.common import results
+from studies.cli import app
+from studies.common.report.summary import read_summary
 from studies.smoothness.entropy import spectral_entropy
-from studies.smoothness.study import NOISES, Settings, coloured_noise, first_fall, run, square_waves
+from studies.smoothness.study import NOISES, coloured_noise, first_fall, square_waves
+from typer.testing import CliRunner
 
 from fourier_head.metrics import smoothness
 
@@ -41,16 +43,22 @@ def test_first_fall():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("results") / "smoothness"
-    run(Settings(output=path, quick=True))
-    return path
+def looked(tmp_path_factory):
+    """What a quick look says, and where it was taken: beside results of the full study."""
+    place = tmp_path_factory.mktemp("work")
+    full = place / "results" / "smoothness" / "summary.json"
+    full.parent.mkdir(parents=True)
+    full.write_text("full")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        return CliRunner().invoke(app, ["smoothness", "--quick"]), place
 
 
-def test_quick_study_reproduces_appendix_b(folder):
+def test_quick_study_reproduces_appendix_b(looked):
+    folder = looked[1] / "results-quick" / "smoothness"
     content = json.loads((folder / "summary.json").read_text())
     rows = content["rows"]
-    assert content["command"] == "python -m studies smoothness --quick -o smoothness"
+    assert content["command"] == "python -m studies smoothness --quick"
     l2 = [r for r in rows if (r["metric"], r["protocol"]) == ("l2", "all sigma")]
     assert [r["dataset"] for r in l2] == ["brown noise", "pink noise", "white noise", "blue noise"]
     assert all(r["step"] > 0 for r in l2[1:])
@@ -71,34 +79,32 @@ def test_quick_study_reproduces_appendix_b(folder):
     assert not (folder / ".partial").exists()
 
 
-def test_the_command_line_runs_the_study_and_says_where(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "save_png", lambda chart, path: path.touch())
-    testing = pytest.importorskip("typer.testing")
-    from studies.cli import app
-
-    got = testing.CliRunner().invoke(app, ["smoothness", "--quick", "--trials", "5", "-o", str(tmp_path / "out")])
+def test_a_quick_look_says_where_it_is_and_leaves_full_results_alone(looked):
+    got, place = looked
     assert got.exit_code == 0, got.output
+    assert "A quick look: 100 trials" in got.output
     assert "spectral_entropy" in got.output
-    assert (tmp_path / "out" / "summary.json").exists()
-    got = testing.CliRunner().invoke(app, ["smoothness", "--engine", "abacus", "-o", str(tmp_path / "out")])
-    assert got.exit_code == 2
+    assert "Wrote results-quick/smoothness/" in got.output
+    assert (place / "results" / "smoothness" / "summary.json").read_text() == "full"
+    assert read_summary(place / "results-quick" / "smoothness").quick
 
 
 def test_the_continuous_smoothness_grows_with_every_frequency_and_is_of_the_size_of_the_metric():
     """Equation 1 with widths counted in bins and their sum in place of the integral is the metric, up to its norm."""
     from studies.smoothness.study import continuous_smoothness
 
-    assert continuous_smoothness(torch.zeros(3, dtype=torch.float64), 0.01) == 0
+    assert continuous_smoothness(torch.zeros(3, dtype=torch.float64), 0.01) == [0, 0, 0]
     wave = torch.tensor([0.2, 0.0, 0.1], dtype=torch.float64)
-    assert continuous_smoothness(wave, 1.0) < float(wave.square().sum().sqrt())
+    assert continuous_smoothness(wave, 1.0)[-1] < float(wave.square().sum().sqrt())
     more = torch.tensor([0.2, 0.0, 0.1, 0.05], dtype=torch.float64)
-    assert continuous_smoothness(more, 0.01) > continuous_smoothness(wave, 0.01)
+    assert continuous_smoothness(more, 0.01)[:3] == pytest.approx(continuous_smoothness(wave, 0.01))
+    assert continuous_smoothness(more, 0.01)[3] > continuous_smoothness(wave, 0.01)[2]
     m = 256
     z = -1 + (2 * torch.arange(m, dtype=torch.float64) + 1) / m
     values = 0.5 + sum(q * torch.sin(torch.pi * (k + 1) * z) for k, q in enumerate(wave.tolist()))
     metric = float(smoothness(values / values.sum())) / (2 / m) ** 0.5
     # The metric has more weight at its narrowest width, so it is smaller; both are of one size.
-    assert 0.3 < metric / continuous_smoothness(wave, 2 / m) < 1.1
+    assert 0.3 < metric / continuous_smoothness(wave, 2 / m)[-1] < 1.1
 
 
 def test_steps_between_colours_have_their_signs_in_every_seed():
