@@ -67,8 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     machines = sorted({run["hardware"] for run in runs if "hardware" in run}) or ["not recorded"]
     note = (
         "Scores relative to seasonal naive, geometric means over whole training sets that no run was trained on; `far` "
-        "is ten times the usual horizon of series of hours and finer ones. Small networks, many at a time on one card "
-        f"({', '.join(machines)}), each for the same time: single runs are in `runs.json`."
+        "is ten times the usual horizon of series of hours and finer ones. Small networks, many at a time on one card, "
+        "each for the same time: single runs are in `runs.json`."
     )
     write_results(
         given.output,
@@ -77,6 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
         seconds=sum(run.get("seconds", 0.0) for run in runs),
         seconds_of="the training of all variants",
         runs=runs,
+        # Those of the runs, which this command only gathers.
+        hardware="; and ".join(machines),
+        versions={"torch": ", ".join(sorted({run["torch"] for run in runs if "torch" in run}))},
         notes=[note, *given.note],
     )
     return 0
