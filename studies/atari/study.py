@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -16,17 +17,106 @@ from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
-from fourier_head.tasks.engine import Task, run_tasks
+from fourier_head.tasks.engine import Report, Task, run_tasks
+from fourier_head.tasks.runs import RunStore, hardware
 from studies.atari import charts
 from studies.atari.collection import QUALITY, Collection
 from studies.atari.plan import Settings, arms, rank
-from studies.atari.recording import RECIPE, About, load_recording
+from studies.atari.recording import RECIPE, About, Recording, load_recording
 from studies.atari.rows import all_rows, full_size, is_main, notes, split, whole_rows
-from studies.atari.runs import UNFINISHED, KeptRuns, run_arm
 from studies.atari.trained import write_clip
+from studies.atari.training import ArmSettings, own_device, train_arm
+from studies.atari.trajectories import Trajectories
 from studies.common.command_line import in_lines
 from studies.common.options import SILENT
 from studies.common.report.summary import Summary
+
+UNFINISHED: dict[str, Any] = {"unfinished": True}
+
+
+class KeptRuns(RunStore):
+    """Finished arms, kept for good and beside the data: they cost a GPU, and a summary is made of all there are."""
+
+    def __init__(self, data: Path):
+        super().__init__(data)
+        self.folder = data / "runs"
+
+    def put(self, label: str, settings: Mapping[str, Any], result: Any) -> Any:
+        """Keep a result, but for that of an arm which ran out of time."""
+        return result if result == UNFINISHED else super().put(label, settings, result)
+
+    def every(self) -> list[dict[str, Any]]:
+        """Return settings and results of kept runs in one flat object each, in the order of their labels.
+
+        Where a game was recorded anew, those on the recording of its newest run: arms on other data do not compare.
+        """
+        found, ages = [], []
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                content = json.loads(path.read_text(encoding="utf-8"))
+                run = {"label": content["label"], **content["settings"], **content["result"]}
+                ages.append((path.stat().st_mtime_ns, run["game"], run["recording"]))
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # of a process that was killed while it wrote, or something else's
+            found.append(run)
+        newest = {game: recording for _, game, recording in sorted(ages)}
+        return [run for run in found if run["recording"] == newest[run["game"]]]
+
+
+_resident: dict[tuple[Any, ...], tuple[Recording, dict[float, Trajectories]]] = {}
+
+
+def _load(folder: Path, context: int, share: float, device: str) -> tuple[Recording, Trajectories]:
+    key = (str(folder), context, device)
+    if key not in _resident:
+        _resident.clear()  # one at a time: each is some gigabytes
+        _resident[key] = load_recording(folder), {}
+    recording, parts = _resident[key]
+    if share not in parts:
+        frames = next((part.frames for part in parts.values()), None)  # the same for all parts of the data
+        parts[share] = Trajectories(recording, context, own_device(device), share, frames=frames)
+    return recording, parts[share]
+
+
+def run_arm(
+    game: str,
+    recording: str,
+    *,
+    data: str,
+    device: str,
+    compile: bool,
+    deadline: float | None,
+    lines: bool = False,
+    workers: int = 1,
+    report: Report | None = None,
+    **arm: Any,
+) -> dict[str, Any]:
+    """Train an arm on a game's recording; the deadline is a value of ``time.monotonic``.
+
+    ``workers`` arms share the machine, which is kept beside the rates. With ``lines`` the arm says how far it is in
+    lines of its own: bars need a terminal, and a process of its own has none to share.
+    """
+    if deadline is not None and time.monotonic() > deadline - 1:
+        return UNFINISHED
+    settings = ArmSettings(**arm)
+    loaded, resident = _load(Path(data) / game, settings.context, settings.share, device)
+    name = hashlib.sha256(json.dumps([game, recording, arm], sort_keys=True).encode()).hexdigest()[:16]
+    folder = Path(data) / "arms" / f"{game}-{name}"
+    usual = ArmSettings()
+    result = train_arm(
+        loaded,
+        settings,
+        folder,
+        data=resident,
+        device=device,
+        # Models of other sizes are small and soon trained; compiling each of them would take longer.
+        compile=compile and (settings.layers, settings.width) == (usual.layers, usual.width),
+        deadline=deadline,
+        report=in_lines(f"{game}: {settings.label}") if lines else report,
+    )
+    if result is None:
+        return UNFINISHED
+    return result | {"hardware": hardware(device.startswith("cuda")), "arms_at_once": workers}
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary | None:

@@ -16,6 +16,7 @@ from fourier_head._devices import fast_training
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
+from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet, evaluate
 from fourier_head.tasks.runs import hardware
@@ -23,7 +24,6 @@ from fourier_head.training.loop import Training
 from fourier_head.training.processes import rank_and_world
 from fourier_head.training.settings import TrainingSettings
 from studies.chronos.arms import Arm
-from studies.chronos.data import share_of
 from studies.chronos.t5 import (
     T5Config,
     T5Forecaster,
@@ -34,7 +34,50 @@ from studies.chronos.t5 import (
     save_forecaster,
 )
 from studies.chronos.tokenizer import ChronosTokenizer
+from studies.common.benchmark_sets import read_evaluation_sets
 from studies.common.results import versions
+
+
+def read_corpus(path: Path | None) -> SeriesStore | None:
+    """Return the series to train on; None, artificial ones only, without a file or folder."""
+    if path is None:
+        return None
+    if not path.exists():
+        raise UserError(f"--corpus must be a file or folder of series, got {path}, which is not there.")
+    return read_store([path])
+
+
+def share_of(store: SeriesStore | None, share: float, seed: int) -> SeriesStore | None:
+    """Return about a share of the series of every set, but one at least of each."""
+    if store is None or share == 1.0:
+        return store
+    try:
+        return store.split(1 - share, seed)[0]
+    except ValueError as error:
+        raise UserError(f"--corpus has no share of {share:g}: {error}") from None
+
+
+def read_sets(folder: Path | None, most: int | None = None, horizon: int | None = None) -> list[EvaluationSet]:
+    """Return the sets to score on, each cut to ``most`` series where given; ``horizon`` is that of one's own sets."""
+    if folder is None:
+        raise UserError("--evaluation must name the folder of evaluation sets; --quick makes do without.")
+    sets = read_evaluation_sets(folder, horizon=horizon)
+    return [one.head(most) for one in sets] if most is not None else sets
+
+
+def artificial_sets(series: int = 12) -> list[EvaluationSet]:
+    """Return two small sets of noisy seasons, one with a trend."""
+    rng = np.random.default_rng(0)
+    sets = []
+    for name, period, trend, horizon in (("waves", 12, 0.0, 6), ("growth", 4, 0.05, 4)):
+        made = []
+        for _ in range(series):
+            time = np.arange(60 + horizon)
+            wave = np.sin(2 * np.pi * (time / period + rng.random())) + trend * time
+            made.append((5 + wave + 0.2 * rng.standard_normal(len(time))).astype(np.float32))
+        sets.append(EvaluationSet(name, made, horizon, period, {12: "ME", 4: "QE"}[period]))
+    return sets
+
 
 SHOWN_SET = "tourism_monthly"
 """The set of the paper's figure of a next-token distribution."""

@@ -25,12 +25,10 @@ from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluat
 from fourier_head.tasks.runs import RunStore
 from fourier_head.training.processes import agreed, rank_and_world
 from studies.chronos.arms import Arm, parse_arms
-from studies.chronos.charts import charts
-from studies.chronos.data import artificial_sets, read_corpus, read_sets
+from studies.chronos.charts import charts, notes, rows
 from studies.chronos.paired import FILE, Errors, paired_charts, paired_rows
-from studies.chronos.runs import SAMPLING, Protocol, errors_path, run_arm
+from studies.chronos.runs import SAMPLING, Protocol, artificial_sets, errors_path, read_corpus, read_sets, run_arm
 from studies.chronos.t5 import SIZES
-from studies.chronos.tables import notes, rows
 from studies.common import options
 from studies.common.benchmark_sets import read_published_scores
 from studies.common.command_line import in_lines

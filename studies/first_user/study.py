@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,102 @@ from studies.common import options
 from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.results import row
-from studies.first_user.cases import Case, cases
+
+RATES = (0.02, 0.05, 0.1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series with their outcomes.
+
+    Args:
+        name: in results.
+        freq: of the steps.
+        pasts, outcomes: of each series.
+        rival: what the simple forecast beside is called, and its forecasts; None where the outcome itself is known.
+        metric: "mae" (mean error of medians), "median" or "mean_over_truth".
+        truth: what a mean is divided by.
+    """
+
+    name: str
+    freq: str | None
+    pasts: list[np.ndarray]
+    outcomes: np.ndarray
+    rival: tuple[str, np.ndarray] | None = None
+    metric: str = "mae"
+    truth: float = 1.0
+
+
+def cases(count: int) -> list[Case]:
+    """Return all cases, with so many series in each; sixty times as many of rare demand, as few of them sell."""
+    usual = [np.random.default_rng(seed).normal(100, 3, 100) for seed in range(count)]
+    outliers = [np.append(one, 1000.0) for one in usual]
+    out = [Case("last value an outlier", "D", outliers, np.full((count, 14), 100.0), metric="median")]
+    for rate in RATES:
+        sold = np.random.default_rng(0).poisson(rate, (60 * count, 214)).astype(float)
+        demand = Case(f"demand of rate {rate:g}", "D", [*sold[:, :200]], sold[:, 200:], None, "mean_over_truth", rate)
+        out.append(demand)
+    week = np.array([0.0, 5.0, 10.0, 5.0, 0.0, -20.0, -30.0])
+    out += [
+        _seasonal("weekly season", "D", count, 200, 28, 6.0, lambda t: week[t % 7], (7,), 8),
+        _seasonal("15 minutes, weekends", "15min", count, 672 * 5 + 96 * 4, 192, 3.0, _day_and_weekend(96), (672,), 5),
+        _seasonal("minutes, a day", "min", count, 1440 * 5 + 100, 360, 3.0, _day(1440), (1440,), 5),
+        _seasonal("hours, day and week", "h", count, 168 * 8 + 30, 168, 3.0, _day_and_weekend(24), (24, 168), 8),
+    ]
+    months = lambda t: 60.0 * (t % 12 == 11)  # noqa: E731
+    out.append(_seasonal("December peak seen twice, months", "MS", count, 30, 12, 3.0, months, (12,), 2))
+    days = lambda t: 60.0 * (t % 364 >= 334)  # noqa: E731
+    out.append(_seasonal("December peak seen twice, days", "D", count, 2 * 364 + 320, 56, 3.0, days, (364,), 2))
+    out.append(Case("1, 2, 3", None, [np.array([1.0, 2.0, 3.0])], np.array([[4.0, 5.0, 6.0]])))
+    return out
+
+
+def _seasonal(
+    name: str,
+    freq: str,
+    count: int,
+    past: int,
+    horizon: int,
+    noise: float,
+    season: Callable[[np.ndarray], np.ndarray],
+    periods: tuple[int, ...],
+    cycles: int,
+) -> Case:
+    """Return a case of a level of 100, a season and normal noise, beside the means of past cycles."""
+    random = np.random.default_rng(0)
+    y = 100 + season(np.arange(past + horizon)) + random.normal(0, noise, (count, past + horizon))
+    said = f"means of {cycles} cycles" if len(periods) == 1 else "decomposition by means of cycles"
+    rival = np.stack([decomposed(one[:past], periods, cycles, horizon) for one in y])
+    return Case(name, freq, [*y[:, :past]], y[:, past:], (said, rival))
+
+
+def _day(steps: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda t: 20 * np.sin(2 * np.pi * t / steps)
+
+
+def _day_and_weekend(steps: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda t: 20 * np.sin(2 * np.pi * t / steps) - 40.0 * (t // steps % 7 > 4)
+
+
+def decomposed(past: np.ndarray, periods: tuple[int, ...], cycles: int, horizon: int) -> np.ndarray:
+    """Return the forecast that adds up the mean level and the mean cycle of each period, the shortest first.
+
+    A plain additive decomposition over the last cycles of the longest period; no loess, as MSTL has it.
+
+    >>> decomposed(np.tile([1.0, 2.0, 6.0], 4), (3,), 2, 4)
+    array([1., 2., 6., 1.])
+    """
+    rest = past[-min(len(past), cycles * periods[-1]) :].copy()
+    time, ahead = np.arange(-len(rest), 0), np.arange(horizon)
+    out = np.full(horizon, rest.mean())
+    rest -= rest.mean()
+    for period in periods:
+        phase = time % period
+        cycle = np.bincount(phase, rest, period) / np.maximum(np.bincount(phase, minlength=period), 1)
+        rest -= cycle[phase]
+        out += cycle[ahead % period]
+    return out
+
 
 PROTOCOLS = ("as it is", "without rules")
 

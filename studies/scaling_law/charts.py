@@ -11,8 +11,7 @@ from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.words import short
 from studies.common.report.summary import Row, number
 from studies.common.report.tables import dataset_label
-from studies.scaling_law.decay import narrow_exponent
-from studies.scaling_law.law import predicted_smoothness
+from studies.scaling_law.decay import narrow_exponent, predicted_smoothness
 
 
 def law_chart(measured: Sequence[dict[str, Any]]) -> Chart:

@@ -23,8 +23,8 @@ from studies.common.options import SILENT, option
 from studies.common.report.summary import SUMMARY, Row, Summary, number, read_summary
 from studies.common.results import row
 from studies.scaling_law import charts, decay
+from studies.scaling_law.decay import ScalingLaw, fit_scaling_law
 from studies.scaling_law.expressivity import TARGETS, expressivity_rows, measure_expressivity
-from studies.scaling_law.law import ScalingLaw, fit_scaling_law
 
 BINS = (64, 256, 1024, 4096)
 PRACTICAL = 50  # bins of the paper's synthetic study

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.pages.charts import Chart, Panel, Series
-from studies.chronos.data import read_corpus
+from studies.chronos.runs import read_corpus
 from studies.chronos.tokenizer import NUM_SPECIAL, ChronosTokenizer
 from studies.common import options
 from studies.common.options import SILENT, option

@@ -22,8 +22,8 @@ from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import dataset_label
 from studies.common.results import row
-from studies.zero_shot import gift, speed, tails
-from studies.zero_shot.gift_eval import evaluate_gift, gift_configurations, gift_naive, write_all_results
+from studies.zero_shot import gift_eval as gift
+from studies.zero_shot import speed, tails
 
 QUICK_SERIES = 50
 COMPARED = ("tirex", "chronos_bolt_base", "chronos-t5-large", "chronos-bolt-base", "chronos-bolt-mini")
@@ -93,7 +93,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         quick=f"the first {QUICK_SERIES} series of each set",
     )
     if rolled:
-        write_all_results(settings.output / "all_results.csv", rolled)
+        gift.write_all_results(settings.output / "all_results.csv", rolled)
     return summary
 
 
@@ -135,11 +135,11 @@ def _gift(
     """Return scores on the configurations of GIFT-Eval, those of seasonal naive, and published ones."""
     if settings.gift is None:
         return [], [], []
-    configurations = gift_configurations(settings.gift)
+    configurations = gift.gift_configurations(settings.gift)
     if settings.quick:
         configurations = configurations[:2]
-    scores = evaluate_gift(forecaster, configurations, model=name, report=report)
-    return scores, gift_naive(configurations), gift.read_published(settings.gift)
+    scores = gift.evaluate_gift(forecaster, configurations, model=name, report=report)
+    return scores, gift.gift_naive(configurations), gift.read_published(settings.gift)
 
 
 def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]]) -> list[str]:

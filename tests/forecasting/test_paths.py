@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from studies.joint_paths.path_scores import energy_score, variogram_score
-from studies.joint_paths.study import Settings, run
+from studies.joint_paths.study import Settings, energy_score, run, variogram_score
 
 from fourier_head.forecasting.corpora import SeriesStore
 from fourier_head.forecasting.dependence import KINDS, Dependence, correlations

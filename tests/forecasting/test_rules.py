@@ -6,8 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from studies.first_user.cases import cases
-from studies.first_user.study import Settings, run
+from studies.first_user.study import Settings, cases, run
 
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig

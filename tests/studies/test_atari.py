@@ -15,7 +15,7 @@ from studies.atari.games import find_game
 from studies.atari.model import action_head
 from studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms, rank
 from studies.atari.rows import BEST, FINAL, WHOLE, all_rows, notes
-from studies.atari.runs import UNFINISHED, KeptRuns
+from studies.atari.study import UNFINISHED, KeptRuns
 from studies.common.results import read_summary
 
 from fourier_head.errors import UserError

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 import torch
 from rich.console import Console
-from studies.chronos import charts, runs, study, tables
+from studies.chronos import charts, runs, study
 from studies.chronos.arms import GROUPS, PAPER, parse_arm, parse_arms
-from studies.chronos.data import artificial_sets, read_corpus, read_sets, share_of
-from studies.chronos.runs import Protocol, errors_path, run_arm
+from studies.chronos.runs import Protocol, artificial_sets, errors_path, read_corpus, read_sets, run_arm, share_of
 from studies.chronos.study import Settings, run
 from studies.cli import app
 from studies.common.forecast_scores import RELATIVE
@@ -229,7 +228,7 @@ def test_processes_begin_an_arm_together_or_not_at_all(settings, monkeypatch):
 
 def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():
     results = [{"model": "linear", "scores": [SCORE], "smoothness": 0.1, "samples_per_second": v} for v in (9.0, None)]
-    means = tables.means_over_seeds(results, [SCORE])
+    means = charts.means_over_seeds(results, [SCORE])
     assert means["linear"] == {
         "relative_mase": 1,
         "relative_wql": 1,

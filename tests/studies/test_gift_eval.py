@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from studies.zero_shot import gift
+from studies.zero_shot import gift_eval as gift
 from studies.zero_shot.gift_eval import (
     COLUMNS,
     evaluate_gift,

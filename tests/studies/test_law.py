@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from studies.scaling_law.law import fit_scaling_law, predicted_smoothness
+from studies.scaling_law.decay import fit_scaling_law, predicted_smoothness
 
 from fourier_head.metrics import smoothness
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from studies.common.results import row, write_results
 from studies.scaling_law import decay
-from studies.scaling_law.law import predicted_smoothness
+from studies.scaling_law.decay import predicted_smoothness
 from studies.scaling_law.study import Settings, measure_law, run, scaling_law_of_trained_heads
 
 from fourier_head.metrics import smoothness
