@@ -76,23 +76,22 @@ def test_zero_of_the_polynomial_has_a_finite_loss():
 
 
 PEAK = """
-import resource, sys, torch
+import resource, torch
 from fourier_head import FourierHead
 torch.set_num_threads(1)
-head = FourierHead(384, int(sys.argv[1]), 550)
-x = torch.randn(4096, 384, requires_grad=True)
-target = torch.randint(int(sys.argv[1]), (4096,))
-head.loss(x, target).backward()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+for bins in (1024, 1_048_576):
+    head = FourierHead(384, bins, 550)
+    x = torch.randn(4096, 384, requires_grad=True)
+    target = torch.randint(bins, (4096,))
+    head.loss(x, target).backward()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
 def test_peak_memory_of_the_loss_does_not_depend_on_the_bins():
-    peaks = []
-    for bins in (1024, 1_048_576):
-        result = subprocess.run([sys.executable, "-c", PEAK, str(bins)], capture_output=True, text=True, check=True)
-        peaks.append(int(result.stdout))
-    assert abs(peaks[1] / peaks[0] - 1) < 0.05, peaks
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    few, many = map(int, done.stdout.split())  # of the process so far
+    assert many < 1.05 * few
 
 
 def test_label_smoothing_keeps_memory_bounded():
