@@ -8,7 +8,7 @@ from studies.chronos.t5 import T5Config
 from studies.zero_shot.speed import monthly_series
 from torch import Tensor
 
-from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.forecasting.corpora.store import SeriesStore
 
 
 def random_walks(batch: int, config: T5Config, device: str, short: int | None = None) -> tuple[Tensor, Tensor]:

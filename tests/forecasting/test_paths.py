@@ -8,7 +8,7 @@ import pytest
 import torch
 from studies.joint_paths.study import Settings, energy_score, run, variogram_score
 
-from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.dependence import KINDS, Dependence, correlations
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.windows import cut, past_windows

@@ -1,6 +1,6 @@
 """Swapped models from a folder: through an explicit call, with nothing of transformers changed."""
 
-import subprocess
+import importlib
 import sys
 
 import pytest
@@ -10,32 +10,35 @@ transformers = pytest.importorskip("transformers")
 
 from safetensors.torch import load_file  # noqa: E402
 
+from fourier_head import integrations  # noqa: E402
 from fourier_head.integrations.transformers import AutoModelWithHead, find_head, replace_head  # noqa: E402
 from tests.swapped_models import BINS, CASES, logits, same  # noqa: E402
 
-IMPORT = """
-import sys
-import transformers
-from transformers import GenerationMixin, PreTrainedModel, PretrainedConfig
-from transformers.models.auto import configuration_auto, modeling_auto
 
-autos = [value for name, value in vars(modeling_auto).items() if isinstance(value, type) and name.startswith("Auto")]
-watched = [PreTrainedModel, PretrainedConfig, GenerationMixin, transformers.LlamaForCausalLM, *autos]
+def test_importing_leaves_transformers_as_it_is(monkeypatch):
+    from transformers.models.auto import configuration_auto, modeling_auto
 
-def state():
-    registered = [dict(kind._model_mapping._extra_content) for kind in autos if hasattr(kind, "_model_mapping")]
-    return [dict(vars(kind)) for kind in watched], registered, dict(configuration_auto.CONFIG_MAPPING._extra_content)
+    autos = [value for name, value in vars(modeling_auto).items() if isinstance(value, type) and name[:4] == "Auto"]
+    watched = [transformers.PreTrainedModel, transformers.PretrainedConfig, transformers.GenerationMixin, *autos]
+    watched.append(transformers.LlamaForCausalLM)
 
-before = state()
-import fourier_head.integrations.transformers
-assert "fourier_head.integrations.transformers.model" in sys.modules
-print("untouched" if state() == before else "changed")
-"""
+    def state():
+        registered = [dict(kind._model_mapping._extra_content) for kind in autos if hasattr(kind, "_model_mapping")]
+        registered.append(dict(configuration_auto.CONFIG_MAPPING._extra_content))
+        return [dict(vars(kind)) for kind in watched], registered
 
-
-def test_importing_leaves_transformers_as_it_is():
-    done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.endswith("untouched\n"), done.stdout + done.stderr
+    before = state()
+    monkeypatch.setattr(integrations, "transformers", integrations.transformers)  # afterwards the old one again
+    for name in [name for name in sys.modules if name.startswith("fourier_head.integrations.transformers")]:
+        monkeypatch.delitem(sys.modules, name)
+    importlib.import_module("fourier_head.integrations.transformers")
+    assert "fourier_head.integrations.transformers.model" in sys.modules
+    assert state() == before
+    # Nor did the first import leave anything there.
+    parts = [*before[0], *before[1]]
+    assert not [
+        part for own in parts for part in own.values() if "fourier_head" in str(getattr(part, "__module__", ""))
+    ]
 
 
 @pytest.mark.parametrize("name", CASES)

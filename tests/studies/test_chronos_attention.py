@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from studies.chronos.t5 import HeadSettings, build_forecaster
-from studies.chronos.t5.attention import HIDDEN, PositionBias, attention, visible_blocks
+from studies.chronos.t5 import HeadSettings, T5Config, build_forecaster
+from studies.chronos.t5.attention import HIDDEN, PositionBias, attention, position_buckets, visible_blocks
 from studies.chronos.tokenizer import ChronosTokenizer
 from torch.nn.attention import flex_attention as flex
 
@@ -132,3 +132,43 @@ def test_a_forecaster_trains_the_same_by_both():
         gradients.append((states, *torch.autograd.grad(states.square().sum(), parameters)))
     for one, other in zip(*gradients, strict=True):
         assert (one - other).norm() < 1e-2 * one.norm()
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_bias_is_a_lookup_by_distance_and_its_last_row_that_of_a_step(two_sided):
+    bias = PositionBias(3, 8, 20, two_sided)
+    torch.nn.init.normal_(bias.table)
+    full = bias(30)
+    assert full.shape == (3, 30, 30)
+    for q, k in ((0, 0), (29, 0), (7, 4), (11, 11)):
+        assert torch.equal(full[:, q, k], bias._lookup(torch.tensor([k - q]))[:, 0])
+    assert torch.equal(full[:, 17:18, :18], bias.at(17))
+    assert bool((full[:, 3, 4:] == HIDDEN).all()) != two_sided
+    full[:, 5:9, :4].sum().backward()
+    distances = (torch.arange(4)[None] - torch.arange(5, 9)[:, None]).flatten()
+    table = bias.table.detach().clone().requires_grad_()
+    table[position_buckets(distances, 8, 20, two_sided)].sum().backward()
+    assert torch.allclose(bias.table.grad, table.grad)
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_attention_may_start_near_by(two_sided):
+    position = PositionBias(heads=3, buckets=32, max_distance=128, two_sided=two_sided)
+    position.start_near()
+    bias = position(40)
+    back = bias[:, -1].flip(-1)  # from the last place, the nearest first
+    assert (back.diff() <= 0).all()
+    torch.testing.assert_close(back[:, 1], torch.tensor([-1.0, -1 / 8, -1 / 64]))
+    torch.testing.assert_close(back[0, :8], -torch.arange(8.0))  # places near by have buckets of their own
+    if two_sided:
+        torch.testing.assert_close(bias, bias.transpose(1, 2))
+
+
+def test_a_start_near_by_changes_nothing_but_positions():
+    tokenizer, config = ChronosTokenizer(num_ids=34), T5Config.named("test", vocabulary=34, context=8, horizon=4)
+    plain, near = (
+        dict(build_forecaster(tokenizer, replace(config, near=near), seed=0).named_parameters())
+        for near in (False, True)
+    )
+    differ = {name for name in plain if not torch.equal(plain[name], near[name])}
+    assert differ == {"encoder.position.table", "decoder.position.table"}

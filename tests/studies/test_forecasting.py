@@ -21,7 +21,7 @@ from studies.common.forecast_scores import RELATIVE
 from typer.testing import CliRunner
 
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.tasks.runs import RunStore
 from fourier_head.version import __version__
 

@@ -13,7 +13,7 @@ from studies.zero_shot import leaks, rescaled, speed, tails
 from studies.zero_shot.study import Settings, run
 
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora import SeriesStore
+from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet, evaluate_seasonal_naive
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import save_model

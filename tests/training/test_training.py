@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 
 from fourier_head._files import recover_folder, replace_folder
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora import BatchStream, SeriesStore, standard_corpus
+from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
+from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.pretrained import load_model
 from fourier_head.training.averages import EarlyStopping

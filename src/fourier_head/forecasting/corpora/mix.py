@@ -34,7 +34,9 @@ class Corpus:
     batches, and no random number has to reach the host to say how many rows a source makes. `steps` change the rows of
     all parts at once.
 
-    >>> from fourier_head.forecasting.corpora import SeriesStore, StructuralSynth, WindowSampler
+    >>> from fourier_head.forecasting.corpora.store import SeriesStore
+    >>> from fourier_head.forecasting.corpora.synthetic import StructuralSynth
+    >>> from fourier_head.forecasting.corpora.windows import WindowSampler
     >>> real = WindowSampler(SeriesStore.from_series([range(50)], period=12), context=16, horizon=4)
     >>> corpus = Corpus({"real": Part(real, 0.75), "synthetic": Part(StructuralSynth(16, 4), 0.25)})
     >>> corpus.sample(32, torch.Generator().manual_seed(0)).context.shape
