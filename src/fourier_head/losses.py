@@ -18,7 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from fourier_head import kernels
 from fourier_head.domains import Domain
-from fourier_head.domains.maps import ValueMap
+from fourier_head.domains.adaptive import LEAST_WIDTH
+from fourier_head.domains.maps import ValueMap, log_of
 from fourier_head.kernels import direct, placed
 from fourier_head.layout import Layout, Regularizer
 from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted
@@ -214,11 +215,18 @@ def _map(request: Request) -> ValueMap:
 
 
 def _of_placed(request: Request) -> Tensor:
-    """Return scores on an adaptive domain; the gradients of place and width are left to torch."""
+    """Return scores on an adaptive domain; behind a curved map the gradients of place and width are left to torch."""
     layout, outputs, map = request.layout, request.outputs(), _map(request)
-    place = outputs[..., outputs.shape[-1] - layout.place_outputs :]
-    domain: Any = request.domain.at_outputs(place, map=map, anchor=request.anchor)
     u = map.forward(request.target).to(outputs.dtype)
+    domain: Any = request.domain
+    unit = 1.0 if request.mapped else map.scale
+    straight = not any(map.curved) and request.anchor is None and isinstance(unit, float)
+    if straight and layout.out_features == layout.num_coefficients + 2:
+        shares = {"nll": (1.0, 0.0), "crps": (0.0, unit), "both": (1.0, unit * request.crps_weight)}[request.kind]
+        loss = placed.straight(outputs, u, shares, domain.tails, layout.floor, LEAST_WIDTH)
+        return loss if request.kind == "crps" else loss + log_of(map.scale)
+    place = outputs[..., outputs.shape[-1] - layout.place_outputs :]
+    domain = domain.at_outputs(place, map=map, anchor=request.anchor)
     off = u - domain.loc
     v = far = off / domain.width
     if any(map.curved) and request.kind != "crps":
@@ -226,7 +234,6 @@ def _of_placed(request: Request) -> Tensor:
     else:
         slope = map.log_slope(u) - domain.width.log()
     nll, crps = placed.scores(outputs[..., : layout.num_coefficients], v, far, domain.tails, layout.floor)
-    unit = 1.0 if request.mapped else map.scale
     return _weighted(request, lambda: nll - slope, lambda: torch.addcmul(off.abs(), crps, domain.width) * unit)
 
 

@@ -124,27 +124,25 @@ def fit(
     """
     random = torch.Generator().manual_seed(seed)
     bodies, start = [Weights(body) for body in network.bodies.values()], time.perf_counter()
-    optimizer = torch.optim.AdamW(
-        [body.now for body in bodies], lr=learning_rate, weight_decay=weight_decay, fused=True
-    )
     inputs, columns = [columns[0][:, :size].contiguous() for size in network.in_features], columns[1:]
     batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
     course, found = Course(), 0
     network.train()
     try:
         for step in range(1, plan.steps + 1):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate * plan.rate(step)
             index = next(batches).to(weights.device)
-            picked = zip(bodies, network.picked(inputs, index), strict=True)
-            outputs = torch.cat([body.outputs(x) for body, x in picked])
-            value = (loss(outputs, *(column[index] for column in columns)) * weights[index]).mean(1).sum()
-            value.backward()
-            for body in bodies:
-                body.clip(LONGEST_GRADIENT)
-            optimizer.step()
-            for body in bodies:
-                body.mean.lerp_(body.now.detach(), max(1 / step, 1 / (1 + AVERAGED * step)))
+            with torch.no_grad():
+                picked = zip(bodies, network.picked(inputs, index), strict=True)
+                outputs = torch.cat([body.outputs(x) for body, x in picked]).requires_grad_()
+            losses = loss(outputs, *(column[index] for column in columns))
+            (slopes,) = torch.autograd.grad(losses, outputs, weights[index] / index.shape[1])
+            with torch.no_grad():
+                for body, slope in zip(bodies, slopes.split(network.members), strict=True):
+                    body.backward(slope)
+                    body.clip(LONGEST_GRADIENT)
+                Weights.step(bodies, learning_rate * plan.rate(step), weight_decay)
+                for body in bodies:
+                    body.mean.lerp_(body.now, max(1 / step, 1 / (1 + AVERAGED * step)))
             if step % plan.check_every and step != plan.steps:
                 continue
             before = [body.take(body.mean) for body in bodies]
@@ -163,8 +161,6 @@ def fit(
             if len(kept) < len(bodies):
                 names = list(network.bodies)
                 network.keep([names[b] for b in kept])
-                for b in set(range(len(bodies))) - set(kept):
-                    bodies[b].now.grad = None  # the optimiser passes over it
                 bodies, inputs = [bodies[b] for b in kept], [inputs[b] for b in kept]
                 batches = _batches(len(weights), _of_members(network, held), plan.batch, random, leave_out)
             if progress is not None:

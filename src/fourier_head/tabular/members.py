@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from fourier_head.heads import Head
-from fourier_head.kernels.stacked import MemberLayers
+from fourier_head.kernels import stacked
 
 
 class MemberLinear(nn.Module):
@@ -146,34 +147,71 @@ class Weights:
         self._smooth = kinds == {nn.SiLU}
         self._quick = kinds in ({nn.SiLU}, {nn.ReLU})
         members, sizes = len(self._layers[0]), [p[0].numel() for p in self._layers]
-        self.now = nn.Parameter(torch.cat([p.reshape(members, -1) for p in self._layers], 1))
-        self.gradient = self.now.grad = torch.zeros_like(self.now)
-        self.mean, self.best = self.now.detach().clone(), self.now.detach().clone()
+        self.now = torch.cat([p.reshape(members, -1) for p in self._layers], 1)
+        self.gradient = torch.zeros_like(self.now)
+        self.mean, self.best = self.now.clone(), self.now.clone()
         self.best_score = float("inf")
+        self._first, self._second = torch.zeros_like(self.now), torch.zeros_like(self.now)
+        self._steps = torch.zeros((), device=self.now.device)
         for p, weight, gradient in zip(
-            self._layers, self.now.data.split(sizes, 1), self.gradient.split(sizes, 1), strict=True
+            self._layers, self.now.split(sizes, 1), self.gradient.split(sizes, 1), strict=True
         ):
             p.data, p.grad = weight.view(p.shape), gradient.view(p.shape)
+        self._data, self._gradients = [p.data for p in self._layers], [p.grad for p in self._layers]
+        self._kept: Sequence[Tensor] = ()
 
     def outputs(self, x: Tensor) -> Tensor:
-        """Return the outputs of the members, whose ``backward`` leaves their gradients in ``gradient``."""
+        """Return the outputs of the members for their rows (members, rows, inputs), as ``backward`` expects them."""
         if self._quick:
-            found: Tensor = MemberLayers.apply(x, self._smooth, [p.grad for p in self._layers], *self._layers)
-            return found
-        self.gradient.zero_()
-        outputs: Tensor = self._body(x)
-        return outputs
+            outputs, self._kept = stacked.forward(x, self._smooth, self._data)
+            return outputs
+        with torch.enable_grad():
+            self._kept = [self._body(x)]
+        return self._kept[0].detach()
 
-    @torch.no_grad()
+    def backward(self, outputs: Tensor) -> None:
+        """Leave the gradients of the weights in ``gradient``, given those of the last outputs."""
+        if self._quick:
+            stacked.backward(outputs, self._kept, self._smooth, self._data, self._gradients)  # type: ignore[arg-type]
+        else:
+            self.gradient.zero_()
+            self._kept[0].backward(outputs)
+
     def clip(self, largest: float) -> None:
         """Scale the gradient of each member down to this norm where it is longer."""
         norm = torch.linalg.vector_norm(self.gradient, dim=1, keepdim=True)
-        self.gradient.mul_((largest / (norm + 1e-12)).clamp_max(1))
+        # On a graphics card looking would cost more than scaling by one.
+        if norm.device.type != "cpu" or float(norm.max()) > largest:
+            self.gradient.mul_((largest / (norm + 1e-12)).clamp_max(1))
+
+    @staticmethod
+    def step(bodies: Sequence[Weights], rate: float, decay: float) -> None:
+        """Take a step of AdamW down the gradients.
+
+        By the function behind the class of torch, which in its first step loads a compiler: that takes longer than the
+        fit of a small table.
+        """
+        adamw(
+            [body.now for body in bodies],
+            [body.gradient for body in bodies],
+            [body._first for body in bodies],
+            [body._second for body in bodies],
+            [],
+            [body._steps for body in bodies],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=rate,
+            weight_decay=decay,
+            eps=1e-8,
+            maximize=False,
+        )
 
     @torch.no_grad()
     def take(self, weights: Tensor) -> Tensor:
         """Take over these weights, and return those of before."""
-        before = self.now.detach().clone()
+        before = self.now.clone()
         self.now.copy_(weights)
         return before
 

@@ -193,16 +193,15 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         columns = [inputs, *(torch.from_numpy(own).float().to(device) for own in values)]
         plan = self._plan(len(y))
         threads = small_matrices() if plan.batch <= ONE_THREAD and device.type == "cpu" else quiet(device)
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), threads:
-            # On purpose: the weights of all layers are one tensor.
-            warnings.filterwarnings("ignore", message="grad and param do not obey")
+        with torch.random.fork_rng(devices=[]), threads:
             torch.manual_seed(seed)
             bodies = self._inputs.plan(inputs.shape[1], self.n_members, self.hidden_sizes)
             network = MemberNetwork(bodies, [target.make_head for target in targets]).to(device)
 
             def losses(outputs: Tensor, *value: Tensor) -> Tensor:
                 per_head = zip(targets, network.heads, network.per_head(outputs), value, strict=True)
-                return torch.stack([target.losses(head, own, v) for target, head, own, v in per_head]).mean(0)
+                found = [target.losses(head, own, v) for target, head, own, v in per_head]
+                return found[0] if len(found) == 1 else torch.stack(found).mean(0)
 
             course = ensemble.fit(
                 network,
