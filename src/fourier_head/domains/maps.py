@@ -15,7 +15,9 @@ Number = float | Tensor
 
 def broadcast_shape(*numbers: Number) -> torch.Size:
     """Return the common shape of numbers and tensors."""
-    return torch.broadcast_shapes(*(n.shape for n in numbers if isinstance(n, Tensor)))
+    shapes = {n.shape for n in numbers if isinstance(n, Tensor)}
+    # Where there is nothing to find out torch would load symbolic algebra all the same, for half a second.
+    return torch.broadcast_shapes(*shapes) if len(shapes) > 1 else next(iter(shapes), torch.Size())
 
 
 def log_of(x: Number) -> Number:
