@@ -206,7 +206,7 @@ class _Straight(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, out: Tensor) -> tuple[Tensor | None, ...]:
         outputs, u, width, crps, *saved = ctx.saved_tensors
-        (of_nll, of_crps), (weight, floor, least) = ctx.shares, ctx.options
+        (of_nll, of_crps), (weight, floor, _) = ctx.shares, ctx.options
         if torch.is_grad_enabled():
             loss = straight_reference(outputs, u, ctx.shares, ctx.options)
             return torch.autograd.grad(loss, outputs, out, create_graph=True)[0], None, None, None
