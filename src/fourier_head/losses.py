@@ -79,12 +79,13 @@ def compute(request: Request) -> Tensor:
     if request.kind == "bins":
         request = _checked(request)
     if request.impl == "auto":
-        chosen = next(one for one in AUTOMATIC if one.why_not(request) is None)
-    else:
-        chosen = IMPLEMENTATIONS[request.impl]
-        reason = chosen.why_not(request)
-        if reason is not None:
-            raise ValueError(f"impl={request.impl!r} does not apply: {reason}")
+        if _why_not_fused(request) is None:
+            return _fused(request)
+        return _reference(request) if _why_not_closed_form(request) else _closed_form(request)
+    chosen = IMPLEMENTATIONS[request.impl]
+    reason = chosen.why_not(request)
+    if reason is not None:
+        raise ValueError(f"impl={request.impl!r} does not apply: {reason}")
     return chosen.run(request)
 
 
@@ -96,15 +97,17 @@ def check_name(impl: str) -> None:
 
 
 def _checked(request: Request) -> Request:
-    known = check_target(request.target, request.layout.num_classes, request.ignore_index)
-    target, expected = request.target, tuple(request.x.shape[:-1])
-    if target.shape != expected:
-        raise ValueError(f"target must have the shape {expected} of x without features, got {tuple(target.shape)}")
-    if not 0 <= request.label_smoothing < 1:
+    target, shape = request.target, request.x.shape[:-1]
+    # Ids on a device, of a type that kernels take, are not looked at.
+    if not isinstance(target, Tensor) or not target.is_cuda or target.dtype not in (torch.int64, torch.int32):
+        target = check_target(target, request.layout.num_classes, request.ignore_index)
+    if target.shape != shape:
+        raise ValueError(f"target must have the shape {tuple(shape)} of x without features, got {tuple(target.shape)}")
+    if request.label_smoothing and not 0 <= request.label_smoothing < 1:
         raise ValueError(f"label_smoothing must lie in [0, 1), got {request.label_smoothing}")
     if request.reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {request.reduction!r}")
-    return request if known is target else replace(request, target=known)
+    return request if target is request.target else replace(request, target=target)
 
 
 # --- plain torch ----------------------------------------------------------------------------------------------------
@@ -381,7 +384,6 @@ IMPLEMENTATIONS = {
     "compiled": Implementation(lambda request: None, _compiled),
     "reference": Implementation(lambda request: None, _reference),
 }
-AUTOMATIC = [IMPLEMENTATIONS[name] for name in ("fused", "closed_form", "reference")]
 
 
 def log_probs(

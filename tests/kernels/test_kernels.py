@@ -273,9 +273,9 @@ def test_paths_are_those_the_shapes_should_take():
     def like(tokens, width, dtype=torch.bfloat16):
         return torch.empty(tokens, width, dtype=dtype, device="meta")
 
-    assert plan.is_narrow(like(3840, 128), 15)
-    assert not plan.is_narrow(like(16384, 384), 15)
-    assert not plan.is_narrow(like(3840, 128), 551)
+    assert plan.is_small(3840, 128, 15)
+    assert not plan.is_small(16384, 384, 15)
+    assert not plan.is_small(3840, 128, 551)
     assert plan.is_resident(like(16384, 384), 551)
     assert not plan.is_resident(like(1000, 384), 551)
     assert not plan.is_resident(like(16384, 4096), 129)

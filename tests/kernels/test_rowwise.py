@@ -280,6 +280,53 @@ def test_both_products_of_few_tokens_in_one_kernel(name, dtype, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(some, whole, strict=True))
 
 
+@pytest.fixture
+def anew():
+    """Choose blocks anew, before and after, where a test changes what they depend on."""
+    caches = rowwise.blocks_of, rowwise._site, rowwise._product_sites
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["bins", "nll"])
+@pytest.mark.usefixtures("anew")
+def test_both_products_of_many_tokens_block_after_block(name, monkeypatch):
+    monkeypatch.setattr(plan, "FEW_TOKENS", 64)
+    monkeypatch.setattr(rowwise, "PRODUCTS", 2)
+    monkeypatch.setattr(rowwise, "LIKELIHOODS", 16)
+    monkeypatch.setattr(plan, "RESIDENT_WIDTH", 0)
+    options, loss = LOSSES[name]
+    fused, plain = pair(width=20, dtype=torch.bfloat16, **options)
+    x, value = torch.randn(700, 20, device=DEVICE).bfloat16(), 3 * torch.randn(700, device=DEVICE)
+    for reduction in ("none", "mean"):
+        compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"domain": Adaptive()}, "nll"),
+        ({"domain": Interval(-9, 9), "boundary": "reflect", "num_frequencies": 70}, "nll"),
+        ({"num_bins": 300, "packets": 2, "num_atoms": 1}, "loss"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("anew")
+def test_rows_held_in_a_tile_and_a_tail(options, kind, few, monkeypatch):
+    monkeypatch.setattr(plan, "FEW_TOKENS", 1000 if few else 1)
+    fused, plain = pair(**{"num_frequencies": 140} | options)
+    x, value = torch.randn(10, 8, device=DEVICE), 3 * torch.randn(10, device=DEVICE)
+    target = value if kind == "nll" else torch.randint(301, (10,), device=DEVICE)
+    for reduction in ("none", "mean"):
+        compare(fused, plain, lambda h, x: getattr(h, kind)(x, target, reduction=reduction), x)  # noqa: B023
+    asked = score_of(fused, lambda h, x, value: getattr(h, kind)(x, target), x, value)
+    assert rowwise.tiles_of(asked) == (128, 16)
+
+
 @pytest.mark.parametrize(("rows", "steps"), [(1, 1), (2, 3), (4, 8)])
 @pytest.mark.parametrize("name", ["bins", "atoms", "nll"])
 def test_blocks_of_any_size_give_the_same(name, rows, steps, monkeypatch):

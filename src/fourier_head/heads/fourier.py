@@ -174,14 +174,19 @@ class FourierHead(Head):
 
     def _projection(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return features, weight and bias for a loss; of a layer that is more than those, its outputs alone."""
-        layer = self.proj
-        checked_features(x, layer)
+        # Asked for in every step: dictionaries are faster than the attributes of a module.
+        layer: Any = self._modules["proj"]
         hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
         # An adapter has a forward of its own; so has a layer whose weights are offloaded, as an attribute.
         more = hooks or type(layer).forward is not nn.Linear.forward or "forward" in layer.__dict__
         if more or self.num_outputs is not None:
-            return self._split_outputs(layer(x)), None, None
-        return x, layer.weight, layer.bias
+            return self._split_outputs(layer(checked_features(x, layer))), None, None
+        weight = layer._parameters.get("weight")
+        if weight is None:
+            weight = layer.weight
+        if not isinstance(x, Tensor) or x.dtype != weight.dtype or x.shape[-1:] != weight.shape[1:]:
+            checked_features(x, layer)
+        return x, weight, layer._parameters.get("bias")
 
     def density(self, x: Tensor, *, map: ValueMap | None = None, anchor: Tensor | None = None) -> FourierDensity:
         """Return the continuous density over the values of ``domain``; atoms are not part of it.
@@ -208,16 +213,11 @@ class FourierHead(Head):
     def _request(
         self, projected: tuple[Tensor, Tensor | None, Tensor | None], target: Tensor, **options: Any
     ) -> Request:
+        gamma = self.gamma if self.training else 0.0
         return Request(
-            *projected,
-            target,
-            self.layout,
-            self.domain,
-            gamma=self.gamma if self.training else 0.0,
-            regularizer=self.regularizer,
-            impl=self.impl,
+            *projected, target, self.layout, self.domain, gamma=gamma, regularizer=self.regularizer, impl=self.impl,
             **options,
-        )
+        )  # fmt: skip
 
     def loss(
         self,
@@ -232,10 +232,11 @@ class FourierHead(Head):
         anchor: Tensor | None = None,
     ) -> Tensor:
         """Return the cross-entropy of bin ids in O(N) per token, plus the regulariser in training mode."""
-        options = {"class_weight": weight, "ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        return losses.compute(
-            self._request(self._projection(x), target, reduction=reduction, map=map, anchor=anchor, **options)
-        )
+        request = self._request(
+            self._projection(x), target, map=map, anchor=anchor, class_weight=weight, ignore_index=ignore_index,
+            label_smoothing=label_smoothing, reduction=reduction,
+        )  # fmt: skip
+        return losses.compute(request)
 
     def loss_of(self, outputs: Tensor, target: Tensor, **options: Any) -> Tensor:
         """Return ``loss`` of outputs of the projection."""

@@ -13,7 +13,7 @@ from fourier_head.kernels.rows import row_gradients, tile_gradient
 
 @triton.jit(do_not_specialize=["harmonics"])
 def gradient_kernel(
-    y_ptr, gradient_ptr, table_ptr, offset_ptr, upstream_ptr, factor_ptr, bias_gradient_ptr,
+    y_ptr, gradient_ptr, table_ptr, offset_ptr, upstream_ptr, bias_gradient_ptr,
     tokens, harmonics, vectors, upstream_stride, penalty,
     NEED_BIAS: tl.constexpr, REDUCED: tl.constexpr, WALLS: tl.constexpr, POINTS: tl.constexpr,
     APPROX: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STEPS: tl.constexpr,
@@ -37,7 +37,9 @@ def gradient_kernel(
         beta = alpha
         if not WALLS:
             beta = tl.load(y_ptr + place + padded, mask=keep, other=0.0).to(tl.float32)
-        grad_loss, grad_rough = row_gradients(upstream_ptr, factor_ptr, upstream_stride, rows, inside, penalty, REDUCED)
+        grad_loss, grad_rough = row_gradients(
+            upstream_ptr, table_ptr, tokens, upstream_stride, rows, inside, penalty, REDUCED
+        )
         grad_alpha, grad_beta = tile_gradient(
             alpha, beta, start, harmonics, table_ptr, offset_ptr, rows, inside, tokens, grad_loss, grad_rough,
             WALLS, POINTS, APPROX, TILE, BLOCK,
@@ -59,7 +61,7 @@ def gradient_kernel(
 
 @triton.jit(do_not_specialize=["harmonics"])
 def narrow_kernel(
-    x_ptr, weight_ptr, y_ptr, table_ptr, offset_ptr, upstream_ptr, factor_ptr, x_gradient_ptr, partial_ptr,
+    x_ptr, weight_ptr, y_ptr, table_ptr, offset_ptr, upstream_ptr, x_gradient_ptr, partial_ptr,
     tokens, width, harmonics, vectors, x_stride, weight_stride, upstream_stride, penalty,
     NEED_X: tl.constexpr, NEED_WEIGHT: tl.constexpr, NEED_BIAS: tl.constexpr, REDUCED: tl.constexpr,
     WALLS: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
@@ -98,7 +100,9 @@ def narrow_kernel(
         beta = alpha
         if not WALLS:
             beta = tl.load(y_ptr + place + padded, mask=keep, other=0.0).to(tl.float32)
-        grad_loss, grad_rough = row_gradients(upstream_ptr, factor_ptr, upstream_stride, rows, inside, penalty, REDUCED)
+        grad_loss, grad_rough = row_gradients(
+            upstream_ptr, table_ptr, tokens, upstream_stride, rows, inside, penalty, REDUCED
+        )
         grad_alpha, grad_beta = tile_gradient(
             alpha, beta, 0, harmonics, table_ptr, offset_ptr, rows, inside, tokens, grad_loss, grad_rough,
             WALLS, POINTS, APPROX, TILE, TILE,

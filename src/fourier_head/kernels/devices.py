@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -31,6 +32,13 @@ def _capable(index: int) -> bool:
         found = importlib.util.find_spec("triton") is not None and torch.version.hip is None
         _CAPABLE[index] = found and torch.cuda.get_device_capability(index) >= (8, 0)
     return _CAPABLE[index]
+
+
+@functools.cache
+def is_roomy(index: int) -> bool:
+    """Tell whether a processor of a GPU shares 200 KiB among its threads, as those of an H100 do."""
+    found = torch.cuda.get_device_properties(index)
+    return getattr(found, "shared_memory_per_block_optin", 0) >= 200 << 10
 
 
 def interpreted(x: Tensor) -> bool:

@@ -47,7 +47,7 @@ def _outputs(start, half, WALLS: tl.constexpr, TILE: tl.constexpr):
 @triton.jit(do_not_specialize=["tokens", "half", "vectors", "num_bins", "ignore_index", "harmonics"])
 def project_kernel(
     x_ptr, weight_ptr, bias_ptr, target_ptr, offset_ptr, class_weight_ptr, y_ptr, table_ptr, loss_ptr, partial_ptr,
-    factor_ptr, x_stride, weight_stride, tokens, width, harmonics, half, vectors,
+    x_stride, weight_stride, tokens, width, harmonics, half, vectors,
     num_bins, ignore_index, floor, units, penalty, omega, origin, unit,
     BIAS: tl.constexpr, TARGET: tl.constexpr, WALLS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr,
     MEAN: tl.constexpr, TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
@@ -150,7 +150,7 @@ def project_kernel(
                 tl.store(y_rows + padded + harmonic[None, :], scaled_beta.to(tl.float16), mask=keep)
             put(table_ptr, CONSTANTS + PER_POINT * POINTS + start // TILE, tokens, rows, inside, bits)
     finish_rows(
-        table_ptr, loss_ptr, partial_ptr, factor_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
+        table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
         target, bits, re, im, energy, sums, floor, units, penalty, omega, POINTS, LANES, WEIGHTED, REDUCE, MEAN, TABLE,
     )  # fmt: skip
 

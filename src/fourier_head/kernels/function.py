@@ -49,8 +49,8 @@ class FusedLoss(KernelFunction):
         score: Score,
     ) -> Tensor:
         keep = any(ctx.needs_input_grad)
-        loss, y, table, factors, wide = launch.forward(x, weight, bias, target, offsets, class_weight, score, keep)
-        ctx.save_for_backward(x, weight, bias, target, offsets, class_weight, y, table, factors, wide)
+        loss, y, table, wide = launch.forward(x, weight, bias, target, offsets, class_weight, score, keep)
+        ctx.save_for_backward(x, weight, bias, target, offsets, class_weight, y, table, wide)
         ctx.score = score
         ctx.spent = False
         return loss
@@ -58,13 +58,13 @@ class FusedLoss(KernelFunction):
     @staticmethod
     @_once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, target, offsets, class_weight, y, table, factors, wide = ctx.saved_tensors
+        x, weight, bias, target, offsets, class_weight, y, table, wide = ctx.saved_tensors
         if ctx.spent:
             # A second pass over a retained graph: the first one has overwritten the coefficients.
-            _, y, table, factors, _ = launch.forward(x, weight, bias, target, offsets, class_weight, ctx.score, True)
+            _, y, table, _ = launch.forward(x, weight, bias, target, offsets, class_weight, ctx.score, True)
         ctx.spent = True
         needs = tuple(ctx.needs_input_grad[:3])
-        grads = launch.backward(upstream, x, weight, bias, y, table, factors, offsets, ctx.score, needs, wide)
+        grads = launch.backward(upstream, x, weight, bias, y, table, offsets, ctx.score, needs, wide)
         return (*grads, None, None, None, None)
 
 

@@ -36,6 +36,7 @@ class Site(NamedTuple):
         numbers, constants: its arguments after the tensors, in its order.
         options: warps and stages.
         key: equal where one compiled kernel does for several sites.
+        ready: by types and alignment of the tensors, the compiled launcher with its arguments before and after these.
     """
 
     kernel: Any
@@ -44,13 +45,13 @@ class Site(NamedTuple):
     constants: dict[str, Any]
     options: dict[str, int]
     key: Any
+    ready: dict[Any, Any]
 
 
 def launch(site: Site, tensors: tuple[Tensor | None, ...]) -> None:
     """Launch a kernel; from the second time on without its decorator, whose checks cost more than the launch."""
-    kernel, grid, numbers, constants, options, key = site
     if INTERPRETED:
-        kernel[grid](*tensors, *numbers, **constants, **options)
+        site.kernel[site.grid](*tensors, *site.numbers, **site.constants, **site.options)
         return
     # The launcher reads addresses faster from numbers than from tensors, each of which it would ask for its device.
     addresses = [None if t is None else t.data_ptr() for t in tensors]
@@ -60,15 +61,23 @@ def launch(site: Site, tensors: tuple[Tensor | None, ...]) -> None:
     device = torch._C._cuda_getDevice()
     # What a compiled kernel depends on in tensors: whether they are there, their types and how they are aligned.
     where = tuple([address and address & 15 for address in addresses]) if odd & 15 else None
-    key = (device, key, where, *[None if t is None else t.dtype for t in tensors])
-    compiled = _COMPILED.get(key)
+    key = (device, where, *[None if t is None else t.dtype for t in tensors])
+    found = site.ready.get(key) or _prepared(site, tensors, key)
+    if found is not None:
+        run, first, last = found
+        run(*site.grid, torch._C._cuda_getCurrentRawStream(device), *first, *addresses, *last)
+
+
+def _prepared(site: Site, tensors: tuple[Tensor | None, ...], key: Any) -> tuple[Any, Any, Any] | None:
+    """Return what a launch takes where the kernel is compiled; else compile and launch it, and return None."""
+    kernel, grid, numbers, constants, options, known, ready = site
+    compiled = _COMPILED.get((known, key))
     if compiled is None:
-        _COMPILED[key] = kernel[grid](*tensors, *numbers, **constants, **options)
-        return
-    compiled.run(
-        *grid, torch._C._cuda_getCurrentRawStream(device), compiled.function, compiled.packed_metadata, None, None,
-        None, *addresses, *numbers, *constants.values(),
-    )  # fmt: skip
+        _COMPILED[known, key] = kernel[grid](*tensors, *numbers, **constants, **options)
+        return None
+    first = (compiled.function, compiled.packed_metadata, None, None, None)
+    ready[key] = compiled.run, first, (*numbers, *constants.values())
+    return ready[key]  # type: ignore[no-any-return]
 
 
 def run(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], **options: int) -> None:
@@ -76,7 +85,7 @@ def run(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: di
     count = next((i for i, arg in enumerate(args) if not (arg is None or isinstance(arg, Tensor))), len(args))
     numbers = args[count:]
     key = (id(kernel), *map(traits, numbers), *constants.values(), *options.values())
-    launch(Site(kernel, (*grid, 1, 1)[:3], numbers, constants, options, key), args[:count])  # type: ignore[arg-type]
+    launch(Site(kernel, (*grid, 1, 1)[:3], numbers, constants, options, key, {}), args[:count])  # type: ignore[arg-type]
 
 
 _SUMS: dict[tuple[int, int], Tensor] = {}
@@ -117,7 +126,7 @@ def _pad_site(length: int, room: int, halves: int, width: int, stride: int) -> S
     block = min(1024, plans.power_of_two_above(width))
     numbers = (length, room, width, stride)
     grid = (halves * room, ceil_div(width, block), 1)
-    return Site(pad_kernel, grid, numbers, {"BLOCK": block}, {}, ("pad", *map(traits, numbers), block))
+    return Site(pad_kernel, grid, numbers, {"BLOCK": block}, {}, ("pad", *map(traits, numbers), block), {})
 
 
 def pad_rows(weight: Tensor, length: int, room: int) -> Tensor:
@@ -183,7 +192,37 @@ def _forward_site(
     options = {"num_warps": blocks.warps, "num_stages": blocks.stages}
     known = (*map(traits, (*strides, width)), score.ignore_index >> 31)
     key = ("project", *known, *options.values(), *constants.values())
-    return Site(project_kernel, (ceil_div(tokens, blocks.rows), 1, 1), numbers, constants, options, key)
+    return Site(project_kernel, (ceil_div(tokens, blocks.rows), 1, 1), numbers, constants, options, key, {})
+
+
+class Forward(NamedTuple):
+    """A forward pass but for its tensors: its launch, room for what it returns, and whether weights are padded."""
+
+    site: Site
+    loss: tuple[int, ...]
+    table: tuple[int, int]
+    y: tuple[int, int]
+    sums: int
+    pads: bool
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(
+    score: Score, tokens: int, width: int, dtype: torch.dtype, strides: tuple[int, int], bias: bool, weighted: bool,
+    keep: bool,
+) -> Forward:  # fmt: skip
+    pads = score.padded != score.length and not plans.is_small(tokens, width, score.length) and tokens > 0
+    rows = score.halves * score.padded if pads else score.coefficients
+    if pads:
+        strides = (strides[0], width)
+    approximate = dtype != torch.float32 and not INTERPRETED
+    site = _forward_site(score, tokens, width, rows, strides, bias, weighted, keep, approximate)
+    reduce = score.reduction != "none"
+    lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(score.length, site.constants["TILE"])
+    return Forward(
+        site, () if reduce else (tokens,), (lines if keep else 0, tokens),
+        (tokens if keep else 0, score.halves * score.padded), 4 * site.grid[0] if reduce else 0, pads,
+    )  # fmt: skip
 
 
 def forward(
@@ -195,29 +234,25 @@ def forward(
     class_weight: Tensor | None,
     score: Score,
     keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the loss and what its gradient needs: coefficients, constants, factors and padded weights.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the loss and what its gradient needs: coefficients, constants and padded weights.
 
     Without ``keep`` no gradient will be asked for, and nothing of size tokens x N is written for it.
     """
     tokens, width = x.shape
-    harmonics, padded = score.length, score.padded
-    wide = weight if plans.is_narrow(x, harmonics) or tokens == 0 else pad(weight, score)
-    strides = (x.stride(0), wide.stride(0))
-    site = _forward_site(
-        score, tokens, width, len(wide), strides, bias is not None, class_weight is not None, keep, _approximate(x)
-    )
-    reduce = score.reduction != "none"
-    loss = empty(x) if reduce else empty(x, tokens)
-    lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(harmonics, site.constants["TILE"])
-    table = empty(x, lines if keep else 0, tokens, dtype=torch.int32)
-    factors = empty(x, 1)
-    y = empty(x, tokens if keep else 0, score.halves * padded, dtype=torch.float16)
+    strides = (x.stride(0), weight.stride(0))
+    planned = _planned(
+        score, tokens, width, x.dtype, strides, bias is not None, class_weight is not None, keep
+    )  # fmt: skip
+    loss = x.new_empty(planned.loss, dtype=torch.float32)
+    table = x.new_empty(planned.table, dtype=torch.int32)
+    y = x.new_empty(planned.y, dtype=torch.float16)
     if tokens == 0:
-        return loss.zero_(), y, table, factors, weight
-    partial = sums_buffer(x, 4 * site.grid[0]) if reduce else factors
-    launch(site, (x, wide, bias, target, offsets, class_weight, y, table, loss, partial, factors))
-    return loss, y, table, factors, wide
+        return loss.zero_(), y, table, weight
+    wide = pad_rows(weight, score.length, score.padded) if planned.pads else weight
+    partial = sums_buffer(x, planned.sums) if planned.sums else None
+    launch(planned.site, (x, wide, bias, target, offsets, class_weight, y, table, loss, partial))
+    return loss, y, table, wide
 
 
 @functools.lru_cache(maxsize=1024)
@@ -239,7 +274,7 @@ def _gradient_site(score: Score, tokens: int, width: int, stride: int, sums: boo
     grid = (ceil_div(tokens, blocks.rows * blocks.steps), ceil_div(score.padded, blocks.tile), 1)
     key = ("gradient", *map(traits, (tokens, vectors, stride)), *constants.values())
     numbers = (tokens, score.length, vectors, stride, float(score.penalty))
-    return Site(gradient_kernel, grid, numbers, constants, {"num_warps": blocks.warps}, key)
+    return Site(gradient_kernel, grid, numbers, constants, {"num_warps": blocks.warps}, key, {})
 
 
 def backward(
@@ -249,7 +284,6 @@ def backward(
     bias: Tensor | None,
     y: Tensor,
     table: Tensor,
-    factors: Tensor,
     offsets: Tensor | None,
     score: Score,
     needs: tuple[bool, bool, bool],
@@ -260,13 +294,13 @@ def backward(
     tokens, harmonics = x.shape[0], score.length
     if tokens == 0:
         return no_gradients(x, weight, bias, needs)
-    if plans.is_narrow(x, harmonics):
-        return _narrow(upstream, x, weight, bias, y, table, factors, offsets, score, needs)
+    if plans.is_small(tokens, x.shape[1], harmonics):
+        return _narrow(upstream, x, weight, bias, y, table, offsets, score, needs)
     stride = 0 if score.reduction != "none" else upstream.stride(0)
     site = _gradient_site(score, tokens, x.shape[1], stride, needs[2], _approximate(x))
     gradient = y.view(x.dtype) if overwrite else torch.empty_like(y, dtype=x.dtype)
-    sums = empty(x, site.grid[0] if needs[2] else 0, y.shape[1])
-    launch(site, (y, gradient, table, offsets, upstream, factors, sums))
+    sums = x.new_empty((site.grid[0], y.shape[1]), dtype=torch.float32) if needs[2] else None
+    launch(site, (y, gradient, table, offsets, upstream, sums))
     grad_x = torch.mm(gradient, pad(weight, score) if wide is None else wide) if needs[0] else None
     grad_weight = _unpad(torch.mm(gradient.t(), x), score) if needs[1] else None
     grad_bias = None
@@ -274,7 +308,7 @@ def backward(
         grad_bias = torch.empty_like(bias)
         constants = {"WALLS": score.walls, "GROUPS": 32, "BLOCK": 32}
         numbers = (site.grid[0], harmonics, score.padded * score.halves // 16)
-        run(bias_kernel, (ceil_div(len(bias), 32),), (sums, grad_bias, *numbers), constants)
+        run(bias_kernel, (ceil_div(bias.shape[0], 32),), (sums, grad_bias, *numbers), constants)
     return grad_x, grad_weight, grad_bias
 
 
@@ -311,7 +345,7 @@ def _narrow_sites(
     key = ("narrow", *map(traits, sizes), *constants.values())
     first = Site(
         narrow_kernel, (groups, ceil_div(width, blocks.depth), 1), (*sizes, float(score.penalty)), constants,
-        {"num_warps": blocks.warps}, key,
+        {"num_warps": blocks.warps}, key, {},
     )  # fmt: skip
     return first, gather_site(groups, outputs, width, wanted)
 
@@ -322,11 +356,11 @@ def gather_site(groups: int, outputs: int, width: int, wanted: dict[str, bool]) 
     constants = {**wanted, "GROUPS": 16, "BLOCK": size}
     key = ("gather", traits(groups), traits(width), *constants.values())
     grid = (ceil_div(outputs * (width + 1), size), 1, 1)
-    return Site(gather_kernel, grid, (groups, outputs, width), constants, {}, key)
+    return Site(gather_kernel, grid, (groups, outputs, width), constants, {}, key, {})
 
 
 def _narrow(
-    upstream: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, table: Tensor, factors: Tensor,
+    upstream: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, table: Tensor,
     offsets: Tensor | None, score: Score, needs: tuple[bool, bool, bool],
 ) -> Gradients:  # fmt: skip
     tokens, width = x.shape
@@ -335,8 +369,8 @@ def _narrow(
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
     grad_weight = torch.empty_like(weight, memory_format=torch.contiguous_format) if needs[1] else None
     grad_bias = torch.empty_like(bias) if needs[2] and bias is not None else None
-    partial = empty(x, site.grid[0] * len(weight) * (width + 1))
-    launch(site, (x, weight, y, table, offsets, upstream, factors, grad_x, partial))
+    partial = x.new_empty(site.grid[0] * score.coefficients * (width + 1), dtype=torch.float32)
+    launch(site, (x, weight, y, table, offsets, upstream, grad_x, partial))
     if needs[1] or needs[2]:
         launch(gather, (partial, grad_weight, grad_bias))
     return grad_x, grad_weight, grad_bias

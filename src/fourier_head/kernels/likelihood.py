@@ -33,9 +33,9 @@ MOST = tl.constexpr(30.0)
 
 
 @triton.jit
-def load_rows(y_rows, bias_ptr, harmonics, inside, WALLS: tl.constexpr, BIAS: tl.constexpr, TILE: tl.constexpr):
-    """Load the coefficients of rows relative to a power of two, and what their gradients are to be multiplied with."""
-    harmonic = tl.arange(0, TILE)
+def _load(y_rows, bias_ptr, start, harmonics, inside, WALLS: tl.constexpr, BIAS: tl.constexpr, TILE: tl.constexpr):
+    """Load a tile of coefficients, and the largest of every row."""
+    harmonic = start + tl.arange(0, TILE)
     real = harmonic < harmonics
     keep = inside[:, None] & real[None, :]
     alpha = tl.load(y_rows[:, None] + harmonic[None, :], mask=keep, other=0.0).to(tl.float32)
@@ -48,17 +48,57 @@ def load_rows(y_rows, bias_ptr, harmonics, inside, WALLS: tl.constexpr, BIAS: tl
         if BIAS:
             beta += tl.load(bias_ptr + harmonics + harmonic, mask=real, other=0.0).to(tl.float32)[None, :]
         largest = tl.maximum(largest, tl.abs(beta))
-    bits = power_of_two_below(tl.max(largest, axis=1))
-    inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
-    # Coefficients that are all zero have no scale; one keeps their zero gradient from being zero times infinity.
-    scale = tl.where(bits == SMALLEST, 1.0, inverse)
-    return alpha * inverse[:, None], beta * inverse[:, None], scale
+    return alpha, beta, tl.max(largest, axis=1)
 
 
 @triton.jit
-def put_rows(gradient_rows, harmonics, inside, alpha, beta, WALLS: tl.constexpr, TILE: tl.constexpr):
-    """Store the gradients of the coefficients of rows."""
-    harmonic = tl.arange(0, TILE)
+def _scales(largest):
+    """Return the power of two that coefficients are multiplied with, and what their gradients are to be."""
+    bits = power_of_two_below(largest)
+    inverse = (0x7F000000 - bits).to(tl.float32, bitcast=True)
+    # Coefficients that are all zero have no scale; one keeps their zero gradient from being zero times infinity.
+    return inverse[:, None], tl.where(bits == SMALLEST, 1.0, inverse)
+
+
+@triton.jit
+def load_rows(y_rows, bias_ptr, harmonics, inside, WALLS: tl.constexpr, BIAS: tl.constexpr, TILE: tl.constexpr):
+    """Load the coefficients of rows relative to a power of two, and what their gradients are to be multiplied with."""
+    alpha, beta, largest = _load(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, TILE)
+    inverse, scale = _scales(largest)
+    return alpha * inverse, beta * inverse, scale
+
+
+@triton.jit
+def _sums(alpha, beta, start, high, low, APPROX: tl.constexpr, TURNED: tl.constexpr, TILE: tl.constexpr):
+    """Return cosines and sines, and of the wave of a tile (re, im, energy); TURNED: of l times the wave, too."""
+    harmonic = (start + tl.arange(0, TILE))[None, :]
+    cos, sin = cos_sin(high[:, None], low[:, None], harmonic, APPROX)
+    wave_re = alpha * cos + beta * sin
+    wave_im = beta * cos - alpha * sin
+    re = tl.sum(wave_re, axis=1)
+    im = tl.sum(wave_im, axis=1)
+    energy = tl.sum(alpha * alpha + beta * beta, axis=1)
+    by_re = re
+    by_im = im
+    if TURNED:
+        l = harmonic.to(tl.float32)
+        by_re = tl.sum(wave_re * l, axis=1)
+        by_im = tl.sum(wave_im * l, axis=1)
+    return cos, sin, re, im, energy, by_re, by_im
+
+
+@triton.jit
+def _gradients(alpha, beta, cos, sin, re, im, radial):
+    """Return the gradients of a tile: of an amplitude that grows, and of a scale that does not matter."""
+    grad_alpha = alpha * radial[:, None] - (re[:, None] * cos - im[:, None] * sin)
+    grad_beta = beta * radial[:, None] - (re[:, None] * sin + im[:, None] * cos)
+    return grad_alpha, grad_beta
+
+
+@triton.jit
+def put_rows(gradient_rows, start, harmonics, inside, alpha, beta, WALLS: tl.constexpr, TILE: tl.constexpr):
+    """Store the gradients of a tile of coefficients of rows."""
+    harmonic = start + tl.arange(0, TILE)
     keep = inside[:, None] & (harmonic < harmonics)[None, :]
     place = gradient_rows[:, None] + harmonic[None, :]
     tl.store(place, alpha.to(gradient_rows.dtype.element_ty), mask=keep)
@@ -73,13 +113,18 @@ def _block(
     num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
     ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, GRAD: tl.constexpr, POINTS: tl.constexpr,
-    APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, TAIL: tl.constexpr,
 ):  # fmt: skip
     """Return (loss, weight, roughness, whether they count) of a block of rows; write the gradient of these."""
     y_rows = y_ptr + rows.to(tl.int64) * y_stride
     gradient_rows = gradient_ptr + rows.to(tl.int64) * gradient_stride
     # Asked for first, so that nothing waits for it that need not.
-    alpha, beta, scale = load_rows(y_rows, bias_ptr, harmonics, inside, WALLS, BIAS, TILE)
+    alpha, beta, largest = _load(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, TILE)
+    if TAIL > 0:
+        tail_alpha, tail_beta, more = _load(y_rows, bias_ptr, TILE, harmonics, inside, WALLS, BIAS, TAIL)
+        largest = tl.maximum(largest, more)
+    inverse, scale = _scales(largest)
+    alpha, beta = alpha * inverse, beta * inverse
     if TARGET == 0:
         high, low, z, counted, wrong, dense, target = bin_target(
             target_ptr, rows, inside, num_bins, num_atoms, ignore_index, WALLS
@@ -90,21 +135,22 @@ def _block(
             BIAS,
         )  # fmt: skip
         dense = counted
-    harmonic = tl.arange(0, TILE)[None, :]
-    l = harmonic.to(tl.float32)
 
     # The free coefficients: their wave at the target, relative to its mean.
-    cos, sin = cos_sin(high[:, None], low[:, None], harmonic, APPROX)
-    wave_re = alpha * cos + beta * sin
-    wave_im = beta * cos - alpha * sin
-    re = tl.sum(wave_re, axis=1)
-    im = tl.sum(wave_im, axis=1)
-    total = tl.sum(alpha * alpha + beta * beta, axis=1) + GUARD
+    TURNED: tl.constexpr = PLACES > 0 and GRAD
+    cos, sin, re, im, total, by_re, by_im = _sums(alpha, beta, 0, high, low, APPROX, TURNED, TILE)
+    if TAIL > 0:
+        tail_alpha, tail_beta = tail_alpha * inverse, tail_beta * inverse
+        tail_cos, tail_sin, tail_re, tail_im, energy, tail_by_re, tail_by_im = _sums(
+            tail_alpha, tail_beta, TILE, high, low, APPROX, TURNED, TAIL
+        )
+        re, im, total = re + tail_re, im + tail_im, total + energy
+        by_re, by_im = by_re + tail_by_re, by_im + tail_by_im
+    total += GUARD
     free = (re * re + im * im + GUARD) / total
     mixed = free
-    if PLACES > 0 and GRAD:
-        turned = re * tl.sum(wave_im * l, axis=1) - im * tl.sum(wave_re * l, axis=1)
-        mixed_z = 2.0 * omega * turned / total
+    if TURNED:
+        mixed_z = 2.0 * omega * (re * by_im - im * by_re) / total
 
     # The packets beside them.
     of_free = 1.0
@@ -125,7 +171,7 @@ def _block(
         of_free = tl.exp(-top) * norm
         share = share * norm[:, None]
         mixed = of_free * free + tl.sum(share * density, axis=1)
-        if PLACES > 0 and GRAD:
+        if TURNED:
             mixed_z = of_free * mixed_z + tl.sum(share * by_z, axis=1)
 
     # The loss, and what an increase of the mixture's density takes off it.
@@ -167,39 +213,36 @@ def _block(
         if GRAD:
             put_lanes(gradient_rows, first_atom, num_atoms, inside, of_atom, ATOM_LANES)
 
-    # Gradients: of an amplitude that grows, and of a scale that does not matter.
     rough = tl.zeros([ROWS], tl.float32)
-    if GRAD:
-        push = 2.0 * pressure * of_free / total * scale
-        radial = push * free
-        grad_alpha = -((push * re)[:, None] * cos - (push * im)[:, None] * sin)
-        grad_beta = -((push * re)[:, None] * sin + (push * im)[:, None] * cos)
+    push = 2.0 * pressure * of_free / total * scale
+    radial = push * free
     if POINTS > 0:
+        harmonic = tl.arange(0, TILE)[None, :]
+        l = harmonic.to(tl.float32)
+        rough_alpha = tl.zeros_like(alpha)
+        rough_beta = tl.zeros_like(alpha)
         offset = tl.load(offset_ptr + rows, mask=inside, other=0.0)
         spread = tl.where(counted, (1.0 - floor) * omega / total, 0.0)
         for point in tl.static_range(POINTS):
-            turns = offset_turns(offset, point, POINTS)[:, None]
-            c, s = cos_sin(turns, tl.zeros_like(turns), harmonic, APPROX)
-            wave_re = alpha * c + beta * s
-            wave_im = beta * c - alpha * s
-            a_re = tl.sum(wave_re, axis=1)
-            a_im = tl.sum(wave_im, axis=1)
-            b_re = tl.sum(wave_im * l, axis=1)
-            b_im = -tl.sum(wave_re * l, axis=1)
-            steep = spread * (a_re * b_re + a_im * b_im)
+            turns = offset_turns(offset, point, POINTS)
+            c, s, a_re, a_im, _, b_im, b_re = _sums(alpha, beta, 0, turns, tl.zeros_like(turns), APPROX, True, TILE)
+            steep = spread * (a_re * b_re - a_im * b_im)
             rough += steep * steep * (2.0 / POINTS)
             if GRAD:
                 per_point = spread * steep * (4.0 / POINTS) * penalty * gain * scale
                 on_cos = (per_point * b_re)[:, None] - (per_point * a_im)[:, None] * l
-                on_sin = -(per_point * b_im)[:, None] - (per_point * a_re)[:, None] * l
-                grad_alpha += on_cos * c + on_sin * s
-                grad_beta += on_cos * s - on_sin * c
-        if GRAD:
-            radial -= 4.0 * rough / total * penalty * gain * scale
+                on_sin = (per_point * b_im)[:, None] - (per_point * a_re)[:, None] * l
+                rough_alpha += on_cos * c + on_sin * s
+                rough_beta += on_cos * s - on_sin * c
+        radial -= 4.0 * rough / total * penalty * gain * scale
     if GRAD:
-        grad_alpha += alpha * radial[:, None]
-        grad_beta += beta * radial[:, None]
-        put_rows(gradient_rows, harmonics, inside, grad_alpha, grad_beta, WALLS, TILE)
+        grad_alpha, grad_beta = _gradients(alpha, beta, cos, sin, push * re, push * im, radial)
+        if POINTS > 0:
+            grad_alpha, grad_beta = grad_alpha + rough_alpha, grad_beta + rough_beta
+        put_rows(gradient_rows, 0, harmonics, inside, grad_alpha, grad_beta, WALLS, TILE)
+        if TAIL > 0:
+            grad_alpha, grad_beta = _gradients(tail_alpha, tail_beta, tail_cos, tail_sin, push * re, push * im, radial)
+            put_rows(gradient_rows, TILE, harmonics, inside, grad_alpha, grad_beta, WALLS, TAIL)
         if PACKETS > 0:
             taken = pressure[:, None] * share
             of_mu = tl.where(tl.abs(mu) <= MOST, -taken * by_mu, 0.0)
@@ -232,9 +275,12 @@ def likelihood_kernel(
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
     ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
     GRAD: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
-    STEPS: tl.constexpr,
+    TAIL: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Reduce every row of y to its loss and write the gradient of that: STEPS blocks of ROWS rows one by one."""
+    """Reduce every row of y to its loss and write the gradient of that: STEPS blocks of ROWS rows one by one.
+
+    The harmonics of a row are held in one tile, or in one and a short TAIL where that is less.
+    """
     losses = tl.zeros([ROWS], tl.float32)
     weights = tl.zeros([ROWS], tl.float32)
     roughs = tl.zeros([ROWS], tl.float32)
@@ -247,6 +293,7 @@ def likelihood_kernel(
             harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
             num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
             TARGET, WALLS, PLACES, PACKETS, PACKET_LANES, ATOM_LANES, BIAS, WEIGHTED, GRAD, POINTS, APPROX, ROWS, TILE,
+            TAIL,
         )  # fmt: skip
         if REDUCE:
             losses += loss * weight
@@ -256,4 +303,7 @@ def likelihood_kernel(
         else:
             tl.store(loss_ptr + rows, loss * weight + penalty * rough, mask=inside)
     if REDUCE:
-        put_sums(loss_ptr, partial_ptr, factor_ptr, losses, weights, roughs, counts, penalty, count, rounded, MEAN)
+        put_sums(
+            loss_ptr, partial_ptr, factor_ptr, losses, weights, roughs, counts, penalty, count, rounded, MEAN, WEIGHTED,
+            POINTS > 0,
+        )  # fmt: skip

@@ -43,10 +43,10 @@ def _wanted(grads: Any, needs: Any) -> tuple[Tensor | None, ...]:
     "fourier_head::fused_loss",
     mutates_args=(),
     schema="(Tensor x, Tensor weight, Tensor? bias, Tensor targets, Tensor? offsets, Tensor? class_weight, bool keep, "
-    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
 def _loss(x: Any, weight: Any, bias: Any, targets: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any) -> Any:
-    return launch.forward(x, weight, bias, targets, offsets, class_weight, Score(*score), keep)[:4]
+    return launch.forward(x, weight, bias, targets, offsets, class_weight, Score(*score), keep)[:3]
 
 
 @_loss.register_fake
@@ -59,42 +59,37 @@ def _(x: Any, weight: Any, bias: Any, targets: Any, offsets: Any, class_weight: 
         x.new_empty(() if reduce else (tokens,), dtype=torch.float32),
         x.new_empty((tokens if keep else 0, score.halves * score.padded), dtype=torch.float16),
         x.new_empty((lines if keep else 0, tokens), dtype=torch.int32),
-        x.new_empty(1, dtype=torch.float32),
     )
 
 
 @torch.library.custom_op(
     "fourier_head::fused_loss_backward",
     mutates_args=(),
-    schema="(Tensor upstream, Tensor x, Tensor weight, Tensor? bias, Tensor y, Tensor table, Tensor factors, "
+    schema="(Tensor upstream, Tensor x, Tensor weight, Tensor? bias, Tensor y, Tensor table, "
     f"Tensor? offsets, {_OPTIONS}, {_NEEDS}) -> {_GRADIENTS}",
 )
-def _gradients(
-    upstream: Any, x: Any, weight: Any, bias: Any, y: Any, table: Any, factors: Any, offsets: Any, *options: Any
-) -> Any:
+def _gradients(upstream: Any, x: Any, weight: Any, bias: Any, y: Any, table: Any, offsets: Any, *options: Any) -> Any:
     score, needs = Score(*options[:_COUNT]), options[_COUNT:]
-    grads = launch.backward(upstream, x, weight, bias, y, table, factors, offsets, score, needs, overwrite=False)
+    grads = launch.backward(upstream, x, weight, bias, y, table, offsets, score, needs, overwrite=False)
     return _present(x, grads)
 
 
 @_gradients.register_fake
-def _(
-    upstream: Any, x: Any, weight: Any, bias: Any, y: Any, table: Any, factors: Any, offsets: Any, *options: Any
-) -> Any:
+def _(upstream: Any, x: Any, weight: Any, bias: Any, y: Any, table: Any, offsets: Any, *options: Any) -> Any:
     return _like(x, (x, weight, bias), options[_COUNT:])
 
 
 def _setup(ctx: Any, inputs: Any, output: Any) -> None:
     x, weight, bias, _, offsets, _, _, *options = inputs
-    _, y, table, factors = output
-    ctx.save_for_backward(x, weight, bias, y, table, factors, offsets)
+    _, y, table = output
+    ctx.save_for_backward(x, weight, bias, y, table, offsets)
     ctx.options = options
 
 
 def _backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-    x, weight, bias, y, table, factors, offsets = ctx.saved_tensors
+    x, weight, bias, y, table, offsets = ctx.saved_tensors
     needs = ctx.needs_input_grad[:3]
-    grads = _gradients(upstream, x, weight, bias, y, table, factors, offsets, *ctx.options, *needs)
+    grads = _gradients(upstream, x, weight, bias, y, table, offsets, *ctx.options, *needs)
     return (*_wanted(grads, needs), *([None] * (4 + _COUNT)))
 
 

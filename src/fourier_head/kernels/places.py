@@ -148,60 +148,70 @@ def put_place(
 @triton.jit
 def put_losses(
     loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, rough, counted, penalty, tokens, rounded,
-    REDUCE: tl.constexpr, MEAN: tl.constexpr,
+    REDUCE: tl.constexpr, MEAN: tl.constexpr, WEIGHTED: tl.constexpr, ROUGH: tl.constexpr,
 ):  # fmt: skip
     """Store the losses of rows, or what they sum up to."""
     if REDUCE:
         counts = tl.where(counted, 1.0, 0.0)
         put_sums(
-            loss_ptr, partial_ptr, factor_ptr, loss * weight, weight, rough, counts, penalty, tokens, rounded, MEAN
-        )
+            loss_ptr, partial_ptr, factor_ptr, loss * weight, weight, rough, counts, penalty, tokens, rounded, MEAN,
+            WEIGHTED, ROUGH,
+        )  # fmt: skip
     else:
         tl.store(loss_ptr + rows, loss * weight + penalty * rough, mask=inside)
 
 
 @triton.jit
+def _sum_of_all(sums_ptr, programs):
+    """Add up one number of every program; as many loads at once as a thread has registers for."""
+    lane = tl.arange(0, 1024)
+    total = tl.zeros([1024], tl.float32)
+    for start in tl.range(0, programs, 1024):
+        total += tl.load(sums_ptr + start + lane, mask=start + lane < programs, other=0.0, cache_modifier=".cg")
+    return tl.sum(total, axis=0)
+
+
+@triton.jit
 def put_sums(
-    loss_ptr, partial_ptr, factor_ptr, losses, weights, roughs, counts, penalty, tokens, rounded, MEAN: tl.constexpr
-):
+    loss_ptr, partial_ptr, factor_ptr, losses, weights, roughs, counts, penalty, tokens, rounded,
+    MEAN: tl.constexpr, WEIGHTED: tl.constexpr, ROUGH: tl.constexpr,
+):  # fmt: skip
     """Store the sums of a program, which the last one to finish adds up in a fixed order.
 
-    ``partial_ptr``: a counter, which starts and is left at zero, then four sums per program. What is stored at
-    ``factor_ptr`` is what gradients, kept rounded / tokens times too large, are to be multiplied with.
+    ``partial_ptr``: a counter, which starts and is left at zero, then up to four sums per program: tokens that are not
+    WEIGHTED are counted once, and without a ROUGH there is no sum of it. What is stored at ``factor_ptr`` is what
+    gradients, kept rounded / tokens times too large, are to be multiplied with.
     """
     program = tl.program_id(0)
     programs = tl.num_programs(0)
-    sums = partial_ptr + 1 + program
-    tl.store(sums, tl.sum(losses, axis=0))
-    tl.store(sums + programs, tl.sum(weights, axis=0))
-    tl.store(sums + 2 * programs, tl.sum(roughs, axis=0))
-    tl.store(sums + 3 * programs, tl.sum(counts, axis=0))
+    sums = partial_ptr + 1
+    tl.store(sums + program, tl.sum(losses, axis=0))
+    if MEAN:
+        tl.store(sums + programs + program, tl.sum(weights, axis=0))
+        if ROUGH and WEIGHTED:
+            tl.store(sums + 3 * programs + program, tl.sum(counts, axis=0))
+    if ROUGH:
+        tl.store(sums + 2 * programs + program, tl.sum(roughs, axis=0))
     tl.debug_barrier()
     counter = partial_ptr.to(tl.pointer_type(tl.int32))
     if tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1:
         tl.store(counter, 0)
-        lane = tl.arange(0, 256)
-        all_losses = tl.zeros([256], tl.float32)
-        all_weights = tl.zeros([256], tl.float32)
-        all_roughs = tl.zeros([256], tl.float32)
-        all_counts = tl.zeros([256], tl.float32)
-        for start in tl.range(0, programs, 256):
-            place = partial_ptr + 1 + start + lane
-            keep = start + lane < programs
-            all_losses += tl.load(place, mask=keep, other=0.0, cache_modifier=".cg")
-            all_weights += tl.load(place + programs, mask=keep, other=0.0, cache_modifier=".cg")
-            all_roughs += tl.load(place + 2 * programs, mask=keep, other=0.0, cache_modifier=".cg")
-            all_counts += tl.load(place + 3 * programs, mask=keep, other=0.0, cache_modifier=".cg")
-        result = tl.sum(all_losses, axis=0)
-        rest = tl.sum(all_roughs, axis=0)
+        result = _sum_of_all(sums, programs)
+        rest = penalty * 0.0
+        if ROUGH:
+            rest += _sum_of_all(sums + 2 * programs, programs)
         factor = penalty * 0.0 + 1.0
         if MEAN:
             # The mean over no tokens is zero.
-            total = tl.sum(all_weights, axis=0)
-            count = tl.sum(all_counts, axis=0)
+            total = _sum_of_all(sums + programs, programs)
+            if ROUGH:
+                count = total
+                if WEIGHTED:
+                    count = _sum_of_all(sums + 3 * programs, programs)
+                rest = rest / tl.where(count == 0.0, 1.0, count)
             total = tl.where(total == 0.0, 1.0, total)
             result = result / total
-            rest = rest / tl.where(count == 0.0, 1.0, count)
             factor = (tokens / total) / rounded
-        tl.store(loss_ptr, result + penalty * rest)
+        # The loss comes last: where nobody asks for the factor, this is its place, too.
         tl.store(factor_ptr, factor)
+        tl.store(loss_ptr, result + penalty * rest)

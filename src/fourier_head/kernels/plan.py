@@ -53,13 +53,12 @@ class Score:
     penalty: float = 0.0
     points: int = 0
 
-    def __hash__(self) -> int:
+    def __post_init__(self) -> None:
         # Taken several times in every step.
-        known = vars(self).get("_hash")
-        if known is None:
-            values = (value for name, value in vars(self).items() if name != "_hash")
-            known = vars(self)["_hash"] = hash(tuple(values))
-        return known
+        vars(self)["_hash"] = hash(tuple(vars(self).values()))
+
+    def __hash__(self) -> int:
+        return vars(self)["_hash"]  # type: ignore[no-any-return]
 
     @property
     def coefficients(self) -> int:
@@ -111,6 +110,7 @@ class Blocks:
 
     rows: int
     tile: int
+    tail: int = 0
     depth: int = 128
     warps: int = 4
     stages: int = 1
@@ -128,7 +128,8 @@ def power_of_two_above(value: int) -> int:
     return 1 << max(value - 1, 0).bit_length()
 
 
-def _is_small(tokens: int, width: int, harmonics: int) -> bool:
+def is_small(tokens: int, width: int, harmonics: int) -> bool:
+    """Tell whether one kernel does the whole backward pass of rows that stay on the chip."""
     return harmonics <= NARROW and width <= RESIDENT_WIDTH and tokens * width <= SMALL
 
 
@@ -137,12 +138,7 @@ def is_resident(x: Tensor, harmonics: int) -> bool:
     tokens, width = x.shape
     if x.dtype == torch.float32 or width > RESIDENT_WIDTH:
         return False
-    return tokens > FEW_TOKENS or _is_small(tokens, width, harmonics)
-
-
-def is_narrow(x: Tensor, harmonics: int) -> bool:
-    """Tell whether one kernel does the whole backward pass."""
-    return is_resident(x, harmonics) and _is_small(x.shape[0], x.shape[1], harmonics)
+    return tokens > FEW_TOKENS or is_small(tokens, width, harmonics)
 
 
 def _tile(harmonics: int, largest: int) -> int:
@@ -152,7 +148,7 @@ def _tile(harmonics: int, largest: int) -> int:
 def project_blocks(tokens: int, width: int, harmonics: int) -> Blocks:
     """Return the blocks of the kernel that projects and evaluates."""
     depth = min(128, max(16, power_of_two_above(width)))
-    if _is_small(tokens, width, harmonics):
+    if is_small(tokens, width, harmonics):
         return Blocks(rows=32, tile=_tile(harmonics, NARROW), depth=depth, prefetch=False)
     # Weights of the next tile find room beside x and those of this tile up to three chunks.
     return Blocks(rows=128, tile=_tile(harmonics, 64), depth=depth, warps=8, prefetch=width <= 3 * depth)

@@ -118,7 +118,7 @@ def ranked_kernel(
         if not WALLS:
             grad_beta = product(re, tl.trans(sine), HALF) + product(im, tl.trans(cosine), HALF)
             grad_beta = (grad_beta * mix - beta * along) * per_row[:, None]
-        put_rows(gradient_rows, harmonics, inside, grad_alpha, grad_beta, WALLS, TILE)
+        put_rows(gradient_rows, 0, harmonics, inside, grad_alpha, grad_beta, WALLS, TILE)
         if PLACES > 0:
             turned = tl.sum(series * k[None, :] * (q_re * sin + q_im * cos), axis=1) * omega
             side = tl.where(v < 0.0, -1.0, 1.0)
@@ -133,5 +133,5 @@ def ranked_kernel(
         put_zeros(gradient_rows, outputs, gradient_stride, inside)
     put_losses(
         loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, tl.zeros_like(loss), counted, 0.0, count,
-        rounded, REDUCE, MEAN,
+        rounded, REDUCE, MEAN, False, False,
     )  # fmt: skip

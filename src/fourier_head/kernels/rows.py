@@ -21,7 +21,8 @@ HIGH = tl.constexpr(4)
 LOW = tl.constexpr(5)
 WEIGHT = tl.constexpr(6)
 ROUGH = tl.constexpr(7)
-CONSTANTS = tl.constexpr(8)
+FACTOR = tl.constexpr(8)  # one number for all: what gradients are multiplied with
+CONSTANTS = tl.constexpr(9)
 PER_POINT = tl.constexpr(4)
 
 # Added to energies of coefficients scaled to a largest entry in [1, 2): makes a = 0 uniform, keeps logarithms finite.
@@ -145,7 +146,7 @@ def get(table_ptr, index, tokens, rows, inside):
 
 @triton.jit
 def finish_rows(
-    table_ptr, loss_ptr, partial_ptr, factor_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
+    table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
     target, bits, re, im, energy, sums, floor, units, penalty, omega,
     POINTS: tl.constexpr, LANES: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
     TABLE: tl.constexpr,
@@ -193,18 +194,23 @@ def finish_rows(
                 put(table_ptr, base + 3, tokens, rows, inside, -factor * a_re)
         if TABLE:
             put(table_ptr, ROUGH, tokens, rows, inside, -4.0 * rough / total)
+    if TABLE:
+        factor_ptr = (table_ptr + tokens * FACTOR).to(tl.pointer_type(tl.float32))
+    else:
+        factor_ptr = loss_ptr  # nobody asks for it
     put_losses(
         loss_ptr, partial_ptr, factor_ptr, rows, inside, loss, weight, rough, counted, penalty, tokens * 1.0,
-        tokens * 1.0, REDUCE, MEAN,
+        tokens * 1.0, REDUCE, MEAN, WEIGHTED, POINTS > 0,
     )  # fmt: skip
 
 
 @triton.jit
-def row_gradients(upstream_ptr, factor_ptr, upstream_stride, rows, inside, penalty, REDUCED: tl.constexpr):
+def row_gradients(upstream_ptr, table_ptr, tokens, upstream_stride, rows, inside, penalty, REDUCED: tl.constexpr):
     """Return what arrives from above for the loss and for the roughness of every row."""
     if REDUCED:
         # Where there is a roughness all tokens that count weigh the same.
-        both = tl.where(inside, tl.load(upstream_ptr).to(tl.float32) * tl.load(factor_ptr), 0.0)
+        factor = tl.load(table_ptr + tokens * FACTOR).to(tl.float32, bitcast=True)
+        both = tl.where(inside, tl.load(upstream_ptr).to(tl.float32) * factor, 0.0)
         return both, both * penalty
     grad = tl.load(upstream_ptr + rows.to(tl.int64) * upstream_stride, mask=inside, other=0.0).to(tl.float32)
     return grad, grad * penalty

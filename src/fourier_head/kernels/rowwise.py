@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels import tables
+from fourier_head.kernels.devices import is_roomy
 from fourier_head.kernels.launch import (
     INTERPRETED,
     Gradients,
@@ -27,21 +28,27 @@ from fourier_head.kernels.likelihood import likelihood_kernel
 from fourier_head.kernels.packets import STEP
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
-from fourier_head.kernels.products import products_kernel
+from fourier_head.kernels.products import products_kernel, scale_kernel
 from fourier_head.kernels.ranked import ranked_kernel
 
 # Multiplications from which on a product takes weights padded to whole vectors: on an H200 the copy takes two
 # microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
 PADDED_FROM = 1 << 30
-# Numbers in x up to which one kernel does both products of a backward pass, of at most so many outputs: a step is
-# bound by launches there, and an adaptive likelihood takes 16 microseconds of an H200, with the library's products 30.
-FEW_NUMBERS = 1 << 20
-FEW_OUTPUTS = 64
-# Rows of one program of the likelihood's kernel where there are many, of at most so many harmonics: one warp exchanges
-# sums without a barrier, and the sums of programs, a fence and an atomic each, are few. A fifth faster than four
-# warps to a row; 2048 harmonics of a row would not fit the registers of one.
-IN_TURN = 8
+# Numbers in x, and outputs, up to which one kernel does both products of a backward pass: of few tokens a step is bound
+# by launches, and an adaptive likelihood takes 16 microseconds of an H200, with the library's products 30; of many the
+# products of (16384, 1024) with 66 outputs take 44, the library's with what surrounds them 50.
+FEW_NUMBERS, FEW_OUTPUTS = 1 << 20, 64
+MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
+# Programs of that kernel where tokens are many: one for every processor.
+PRODUCTS = 128
+# Numbers of one block of the likelihood's kernel where rows are many: eight for each thread of one warp, which needs no
+# barrier for its sums, up to so many harmonics, since 2048 would not fit its registers. Programs take blocks in turn and
+# are two thousand at most: each has a fence, an atomic and sums that the last one adds up.
+IN_BLOCK = 256
 ONE_WARP = 1024
+LIKELIHOODS = 2048
+# Harmonics from which on a row is held in a tile and a short tail where one tile would be half empty.
+SPLIT_FROM = 128
 Saved = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -55,21 +62,33 @@ def pads(tokens: int, width: int, outputs: int) -> bool:
     return outputs % 8 != 0 and tokens * width * outputs >= PADDED_FROM
 
 
+def tiles_of(score: Score) -> tuple[int, int]:
+    """Return the sizes of the tile and of the tail, or 0, that hold the harmonics of a row."""
+    whole = max(16, power_of_two_above(score.length))
+    half = whole // 2
+    tail = max(16, power_of_two_above(score.length - half))
+    if score.kind == "crps" or score.points or half < SPLIT_FROM or 2 * tail > half:
+        return whole, 0
+    return half, tail
+
+
 @functools.lru_cache(maxsize=256)
 def blocks_of(score: Score, tokens: int) -> plans.Blocks:
     """Return the blocks of the kernel of a score of so many rows."""
-    tile = max(16, power_of_two_above(score.length))
+    tile, tail = tiles_of(score)
     if score.kind == "crps":
         # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
         return plans.Blocks(rows=32 if tile <= 64 else 16, tile=tile, warps=4 if tile <= 32 else 8)
     if tokens > plans.FEW_TOKENS and tile <= ONE_WARP:
-        return plans.Blocks(rows=1, tile=tile, warps=1, steps=IN_TURN)
-    # Whole rows, one or two of which a thread shares in: what is known of each, its coefficients and their cosines then
-    # take about a hundred registers, and five programs share a processor. So do two harmonics of packets: nine sums.
-    rows = max(256 // tile, 2 if tile <= 512 else 1)
-    if score.packets:
-        rows = max(1, min(rows, 256 // (STEP.value * power_of_two_above(score.packets))))
-    return plans.Blocks(rows=rows, tile=tile, warps=min(16, max(4, tile // 256)))
+        # Packets take the registers of a row of their own.
+        rows = 1 if score.packets else max(1, IN_BLOCK // tile)
+        steps = power_of_two_above(ceil_div(tokens, rows * LIKELIHOODS))
+        return plans.Blocks(rows=rows, tile=tile, tail=tail, warps=1, steps=steps)
+    # Whole rows, four warps to a few: a step of few tokens waits for one program after another.
+    rows = max(1, 128 // tile) if tile <= 128 else 2 if tile <= 512 else 1
+    if score.packets:  # two harmonics of each are nine sums
+        rows = max(1, min(rows, 512 // (STEP.value * power_of_two_above(score.packets))))
+    return plans.Blocks(rows=rows, tile=tile, tail=tail, warps=min(16, max(4, tile // 256)))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -95,13 +114,14 @@ def _site(score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weig
         "HALF": half,
         "ROWS": blocks.rows,
         "TILE": blocks.tile,
+        "TAIL": blocks.tail,
         "STEPS": blocks.steps,
     }
     constants = {name: known[name] for name in kernel.arg_names if name in known}
     # Numbers make no difference to the compiler: it looks into none, and only ids to ignore may take 64 bits.
     key = (score.kind, score.ignore_index >> 31, blocks.warps, *constants.values())
     grid = (ceil_div(tokens, blocks.rows * blocks.steps), 1, 1)
-    return Site(kernel, grid, _numbers(score, tokens, y_stride), constants, {"num_warps": blocks.warps}, key)
+    return Site(kernel, grid, _numbers(score, tokens, y_stride), constants, {"num_warps": blocks.warps}, key, {})
 
 
 def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
@@ -131,7 +151,7 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
 def wide_of(x: Tensor, weight: Tensor) -> Tensor:
     """Return the weights as products take them: with rows of zeros after them where that pays."""
     outputs = weight.shape[0]
-    return pad_rows(weight, outputs, padded(outputs)) if pads(len(x), x.shape[1], outputs) else weight
+    return pad_rows(weight, outputs, padded(outputs)) if pads(x.shape[0], x.shape[1], outputs) else weight
 
 
 def forward(
@@ -142,11 +162,11 @@ def forward(
 
     Without a weight, ``x`` are the outputs already. Without ``keep`` nothing of the size of the outputs is written.
     """
-    tokens, device, dtype = x.shape[0], x.device, x.dtype
+    tokens, dtype = x.shape[0], x.dtype
     reduce = score.reduction != "none"
-    loss = torch.empty(() if reduce else tokens, device=device)
-    factor = torch.empty((), device=device)
-    gradient = torch.empty((tokens, padded(score.outputs)), device=device, dtype=dtype) if keep else factor
+    loss = x.new_empty(() if reduce else (tokens,), dtype=torch.float32)
+    factor = x.new_empty((), dtype=torch.float32)
+    gradient = x.new_empty((tokens, padded(score.outputs))) if keep else factor
     if tokens == 0:
         return loss.zero_(), gradient, factor.zero_(), x
     wide = x if weight is None else wide_of(x, weight)
@@ -156,17 +176,22 @@ def forward(
     partial = sums_buffer(x, 4 * site.grid[0]) if reduce else factor
     if score.kind == "crps":
         tile, points = site.constants["TILE"], site.constants["POINTS"]
-        waves = tables.power_points(tile, points, score.walls, torch.float16 if half else torch.float32, device)
-        terms = tables.ranked_terms(tile, score.length, score.walls, score.target == "circle", device)
+        waves = tables.power_points(tile, points, score.walls, torch.float16 if half else torch.float32, x.device)
+        terms = tables.ranked_terms(tile, score.length, score.walls, score.target == "circle", x.device)
         launch(site, (y, bias, target, anchor, *waves, terms, gradient, loss, partial, factor))
     else:
         launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor))
     return loss, gradient, factor, wide
 
 
-def _few(x: Tensor, outputs: int) -> bool:
+def _in_one_kernel(x: Tensor, outputs: int) -> bool:
     """Tell whether one kernel multiplies; float32 products take more registers than there are."""
-    return x.numel() <= FEW_NUMBERS and outputs <= FEW_OUTPUTS and x.dtype != torch.float32
+    if x.dtype == torch.float32:
+        return False
+    if x.shape[0] <= plans.FEW_TOKENS:
+        return x.numel() <= FEW_NUMBERS and outputs <= FEW_OUTPUTS
+    fits = x.numel() <= MANY_NUMBERS and outputs <= MANY_OUTPUTS
+    return fits and (not x.is_cuda or is_roomy(x.device.index))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -175,7 +200,10 @@ def _product_sites(
     needs: tuple[bool, bool, bool],
 ) -> tuple[Site, Site]:  # fmt: skip
     """Return the launch of both products, and that which adds up their parts."""
-    rows, columns = 64, min(64, max(16, power_of_two_above(width)))
+    many = tokens > plans.FEW_TOKENS
+    rows = 128 if many else 64
+    columns = min(rows, max(16, power_of_two_above(width)))
+    steps = power_of_two_above(ceil_div(tokens, rows) * ceil_div(width, columns) // PRODUCTS) if many else 1
     wanted = {"NEED_WEIGHT": needs[1], "NEED_BIAS": needs[2]}
     constants = {
         "NEED_X": needs[0],
@@ -184,30 +212,32 @@ def _product_sites(
         "ROWS": rows,
         "OUTPUTS": max(16, power_of_two_above(outputs)),
         "WIDTH": columns,
+        "STEPS": steps,
+        "STAGES": 3 if many else 1,
         "WIDEN": INTERPRETED,
     }
-    groups = ceil_div(tokens, rows)
+    groups = ceil_div(tokens, rows * steps)
     key = ("products", *map(traits, (width, *strides)), *constants.values())
     grid = (groups, ceil_div(width, columns), 1)
     numbers = (tokens, width, outputs, *strides)
-    return Site(products_kernel, grid, numbers, constants, {"num_warps": 4}, key), gather_site(
+    return Site(products_kernel, grid, numbers, constants, {"num_warps": 8 if many else 4}, key, {}), gather_site(
         groups, outputs, width, wanted
     )
 
 
-def _few_products(
+def _products(
     upstream: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, gradient: Tensor, factor: Tensor, score: Score,
     needs: tuple[bool, bool, bool],
 ) -> Gradients:  # fmt: skip
-    """Return the gradients of few tokens in two launches, which is all that their time goes to."""
+    """Return the gradients in two launches."""
     (tokens, width), outputs, reduced = x.shape, score.outputs, score.reduction != "none"
     needs = (needs[0], needs[1], needs[2] and bias is not None)
     strides = (gradient.stride(0), x.stride(0), weight.stride(0), 0 if reduced else upstream.stride(0))
     products, gather = _product_sites(tokens, width, outputs, strides, reduced, needs)
-    grad_x = torch.empty((tokens, width), dtype=x.dtype, device=x.device) if needs[0] else None
-    grad_weight = torch.empty((outputs, width), dtype=x.dtype, device=x.device) if needs[1] else None
+    grad_x = x.new_empty((tokens, width)) if needs[0] else None
+    grad_weight = x.new_empty((outputs, width)) if needs[1] else None
     grad_bias = None if bias is None or not needs[2] else torch.empty_like(bias)
-    partial = torch.empty(products.grid[0] * outputs * (width + 1), device=x.device)
+    partial = x.new_empty(products.grid[0] * outputs * (width + 1), dtype=torch.float32)
     launch(products, (gradient, x, weight, upstream, factor, grad_x, partial))
     if needs[1] or needs[2]:
         launch(gather, (partial, grad_weight, grad_bias))
@@ -226,29 +256,43 @@ def backward(
     outputs = score.outputs
     if x.shape[0] == 0:
         return no_gradients(x, weight, bias, needs)
-    if weight is not None and _few(x, outputs):
-        return _few_products(upstream, x, weight, bias, gradient, factor, score, needs)
+    if weight is not None and _in_one_kernel(x, outputs):
+        return _products(upstream, x, weight, bias, gradient, factor, score, needs)
     if score.reduction == "none":
         # What arrives is float32; the products below take one type, that of x.
         gradient, scale = torch.mul(gradient, upstream.unsqueeze(1), out=torch.empty_like(gradient)), None
     else:
-        scale = upstream * factor
+        scale = upstream, factor
     grad_x = grad_weight = grad_bias = None
     real = gradient if weight is not None and wide.shape[0] == gradient.shape[1] else gradient[:, :outputs]
     if needs[2] and bias is not None:
         sums = gradient[:, :outputs].sum(0, dtype=torch.float32)
-        grad_bias = (sums if scale is None else sums.mul_(scale)).to(bias.dtype)
+        grad_bias = _scaled(sums, torch.empty_like(bias), scale)
     if weight is None:
-        return real if scale is None else real * scale, None, grad_bias
+        return real if scale is None else real * (upstream * factor), None, grad_bias
     if needs[0]:
-        if scale is None:
+        if x.dtype == torch.float16:  # whose smallest numbers are not small enough for weights
             grad_x = torch.mm(real, wide)
-        elif x.dtype == torch.float16:
-            grad_x = torch.mm(real, wide).mul_(scale)  # its smallest numbers are not small enough for weights
+            grad_x = _scaled(grad_x, grad_x, scale)
         else:
-            grad_x = torch.mm(real, wide * scale)
+            grad_x = torch.mm(real, wide if scale is None else _scaled(wide, torch.empty_like(wide), scale))
     if needs[1]:
         grad_weight = torch.mm(real.t(), x)
-        grad_weight = grad_weight if scale is None else grad_weight.mul_(scale)
+        grad_weight = _scaled(grad_weight, grad_weight, scale)
         grad_weight = grad_weight if grad_weight.shape[0] == outputs else grad_weight[:outputs]
     return grad_x, grad_weight, grad_bias
+
+
+@functools.lru_cache(maxsize=256)
+def _scale_site(size: int) -> Site:
+    return Site(scale_kernel, (ceil_div(size, 1024), 1, 1), (size,), {"BLOCK": 1024}, {}, "scale", {})
+
+
+def _scaled(source: Tensor, result: Tensor, scale: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Return numbers in the place of others, multiplied with both parts of a scale, if there is one."""
+    if scale is None:
+        return source.to(result.dtype)
+    if not source.is_contiguous() or not result.is_contiguous():
+        return source.mul(scale[0] * scale[1]).to(result.dtype)
+    launch(_scale_site(source.numel()), (source, result, *scale))
+    return result

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourier_head.kernels.devices import on, require
+from fourier_head.kernels.devices import require
 from fourier_head.kernels.plan import Score, is_resident
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -143,7 +143,7 @@ def row_scores(
     if not score.points:
         offsets = None
     elif offsets is None:
-        offsets = torch.rand(len(x), device=x.device, generator=generator)
+        offsets = torch.rand(x.shape[0], device=x.device, generator=generator)
     whole = weight is not None and score.is_free and is_resident(x, score.length)
     function, ops = _loaded()
     if torch.compiler.is_compiling():
@@ -152,10 +152,12 @@ def row_scores(
         if whole:
             return ops.fused_loss(x, weight, bias, target, offsets, class_weight, score, keep)
         return ops.row_loss(x, weight, bias, target, anchor, offsets, class_weight, score, keep)
-    with on(x):
-        if whole:
-            return function.FusedLoss.apply(x, weight, bias, target, offsets, class_weight, score)
-        return function.RowLoss.apply(x, weight, bias, target, anchor, offsets, class_weight, score)
+    if x.is_cuda and x.device.index != torch._C._cuda_getDevice():
+        with torch.cuda.device(x.device):  # wherever the caller is
+            return row_scores(x, weight, bias, target, score, class_weight, anchor, offsets)
+    if whole:
+        return function.FusedLoss.apply(x, weight, bias, target, offsets, class_weight, score)
+    return function.RowLoss.apply(x, weight, bias, target, anchor, offsets, class_weight, score)
 
 
 @functools.cache
