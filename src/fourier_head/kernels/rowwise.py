@@ -42,8 +42,8 @@ MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
 # Programs of that kernel where tokens are many: one for every processor.
 PRODUCTS = 128
 # Numbers of one block of the likelihood's kernel where rows are many: eight for each thread of one warp, which needs no
-# barrier for its sums, up to so many harmonics, since 2048 would not fit its registers. Programs take blocks in turn and
-# are two thousand at most: each has a fence, an atomic and sums that the last one adds up.
+# barrier for its sums, up to so many harmonics, since 2048 would not fit its registers. Programs take blocks in turn,
+# two thousand of them at most: each has a fence, an atomic and sums that the last one adds up.
 IN_BLOCK = 256
 ONE_WARP = 1024
 LIKELIHOODS = 2048
