@@ -88,7 +88,7 @@ def test_sets_and_series_come_by_weight():
 
 def test_window_arguments_are_checked():
     store = counting_store()
-    with pytest.raises(ValueError, match=r"horizon and shortest must .*got 0"):
+    with pytest.raises(ValueError, match=r"context and horizon must .*got 0"):
         WindowSampler(store, 0, 4)
     with pytest.raises(ValueError, match=r"cut_share must lie in \[0, 1\]"):
         WindowSampler(store, 4, 4, cut_share=2)

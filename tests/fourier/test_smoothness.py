@@ -75,17 +75,17 @@ def test_released_truncation_equals_scipy_filters(shared):
     ndimage = pytest.importorskip("scipy.ndimage")
     arrays = np.load(shared / "reference" / "released_pmfs.npz")
     for name in arrays:
-        rows = np.atleast_2d(arrays[name].astype(np.float64))[:200]
-        m = rows.shape[-1]
+        given = np.atleast_2d(arrays[name])[:60]
+        rows, m = given.astype(np.float64), given.shape[-1]
         expected = {1: 0.0, 2: 0.0}
         for sigma in range(1, 101):
             rest = rows - ndimage.gaussian_filter1d(rows, sigma, axis=-1, mode="wrap", radius=m - 1)
             for order in expected:
                 expected[order] += 6 / (math.pi * sigma) ** 2 * np.linalg.norm(rest, order, axis=-1)
         for order, values in expected.items():
-            got = metrics.smoothness(arrays[name], discrepancy=f"l{order}", max_sigma="released")
+            got = metrics.smoothness(given, discrepancy=f"l{order}", max_sigma="released")
             assert got.dtype == torch.float32
-            np.testing.assert_allclose(np.atleast_1d(got.numpy())[:200], values, atol=1e-6, rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(got.numpy(), values, atol=1e-6, rtol=1e-6, err_msg=name)
 
 
 def test_released_truncation_gives_the_published_smoothness(shared):

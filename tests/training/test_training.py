@@ -349,6 +349,7 @@ import torch.distributed as dist
 from fourier_head.forecasting.patch.pretrain import VARIANTS, Variant, main
 from fourier_head.training.processes import agreed
 from tests.forecasting.test_multiscale import SMALL_BUCKETS
+from tests.training.gradients import check_gradients
 from tests.training.test_training import TwoLosses, Training, TrainingSettings, Points
 
 VARIANTS["recipe"] = Variant({"spans": (64, 640), "horizon": 256, "width": 24, "heads": 2}, {}, SMALL_BUCKETS)
@@ -362,10 +363,12 @@ all_of_them = [torch.empty_like(mine) for _ in range(2)]
 dist.all_gather(all_of_them, mine)
 assert torch.equal(*all_of_them)
 assert not torch.equal(mine, TwoLosses().layer.weight)
+check_gradients()
 """
 
 
 def test_two_processes_train_one_model(tmp_path) -> None:
+    # All that takes two processes in one go: starting them is what takes time.
     corpus = store().save(tmp_path / "corpus.safetensors")
     words = ["--corpus", str(corpus), "--size", "tiny", "--batch", "32", "--steps", "6", "--device", "cpu"]
     script = tmp_path / "script.py"

@@ -8,13 +8,12 @@ one into the other and keeps real trends, seasons and noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.corpora.windows import Windows, WindowSampler, cut_contexts, split_windows
+from fourier_head.forecasting.corpora.windows import SHORTEST, Windows, WindowSampler, cut_contexts, split_windows
 
 STEPS: dict[int, tuple[tuple[int, int], ...]] = {
     288: ((3, 96), (6, 48), (12, 24), (36, 8), (288, 7)),
@@ -30,12 +29,14 @@ STEPS: dict[int, tuple[tuple[int, int], ...]] = {
     1: ((2, 1), (3, 1), (5, 1)),
 }
 """Block lengths that make sense for a period, ascending, each with the period of the coarser series (1: unknown)."""
+FEWEST, THIN_SHARE = 24, 0.25
+"""Blocks that a series must keep, and the share of rows that are thinned out instead of averaged."""
 
 
 class AggregatedSampler:
     """Draw windows of series averaged over, or thinned out to, every k steps; k is drawn from what suits the period.
 
-    Only series that keep `fewest` blocks take part. The first block starts anywhere among the first k values. Means
+    Only series that keep `FEWEST` blocks take part. The first block starts anywhere among the first k values. Means
     come from running sums, so a window costs two gathers whatever k is; a block with half its values or more missing is
     missing.
     """
@@ -46,31 +47,26 @@ class AggregatedSampler:
         context: int,
         horizon: int,
         *,
-        thin_share: float = 0.25,
         cut_share: float = 0.1,
-        fewest: int = 24,
-        shortest: int = 4,
-        steps: Mapping[int, tuple[tuple[int, int], ...]] = STEPS,
     ) -> None:
-        most = max(len(options) for options in steps.values())
-        known = sorted(steps)
+        most = max(len(options) for options in STEPS.values())
+        known = sorted(STEPS)
         blocks = torch.full((len(known), most), 2**40)
         coarser = torch.ones(len(known), most, dtype=torch.long)
         for place, period in enumerate(known):
-            for column, (k, new) in enumerate(sorted(steps[period])):
+            for column, (k, new) in enumerate(sorted(STEPS[period])):
                 blocks[place, column], coarser[place, column] = k, new
         # A period outside the table counts as unknown.
         periods = torch.tensor(known)
         row = torch.searchsorted(periods, store.period.cpu()).clamp_max(len(known) - 1)
         row = torch.where(periods[row] == store.period.cpu(), row, known.index(1))
         # One value fewer than a whole block may be lost in front.
-        possible = ((store.lengths.cpu()[:, None] + 1) // blocks[row] - 1 >= fewest).sum(1)
+        possible = ((store.lengths.cpu()[:, None] + 1) // blocks[row] - 1 >= FEWEST).sum(1)
         usable = (possible > 0).nonzero().flatten()
         if len(usable) == 0:
-            raise ValueError(f"no series is long enough to keep {fewest} blocks of any length.")
-        self.sampler = WindowSampler(store.select(usable), context, horizon, shortest=shortest)
-        self.context, self.horizon, self.shortest = context, horizon, shortest
-        self.thin_share, self.cut_share = thin_share, cut_share
+            raise ValueError(f"no series is long enough to keep {FEWEST} blocks of any length.")
+        self.sampler = WindowSampler(store.select(usable), context, horizon)
+        self.context, self.horizon, self.cut_share = context, horizon, cut_share
         device = store.device
         self._row, self._possible = row[usable].to(device), possible[usable].to(device)
         self._blocks, self._coarser = blocks.to(device), coarser.to(device)
@@ -92,7 +88,7 @@ class AggregatedSampler:
         first = (draw[1] * k).long()
         length = (self.sampler.store.lengths[series] - first) // k
         last = length - (length // 10).clamp(1, self.horizon)
-        low = last.clamp_max(self.shortest)
+        low = last.clamp_max(SHORTEST)
         return series, k, first, torch.minimum(low + (draw[2] * (last - low + 1)).long(), last)
 
     def at(self, series: Tensor, k: Tensor, first: Tensor, cut: Tensor, thin: Tensor) -> Tensor:
@@ -115,11 +111,11 @@ class AggregatedSampler:
         """Draw a batch of windows."""
         series, k, first, cut = self.choose(batch, generator)
         draw = torch.rand(batch, 3, device=self.device, generator=generator)
-        values = self.at(series, k, first, cut, draw[:, 2] < self.thin_share)
+        values = self.at(series, k, first, cut, draw[:, 2] < THIN_SHARE)
         row = self._row[series]
         chosen = (self._blocks[row] == k[:, None]).to(torch.uint8).argmax(1)
         windows = split_windows(values, self.context, self._coarser[row, chosen])
-        return windows._replace(context=cut_contexts(windows.context, self.cut_share, self.shortest, draw))
+        return windows._replace(context=cut_contexts(windows.context, self.cut_share, SHORTEST, draw))
 
 
 def running_sums(store: SeriesStore) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,6 @@ share between two bounds, or by a sensor that rounds, sticks and loses values fo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -32,34 +31,22 @@ FINE_PERIODS: dict[int, float] = {
 }
 """Steps of the first season, each with its weight; all but the last few are days."""
 HARMONICS = 6
+CUT_SHARE = 0.4
+"""Share of rows whose older part is blanked."""
 LEVELS = 32
 """Levels that a row which jumps can take."""
 
 
 class FineSynth:
-    """Draw windows of fine series (see the module), the period attached.
+    """Draw windows of fine series (see the module), the period attached."""
 
-    Args:
-        context, horizon: values before and after the cut.
-        periods: steps of the first season, with weights.
-        cut_share: share of rows whose older part is blanked.
-    """
-
-    def __init__(
-        self,
-        context: int,
-        horizon: int,
-        *,
-        device: torch.device | str = "cpu",
-        periods: Mapping[int, float] = FINE_PERIODS,
-        cut_share: float = 0.4,
-    ) -> None:
-        self.context, self.horizon, self.cut_share = context, horizon, cut_share
+    def __init__(self, context: int, horizon: int, *, device: torch.device | str = "cpu") -> None:
+        self.context, self.horizon = context, horizon
         self.device = torch.empty(0, device=device).device
-        known = [p for p in sorted(periods) if 2 * p <= context]
+        known = [p for p in sorted(FINE_PERIODS) if 2 * p <= context]
         if not known:
-            raise ValueError(f"context must hold two cycles of a period, got {context} and {sorted(periods)}.")
-        weight = torch.tensor([float(periods[p]) for p in known], dtype=torch.float64)
+            raise ValueError(f"context must hold two cycles of a period, got {context} and {sorted(FINE_PERIODS)}.")
+        weight = torch.tensor([float(FINE_PERIODS[p]) for p in known], dtype=torch.float64)
         self._running = (weight.cumsum(0) / weight.sum()).float().to(self.device)
         self._periods = torch.tensor(known, device=self.device)
         self._time = torch.arange(-context, horizon, device=self.device)
@@ -97,7 +84,7 @@ class FineSynth:
         told = torch.where(draws.chance(0.9), period, 1).squeeze(1)
         windows = split_windows(values, self.context, told)
         cut = torch.rand(batch, 2, **own)
-        return windows._replace(context=cut_contexts(windows.context, self.cut_share, 8, cut))
+        return windows._replace(context=cut_contexts(windows.context, CUT_SHARE, 8, cut))
 
     def _day(self, draws: Draws, period: Tensor, own: dict[str, Any]) -> Tensor:
         """A pattern of smooth waves, sharpened to peaks or to a plateau of busy hours."""

@@ -17,10 +17,14 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.corpora.windows import Windows, cut_contexts, split_windows
+from fourier_head.forecasting.corpora.windows import SHORTEST, Windows, cut_contexts, split_windows
 
 UNIT = 1024
 """Steps in one unit of time: length scales are fractions of this many steps, whatever the window."""
+MOST, CUT_SHARE = 5, 0.5
+"""Kernels of a composition, and the share of rows whose older part is blanked."""
+CHUNK = 4096
+"""Rows made at once, whose waves take so many x features x length floats."""
 
 Kind = Literal["periodic", "linear", "rbf", "rational", "white", "constant"]
 _KINDS: tuple[Kind, ...] = ("periodic", "linear", "rbf", "rational", "white", "constant")
@@ -77,21 +81,20 @@ class KernelMix(NamedTuple):
 class Bank:
     """Hold a bank of kernels on a device and draw compositions from it."""
 
-    def __init__(self, kernels: Sequence[Kernel], device: torch.device | str = "cpu", most: int = 5) -> None:
-        if not kernels or most < 1:
-            raise ValueError(f"a bank needs kernels and most >= 1, got {len(kernels)} kernels and most={most}.")
+    def __init__(self, kernels: Sequence[Kernel], device: torch.device | str = "cpu") -> None:
+        if not kernels:
+            raise ValueError("a bank needs kernels, got none.")
         if bad := [k.kind for k in kernels if k.kind not in _KINDS]:
             raise ValueError(f"kernels are of kind {', '.join(_KINDS)}, got {bad[0]!r}.")
         self.kinds = torch.tensor([_KINDS.index(k.kind) for k in kernels], device=device)
         self.values = torch.tensor([float(k.value) for k in kernels], device=device)
-        self.most = most
 
     def draw(self, rows: int, generator: torch.Generator | None = None) -> KernelMix:
         """Draw `rows` compositions."""
-        draw = torch.rand(rows, 2 * self.most + 1, device=self.values.device, generator=generator)
-        which = (draw[:, : self.most] * len(self.kinds)).long().clamp_max(len(self.kinds) - 1)
-        used = 1 + (draw[:, -1] * self.most).long().clamp_max(self.most - 1)
-        return KernelMix(self.kinds[which], self.values[which], used, draw[:, self.most : 2 * self.most] < 0.5)
+        draw = torch.rand(rows, 2 * MOST + 1, device=self.values.device, generator=generator)
+        which = (draw[:, :MOST] * len(self.kinds)).long().clamp_max(len(self.kinds) - 1)
+        used = 1 + (draw[:, -1] * MOST).long().clamp_max(MOST - 1)
+        return KernelMix(self.kinds[which], self.values[which], used, draw[:, MOST : 2 * MOST] < 0.5)
 
 
 # exp(-2 sin^2(pi d / p)) = sum_k (2 - [k = 0]) e^-1 I_k(1) cos(2 pi k d / p): deviations of the harmonics 0..7.
@@ -155,13 +158,13 @@ def draw_spectral(
     return total
 
 
-def _to_windows(values: Tensor, period: Tensor, context: int, cut: float, generator: torch.Generator | None) -> Windows:
+def _to_windows(values: Tensor, period: Tensor, context: int, generator: torch.Generator | None) -> Windows:
     # Compositions differ by ten orders of magnitude; forecasters rescale anyway, and float32 should not overflow first.
     values = values / values.square().mean(1, keepdim=True).sqrt().clamp_min(1e-12)
     # A season longer than the context cannot be seen in it, so naming it would only mislead.
     windows = split_windows(values.float(), context, torch.where(period > context, 1, period))
     draw = torch.rand(len(values), 2, device=values.device, generator=generator)
-    return windows._replace(context=cut_contexts(windows.context, cut, 4, draw))
+    return windows._replace(context=cut_contexts(windows.context, CUT_SHARE, SHORTEST, draw))
 
 
 class SpectralSynth:
@@ -174,22 +177,18 @@ class SpectralSynth:
         *,
         device: torch.device | str = "cpu",
         bank: Sequence[Kernel] = WIDE_BANK,
-        features: int = 24,
-        cut_share: float = 0.5,
-        chunk: int = 4096,
     ) -> None:
-        self.context, self.horizon, self.features = context, horizon, features
-        self.cut_share, self.chunk = cut_share, chunk
+        self.context, self.horizon = context, horizon
         self.bank = Bank(bank, device)
         self.device = self.bank.values.device
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
         parts = []
-        for start in range(0, batch, self.chunk):  # the waves of a chunk take chunk x features x length floats
-            rows, length = min(self.chunk, batch - start), self.context + self.horizon
+        for start in range(0, batch, CHUNK):
+            rows, length = min(CHUNK, batch - start), self.context + self.horizon
             mix = self.bank.draw(rows, generator)
             begin = torch.rand(rows, 1, device=self.device, generator=generator) * max(1 - length / UNIT, 0.0)
-            values = draw_spectral(mix, length, generator, self.features, begin)
-            parts.append(_to_windows(values, mix.period(), self.context, self.cut_share, generator))
+            values = draw_spectral(mix, length, generator, start=begin)
+            parts.append(_to_windows(values, mix.period(), self.context, generator))
         return parts[0] if len(parts) == 1 else Windows(*(torch.cat(p) for p in zip(*parts, strict=True)))

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from fourier_head.forecasting.corpora.windows import Windows
 
+MOST, ALPHA = 3, 1.5
+
 
 class Source(Protocol):
     """Anything that draws windows on one device."""
@@ -48,16 +50,14 @@ def mix_windows(groups: Windows, count: Tensor, weights: Tensor) -> Windows:
 
 
 class TSMixup:
-    """Draw mixtures of 1 to `most` windows of a source, with Dirichlet(`alpha`) weights.
+    """Draw mixtures of 1 to `MOST` windows of a source, with Dirichlet(`ALPHA`) weights, as Chronos does.
 
     Windows mix best with windows of their own length, since the shortest cuts the others: candidates are sorted by the
     length of their context, and neighbours are mixed.
     """
 
-    def __init__(self, source: Source, most: int = 3, alpha: float = 1.5) -> None:
-        if most < 1 or not alpha > 0:
-            raise ValueError(f"most must be at least 1 and alpha positive, got {most} and {alpha}.")
-        self.source, self.most, self.alpha = source, most, alpha
+    def __init__(self, source: Source) -> None:
+        self.source = source
 
     @property
     def device(self) -> torch.device:
@@ -66,17 +66,17 @@ class TSMixup:
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of mixtures."""
-        size = batch * self.most
+        size = batch * MOST
         windows = self.source.sample(size, generator)
         # 1.0, 1.99 ...: noise below one step keeps the order by length and breaks ties at random.
         key = torch.rand(size, device=self.device, generator=generator) + history(windows.context)
         windows = windows.rows(torch.argsort(key))
         # Sorted neighbours form a group; the groups then go back into random order.
         shuffle = torch.randperm(batch, device=self.device, generator=generator)
-        groups = Windows(*(t.view(batch, self.most, *t.shape[1:])[shuffle] for t in windows))
+        groups = Windows(*(t.view(batch, MOST, *t.shape[1:])[shuffle] for t in windows))
         draw = torch.rand(batch, device=self.device, generator=generator)
-        count = 1 + (draw * self.most).long().clamp_max(self.most - 1)
-        return mix_windows(groups, count, dirichlet(count, self.most, self.alpha, generator))
+        count = 1 + (draw * MOST).long().clamp_max(MOST - 1)
+        return mix_windows(groups, count, dirichlet(count, MOST, ALPHA, generator))
 
 
 def dirichlet(count: Tensor, most: int, alpha: float, generator: torch.Generator | None = None) -> Tensor:

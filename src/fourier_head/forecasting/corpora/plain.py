@@ -15,13 +15,15 @@ from fourier_head.forecasting.corpora.windows import Windows, cut_contexts, spli
 
 PLAIN_PERIODS = (1, 4, 7, 12, 12, 24, 52)
 KINDS = 6
+ODD_SHARE = 0.15
+"""Share of rows that end in an odd value, and of those with some before."""
 
 
 class PlainSynth:
     """Draw windows of plain series (see the module), the period attached where it is below the context."""
 
-    def __init__(self, context: int, horizon: int, *, device: torch.device | str = "cpu", odd_share: float = 0.15):
-        self.context, self.horizon, self.odd_share = context, horizon, odd_share
+    def __init__(self, context: int, horizon: int, *, device: torch.device | str = "cpu"):
+        self.context, self.horizon = context, horizon
         self.device = torch.empty(0, device=device).device
         known = [p for p in PLAIN_PERIODS if p < context]
         self._periods, self._longest = torch.tensor(known, device=self.device), max(known)
@@ -54,9 +56,9 @@ class PlainSynth:
         values = torch.where((kind == 4) | draws.chance(0.3), values, values * size)
         told = torch.where(draws.chance(0.9), period, 1).squeeze(1)
         windows = split_windows(values, self.context, told)
-        odd = draws.chance(self.odd_share) & (self._time[: self.context] == -1)
+        odd = draws.chance(ODD_SHARE) & (self._time[: self.context] == -1)
         odd = odd | (
-            draws.chance(self.odd_share) & (torch.rand(batch, self.context, **own) < draws.log_uniform(0.003, 0.05))
+            draws.chance(ODD_SHARE) & (torch.rand(batch, self.context, **own) < draws.log_uniform(0.003, 0.05))
         )
         far = draws.sign() * draws.log_uniform(3.0, 300.0) * windows.context.std(1, keepdim=True)
         context = torch.where(odd, windows.context + far, windows.context)

@@ -38,6 +38,8 @@ def split_windows(values: Tensor, context: int, period: Tensor) -> Windows:
 
 
 LENGTH_POWER = 0.25
+SHORTEST = 4
+"""Values of a context that are kept where a series has them."""
 
 
 def chances(store: SeriesStore) -> Tensor:
@@ -72,7 +74,7 @@ class WindowSampler:
     """Draw windows of `context` + `horizon` values from a store, wholly on its device and without a host sync.
 
     A data set is chosen by its chance, then a series, then the moment between past and future. Short series take part:
-    at least `shortest` values of context are kept where a series has them, and a future may run past the end of a
+    at least `SHORTEST` values of context are kept where a series has them, and a future may run past the end of a
     series by all but a tenth of the series' length (NaN there). A share of the contexts is cut short.
 
     >>> store = SeriesStore.from_series([range(100), range(12)], period=7)
@@ -88,26 +90,23 @@ class WindowSampler:
         horizon: int,
         *,
         cut_share: float = 0.5,
-        shortest: int = 4,
     ) -> None:
-        if context < 1 or horizon < 1 or shortest < 1:
-            raise ValueError(
-                f"context, horizon and shortest must be at least 1, got {context}, {horizon} and {shortest}."
-            )
+        if context < 1 or horizon < 1:
+            raise ValueError(f"context and horizon must be at least 1, got {context} and {horizon}.")
         if not 0 <= cut_share <= 1:
             raise ValueError(f"cut_share must lie in [0, 1], got {cut_share}.")
         usable = (store.lengths >= 2).nonzero().flatten()
         if len(usable) == 0:
             raise ValueError("no series has two values or more, so none has a past and a future.")
         self.store = store if len(usable) == len(store) else store.select(usable)
-        self.context, self.horizon, self.shortest, self.cut_share = context, horizon, shortest, cut_share
+        self.context, self.horizon, self.cut_share = context, horizon, cut_share
         # float64, because a running sum over millions of series in float32 would leave some without a chance.
         self._running = chances(self.store).cumsum(0)
         self._running /= self._running[-1].clone()
         lengths = self.store.lengths
         ahead = (lengths // 10).clamp(1, horizon)
         self._last = lengths - ahead
-        self._first = torch.minimum(self._last, torch.full_like(lengths, shortest))
+        self._first = torch.minimum(self._last, torch.full_like(lengths, SHORTEST))
         self._steps = torch.arange(-context, horizon, device=store.device)
 
     @property
@@ -138,4 +137,4 @@ class WindowSampler:
         if not self.cut_share:
             return windows
         draw = torch.rand(batch, 2, device=self.device, generator=generator)
-        return windows._replace(context=cut_contexts(windows.context, self.cut_share, self.shortest, draw))
+        return windows._replace(context=cut_contexts(windows.context, self.cut_share, SHORTEST, draw))
