@@ -17,6 +17,8 @@ import torch
 
 from fourier_head._devices import best_device, chosen_device
 from fourier_head.forecasting.backtest import Backtest, backtest
+from fourier_head.forecasting.coarser import LEVELS as VIEW_LEVELS
+from fourier_head.forecasting.coarser import coarser_views
 from fourier_head.forecasting.covariates import read_covariates, target_beside
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.effects import find_effects
@@ -28,7 +30,7 @@ from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
-from fourier_head.forecasting.rules import apply_rules, without_absurd
+from fourier_head.forecasting.rules import Rules, apply_rules, without_absurd
 from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
 from fourier_head.forecasting.support import Support
 from fourier_head.forecasting.windows import past_windows
@@ -156,8 +158,9 @@ class Forecaster:
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
                 show: whole numbers where all were, none below zero where none was; rare demand by its rate and sizes.
-            rules: leave out one absurd value, take seasons that the network does not read from the whole past, and go
-                on along a line of few values, each where the past of a series says so; ``forecasts.rules`` tells.
+            rules: leave out one absurd value, take seasons that the network does not read from the whole past, go on
+                along a line of few values, each where the past of a series says so, and far ahead in series of minutes
+                and seconds let a coarser view count; ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
@@ -203,13 +206,37 @@ class Forecaster:
         if natural and not as_given:
             for numbers, contexts, _ in self._batches(series, rolling):
                 support.read(numbers, contexts)
-        shift = None if ruled is None else ruled.shift
-        density = rolling.density(None, shift)
+        factor, shift = self._beside_network(rolling, ruled, half)
+        density = rolling.density(factor, shift)
         if effects:
-            factor, plus = effects.lead_back(density.quantile(0.5).cpu().numpy())
-            density = rolling.density(factor, plus if shift is None else plus + factor * shift)
+            times, plus = effects.lead_back(density.quantile(0.5).cpu().numpy())
+            plus = plus if shift is None else plus + times * shift
+            density = rolling.density(times if factor is None else times * factor, plus)
         dependence = functools.partial(self._dependence, series, horizon, settings)
         return Forecasts(density, series, support, dependence, effects, ruled)
+
+    def _beside_network(
+        self, rolling: Rolling, ruled: Rules | None, half: bool
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the factor and shift (series, horizon) that rules ask for after the network, None where none is."""
+        if ruled is None:
+            return None, None
+        views = coarser_views(ruled.series, rolling.horizon, ruled.absurd)
+        if not views:
+            return None, ruled.shift
+        shape, network = (len(ruled.series), rolling.horizon), rolling.density()
+        factor, shift = np.ones(shape), np.zeros(shape) if ruled.shift is None else ruled.shift.copy()
+        for view in views:
+            far = Rolling(self.model, view.steps, rolling.paths)
+            with fast_arithmetic(self.device, half):
+                for numbers, contexts, periods in self._batches(view.series, far):
+                    far.add(numbers, contexts, periods)
+            rows = torch.from_numpy(view.numbers)
+            fine, coarse = (one.quantile(VIEW_LEVELS) for one in (network[rows], far.density()))
+            factor[view.numbers], plus = view.moves(fine, coarse)
+            shift[view.numbers] += plus
+            ruled.coarser.extend(view.numbers.tolist())
+        return factor, shift
 
     def backtest(
         self, data: Any, horizon: int, windows: int = 5, *, stride: int | None = None, **settings: Any

@@ -1,7 +1,7 @@
 """What a forecaster does beside its network, whatever its weights: few rules, each judged by a series' own past.
 
 One absurd value counts as missing; a season longer than the network reads is taken off and put back; a few values on
-one line go on along it. `support.py` has the fourth, demand that is mostly zero.
+one line go on along it. `support.py` has the fourth, demand that is mostly zero, `coarser.py` the fifth.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Rules:
         profile, line: numbers of the series that each rule was used on.
         unseen: the season of each series that neither the network nor a rule sees, 0 where there is none.
         absurd: numbers of the series that one value was left out of.
+        coarser: numbers of the series that a coarser view counted for, see `coarser.py`.
     """
 
     series: SeriesSet
@@ -50,6 +51,7 @@ class Rules:
     line: list[int]
     unseen: np.ndarray
     absurd: list[int] = field(default_factory=list)
+    coarser: list[int] = field(default_factory=list)
 
     def words(self, reads: int) -> str | None:
         """Return what a user should know of seasons that are not seen, None where there is nothing to say."""
