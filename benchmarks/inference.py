@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -200,21 +201,19 @@ def forecasts(rows: int, device: str = "cuda") -> dict[str, dict[str, tuple[int,
     return found
 
 
-def measure_forecasts(rows: int, clock: Clock | None) -> list[dict[str, object]]:
-    """Return one row per task and way of ``forecasts``; without a clock, only run each once."""
-    measured: list[dict[str, object]] = []
+def measure_forecasts(rows: int, clock: Clock | None) -> Iterator[dict[str, object]]:
+    """Return one row per task and way of ``forecasts``, each as it is there; without a clock, only run each once."""
     for task, ways in forecasts(rows).items():
         for name, (count, step) in ways.items():
             step()
             if clock is None:
                 continue
             spread = clock.device(step)
-            measured.append({
+            print(f"{task}, {name}: {spread.median / count * 1e3:.3f} ns a row, {count} rows", flush=True)
+            yield {
                 "task": task, "tokens": count, "m": FORECAST_BINS, "N": FORECAST_FREQUENCIES, "head": name,
                 "median_us": round(spread.median, 1), "low_us": round(spread.low, 1), "high_us": round(spread.high, 1),
-            })  # fmt: skip
-            print(f"{task}, {name}: {spread.median / count * 1e3:.3f} ns a row, {count} rows", flush=True)
-    return measured
+            }  # fmt: skip
 
 
 def crossover(clock: Clock, tokens: int = 4096) -> list[dict[str, object]]:
@@ -295,8 +294,8 @@ def main() -> None:
         if clock is not None:
             save(rows, arguments.name)
     if arguments.rows:
-        rows += [row | about for row in measure_forecasts(arguments.rows, clock)]
-        if clock is not None:
+        for row in measure_forecasts(arguments.rows, clock):
+            rows.append(row | about)
             save(rows, arguments.name)
     if arguments.variants and clock is not None and not arguments.no_plain:
         rows += [row | about for row in crossover(clock)]
