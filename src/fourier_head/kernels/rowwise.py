@@ -260,9 +260,8 @@ def backward(
         return _products(upstream, x, weight, bias, gradient, factor, score, needs)
     if score.reduction == "none":
         # What arrives is float32; the products below take one type, that of x.
-        gradient, scale = torch.mul(gradient, upstream.unsqueeze(1), out=torch.empty_like(gradient)), None
-    else:
-        scale = upstream, factor
+        gradient = torch.mul(gradient, upstream.unsqueeze(1), out=torch.empty_like(gradient))
+    scale = None if score.reduction == "none" else (upstream, factor)
     grad_x = grad_weight = grad_bias = None
     real = gradient if weight is not None and wide.shape[0] == gradient.shape[1] else gradient[:, :outputs]
     if needs[2] and bias is not None:
