@@ -36,6 +36,8 @@ def patch_language_once_per_launch():
     interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_once, launch_anew
 
 
+# Inductor would build and start a program for every instruction set that this processor has, in every process.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 if not torch.cuda.is_available():
     # Read when kernels are decorated, so before anything imports them: without a GPU they run in the interpreter.
     os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from fourier_head.errors import UserError
 
@@ -135,15 +136,10 @@ def t_interval(values: np.ndarray) -> tuple[float, tuple[float, float] | None]:
     return mean, (mean - half, mean + half)
 
 
-@lru_cache(maxsize=64)
-def t_quantile(freedom: int, level: float = 0.975) -> float:
-    """Return a quantile above the median of Student's t.
+def t_quantile(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t.
 
     >>> round(t_quantile(2), 3), round(t_quantile(19), 3)
     (4.303, 2.093)
     """
-    # x = sqrt(f) tan(angle) makes the density a power of a cosine, smooth to the far ends.
-    angle = np.linspace(0.0, math.pi / 2, 200_001)
-    density = np.cos(angle) ** (freedom - 1)
-    mass = np.append(0.0, np.cumsum(density[1:] + density[:-1]))
-    return math.sqrt(freedom) * math.tan(np.interp(2 * level - 1, mass / mass[-1], angle))
+    return float(stdtrit(freedom, 0.975))

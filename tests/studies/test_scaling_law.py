@@ -127,6 +127,7 @@ def test_law_of_trained_heads_finds_the_exponent_of_each_series():
 
 
 def test_study_with_and_without_trained_heads(tmp_path, monkeypatch):
+    monkeypatch.setattr("studies.scaling_law.study.REACHES", (2, 8, 32))
     measure, measured = Settings.finish, []  # once is enough
     monkeypatch.setattr(
         Settings, "finish", lambda *given, **more: measured or measured.extend(measure(*given, **more)) or measured
