@@ -187,6 +187,6 @@ def _notes(rows: list[Row], runs: list[dict[str, Any]]) -> list[str]:
         f"With covariates WQL is {ours[0]} and MASE {ours[1]} times that of the same forecaster without (geometric "
         f"means over tables; at worst {ours[2]} and {ours[3]}); they were used in {used:.0%} of the forecasts. "
         f"Gradient boosting on lags, the same covariates and the calendar: {boosted[0]} and {boosted[1]}.",
-        "The forecaster was trained on these series without their covariates; what counts here is the difference.",
+        "The forecaster was trained on most of these series without their covariates; what counts is the difference.",
         "Weather is that which was measured, as a perfect weather forecast would have it, for both.",
     ]
