@@ -8,6 +8,7 @@ import pytest
 import torch
 from studies.first_user.study import Settings, cases, run
 
+from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
 from fourier_head.forecasting.rules import apply_rules, profile_of, without_absurd
@@ -116,10 +117,21 @@ def test_a_short_line_goes_on_as_far_as_it_was_seen():
     assert not found.shift[1:].any()
 
 
-def test_a_network_that_reads_two_cycles_is_left_alone():
+def test_a_season_that_the_network_reads_is_left_to_it_unless_it_is_clear():
     week = np.tile(np.repeat([0.0, 0.0, 0.0, 0.0, 0.0, 7.0, 7.0], 24), 5)
-    assert apply_rules(read_series([week], freq="h"), 24, CONFIG).profile == [0]
-    assert apply_rules(read_series([week], freq="h"), 24, MultiscaleConfig()).profile == []
+    noisy = week + np.random.default_rng(0).normal(0, 1.5, len(week))
+    for config, profiles in ((CONFIG, [0, 1]), (MultiscaleConfig(), [0])):
+        assert apply_rules(read_series([week, noisy], freq="h"), 24, config).profile == profiles
+    # Two cycles show a season, but not how regular it is.
+    assert apply_rules(read_series([week[: 2 * 168]], freq="h"), 24, MultiscaleConfig()).profile == []
+
+
+def test_a_clear_week_is_forecast_nearly_to_its_noise():
+    hour = np.arange(24 * 7 * 6 + 48)
+    level = 50 + 20 * np.sin(2 * np.pi * hour / 24) + 15 * (hour // 24 % 7 >= 5)
+    past, future = np.split(level + np.random.default_rng(0).normal(size=len(hour)), [-48])
+    forecasts = Forecaster.from_pretrained("small", "cpu").predict(past, 48, freq="h")
+    assert abs(forecasts.median[0] - future).mean() < 1.2  # of noise alone 0.8; Monday follows on a Sunday
 
 
 def test_the_study_of_a_first_user(tmp_path, forecaster, monkeypatch):

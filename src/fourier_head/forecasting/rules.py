@@ -26,6 +26,9 @@ CYCLES = 6
 """Past cycles that a profile is the mean of, at most."""
 LEAST_GAIN = 0.5
 """Share of what a profile is to explain that it must have explained in the last cycle, known from those before it."""
+CLEAR, CLEARLY = 0.8, 3
+"""The same share of a season that the network reads: so regular that it is not left to the network; and cycles that
+must be there."""
 ALONE = 0.8
 """How much of a single cycle is taken to be signal."""
 SMOOTHED = 192
@@ -84,7 +87,8 @@ def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Ru
             after = slope * np.minimum(np.arange(1, horizon + 1), len(past))
             used["line"].append(number)
         for season, within in beyond[int(periods[number])]:
-            found = profile_of(past, season, within)
+            read = 2 * season <= config.context
+            found = profile_of(past, season, within, *((CLEAR, CLEARLY) if read else ()))
             if found is not None:
                 time = np.arange(-len(past), horizon) % season
                 past, after = past - found[time[: len(past)]], after + found[time[len(past) :]]
@@ -138,20 +142,22 @@ def slope_of_line(values: np.ndarray) -> float | None:
 
 
 def seasons_beyond(period: int, config: MultiscaleConfig) -> list[tuple[int, int]]:
-    """Return seasons that a network reads too little of, each with the one inside of it that others take care of.
+    """Return seasons that a profile may be taken of, each with the one inside of it that the network takes care of.
 
-    >>> [seasons_beyond(period, MultiscaleConfig()) for period in (7, 24, 1440, 86400)]
-    [[], [], [(10080, 1440)], [(86400, 1)]]
+    These are the week of a day and the year of a week, and what the network reads too little of.
+
+    >>> [seasons_beyond(period, MultiscaleConfig()) for period in (12, 24, 1440, 86400)]
+    [[], [(168, 24)], [(10080, 1440)], [(86400, 1)]]
     """
     longer = FURTHER.get(period, (1, 1))[0]
     out = [(period, 1)] if period > config.context else []
     # A whole number of the told ones: the week of a day, the year of a week.
-    out += [(longer, period)] if longer > period and longer % period == 0 else []
-    # Of those that it reads two cycles of it knows all there is to know.
-    return [one for one in out if 2 * one[0] > config.context]
+    return out + ([(longer, period)] if longer > period and longer % period == 0 else [])
 
 
-def profile_of(values: np.ndarray, season: int, within: int) -> np.ndarray | None:
+def profile_of(
+    values: np.ndarray, season: int, within: int, least: float = LEAST_GAIN, fewest: int = 2
+) -> np.ndarray | None:
     """Return what each phase (season,) adds to a series, phase 0 at the first future step, or None.
 
     The means of past cycles, shrunk by how much cycles differ. The last cycle must have been explained by those before.
@@ -160,6 +166,8 @@ def profile_of(values: np.ndarray, season: int, within: int) -> np.ndarray | Non
         values: the past.
         season: steps of a cycle.
         within: a season inside of it, such as the day of a week, that is not to be taken off; 1 for none.
+        least: share of the last cycle that those before it must explain.
+        fewest: cycles that must be there.
 
     Example:
         >>> week = np.repeat([0.0, 0.0, 0.0, 0.0, 0.0, 7.0, 7.0], 24)
@@ -167,7 +175,7 @@ def profile_of(values: np.ndarray, season: int, within: int) -> np.ndarray | Non
         [-2.0, -2.0, -2.0, -2.0, -2.0, 5.0, 5.0]
     """
     count = min(CYCLES, len(values) // season)
-    if count < 2:
+    if count < fewest:
         return None
     cycles = values[len(values) - count * season :].reshape(count, season)
     with np.errstate(invalid="ignore"):
@@ -182,7 +190,7 @@ def profile_of(values: np.ndarray, season: int, within: int) -> np.ndarray | Non
         there = ~np.isnan(last) & ~np.isnan(before)
         size = float(np.abs(last[there]).sum())
         explained = 1 - float(np.abs(last - _trust(own[:-1]) * before)[there].sum()) / size if size else 0.0
-    if explained < LEAST_GAIN:
+    if explained < least:
         return None
     return np.nan_to_num(_trust(own) * _smooth(_mean(own), season))
 
