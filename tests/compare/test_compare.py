@@ -65,7 +65,7 @@ def test_results_name_command_versions_and_every_head(report):
         assert row["parameters"] > row["head_parameters"] > 0
     fourier, packets = results["rows"][3:5]
     assert packets["packets"] == 2
-    assert packets["head_parameters"] == fourier["head_parameters"] + 2 * 4 * 33
+    assert packets["head_parameters"] == fourier["head_parameters"] + 2 * 4 * 65
 
 
 def test_page_needs_no_network_and_holds_table_and_figures(report):

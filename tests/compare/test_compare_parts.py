@@ -15,8 +15,10 @@ from fourier_head.compare.data import Encoder, Table, bimodal, hills, prepare, r
 from fourier_head.compare.results import METRICS, Result
 from fourier_head.compare.scores import Scores, score_model, score_truth, truth_on_bins
 from fourier_head.compare.settings import parse_heads
-from fourier_head.compare.training import Arm, Schedule, Trained, head_maker, train, with_body
+from fourier_head.compare.training import Arm, Trained, head_maker, planned, train, with_body
 from fourier_head.errors import UserError
+from fourier_head.integrations.scikit_learn import FourierRegressor
+from fourier_head.tabular.inputs import BODIES
 from tests.comparison_table import homes
 
 HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-adaptive"]
@@ -24,8 +26,7 @@ HEADS = ["linear", "gmm", "hl-gauss", "fourier", "fourier-packets", "fourier-ada
 
 def quick_train(name, data, settings, seed=0):
     with small_matrices():
-        plan = Schedule.for_rows(len(data.train), settings.epochs, quick=settings.quick)
-        return train(name, data, settings, 8, seed, plan, lambda *_: None)
+        return train(name, data, settings, 8, seed, planned(settings, len(data.train)), lambda *_: None)
 
 
 # --- what is measured
@@ -52,10 +53,10 @@ def test_scores_are_those_of_the_density_in_units_of_the_target(name):
     settings = Settings(bins=20)
     data = prepare(table, 20, seed=0)
     torch.manual_seed(1)
-    model = Arm(2, head_maker(name, settings, 5, data))
+    model = Arm("smooth", 2, head_maker(name, settings, 5, data))
     with torch.no_grad():
         # Far from flat; a small change in its features already moves an adaptive density.
-        model.head.proj.weight.mul_(2 if name == "fourier-adaptive" else 20)
+        model.layers[-1].weight.mul_(2 if name == "fourier-adaptive" else 20)
     scores = score_model(model, data)
     # A reference from log_prob alone, by quadrature on a fine grid of target values.
     reach = 8 if name == "fourier-adaptive" else 1  # beyond the bins only this one has anything, in its tails
@@ -117,7 +118,7 @@ def test_kl_falls_with_training_and_the_best_epoch_is_kept():
         density = much.model.head.density(much.model.body(data.validation.x))
         kept = -density.log_prob(data.validation.z).double().mean() + math.log(data.half)
     assert float(kept) == pytest.approx(min(score for _, score in much.history), abs=1e-5)
-    assert dict(much.history)[much.best_epoch] == min(score for _, score in much.history)
+    assert much.best_epoch == min(much.history, key=lambda pair: pair[1])[0]
 
 
 def test_heads_share_body_order_and_seed():
@@ -126,7 +127,8 @@ def test_heads_share_body_order_and_seed():
     bodies = []
     for name in HEADS:
         torch.manual_seed(4)
-        bodies.append(torch.cat([p.flatten() for p in Arm(2, head_maker(name, settings, 5, data)).body.parameters()]))
+        layers = Arm("smooth", 2, head_maker(name, settings, 5, data)).layers[:-1]
+        bodies.append(torch.cat([p.flatten() for layer in layers for p in layer.parameters()]))
     assert all(torch.equal(bodies[0], body) for body in bodies)
     again = [quick_train("fourier", data, settings, seed=4).scores.nll for _ in range(2)]
     np.testing.assert_array_equal(*again)
@@ -232,23 +234,29 @@ def test_row_numbers_are_no_feature(tmp_path):
     assert list(read_table(tmp_path / "b.csv", "y").features) == ["x", "index"]
 
 
-def test_trees_before_the_network_are_an_option():
+def test_bodies_are_those_of_the_regressor():
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, (400, 2))
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sign(x[:, 0]) + 0.1 * random.normal(size=400)})
     data = prepare(Table("steps", "y", frame[["a", "b"]], frame["y"].to_numpy()), 20, 0)
     settings = Settings(bins=20, epochs=2, heads=("fourier-adaptive",), body="boosting")
+    assert next(f for f in dataclasses.fields(Settings) if f.name == "body").metadata["choices"] == (*BODIES, "auto")
     boosted = with_body(data, settings, 6)
-    assert with_body(data, dataclasses.replace(settings, body="network"), 6) is data
-    assert boosted.num_features == data.num_features + 6
+    assert with_body(data, dataclasses.replace(settings, body="smooth"), 6) is data
+    pieces = with_body(data, dataclasses.replace(settings, body="pieces"), 6)
+    assert pieces.num_features == data.num_features + 2 * 16
+    assert boosted.num_features == pieces.num_features + 6
+    regressor = FourierRegressor(body="boosting", n_members=1, max_epochs=1).fit(x, frame["y"])
+    trained = quick_train("fourier-adaptive", boosted, settings)
+    assert repr(trained.model.layers[:-1]) == repr(list(regressor.network_.bodies["boosting"])[:-1])
     # The first thing that trees say is what to expect, of rows of training, too, without having seen them.
-    said = boosted.train.x[:, data.num_features]
+    said = boosted.train.x[:, pieces.num_features]
     assert torch.corrcoef(torch.stack([said, data.train.z.float()]))[0, 1] > 0.9
     assert "boosted trees" in boosted.notes[-1]
     chosen = with_body(data, dataclasses.replace(settings, body="auto"), 6)
-    assert chosen.num_features in (data.num_features, boosted.num_features)
-    assert "nats on the validation rows" in chosen.notes[-1]
-    with pytest.raises(UserError, match="--body must be one of network, boosting, auto, got trees"):
+    assert chosen.body in BODIES
+    assert "the best on validation rows was taken" in chosen.notes[-1]
+    with pytest.raises(UserError, match="--body must be one of smooth, pieces, boosting, auto, got trees"):
         Settings(body="trees")
 
 

@@ -38,7 +38,7 @@ def compare(
     from fourier_head.compare.figures import draw_examples
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.scores import score_truth
-    from fourier_head.compare.training import Schedule, train, with_body
+    from fourier_head.compare.training import planned, train, with_body
     from fourier_head.pages.drawing import save_png
     from fourier_head.pages.words import short
     from fourier_head.tasks.runs import to_json
@@ -52,7 +52,7 @@ def compare(
             table = read_table(settings.data, settings.target)
         table = table.logarithm() if settings.log else table
         data = prepare(table, settings.bins, settings.seed)
-        schedule = Schedule.for_rows(len(data.train), settings.epochs, quick=settings.quick)
+        plan = planned(settings, len(data.train))
         echo(
             f"{table.name}: {len(data.train)} rows to train on, {len(data.validation)} to choose the epoch, "
             f"{len(data.test)} to test; {data.inputs_in_words}, {settings.bins} bins of {table.target_name} "
@@ -74,8 +74,8 @@ def compare(
                         if progress is not None:
                             progress(head, done * epochs + epoch, settings.seeds * epochs, score)
 
-                    runs[name].append(train(name, data, settings, frequencies, settings.seed + i, schedule, report))
-            result = Result(settings, data, schedule, frequencies, reason, runs, score_truth(data), notes)
+                    runs[name].append(train(name, data, settings, frequencies, settings.seed + i, plan, report))
+            result = Result(settings, data, plan, frequencies, reason, runs, score_truth(data), notes)
             examples = draw_examples(data, result.first)
         charts = [
             figures.densities(examples, result.names, table.target_name),

@@ -39,11 +39,22 @@ class Encoder:
         codes = self._categories(self._chosen(frame)).to_numpy(np.float64)
         self._columns = Columns(codes, np.ones(len(frame)), self._categories.mask)
 
+    @property
+    def categorical(self) -> np.ndarray | None:
+        """Which of the columns of codes hold categories."""
+        return self._categories.mask if self._are_levels else None
+
+    def codes(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return the columns that serve as numbers (rows, columns), categories as codes; zeros where none serves."""
+        if not self._are_levels:
+            return np.zeros((len(frame), 1))
+        return self._categories(self._chosen(frame)).to_numpy(np.float64)
+
     def __call__(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the inputs of rows, (rows, inputs), none where no column serves."""
         if not self._are_levels:
             return np.zeros((len(frame), 0), dtype=np.float32)
-        return self._columns(self._categories(self._chosen(frame)).to_numpy(np.float64), pieces=False)
+        return self._columns(self.codes(frame), pieces=False)
 
     def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the columns that serve, as finite numbers or text, missing where one is neither."""
@@ -218,7 +229,7 @@ def _row_numbers(name: str, column: pd.Series) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows: their numbers in the table, features, values, z (outside [-1, 1] where the bins end) and bin ids."""
+    """Some rows: their numbers in the table, inputs, values, z (outside [-1, 1] where the bins end) and bin ids."""
 
     rows: np.ndarray
     x: Tensor
@@ -242,6 +253,12 @@ class Prepared:
     notes: tuple[str, ...]
     num_inputs: int
     """Features of the table; without any, the network is fed a single zero."""
+    codes: np.ndarray
+    """Columns of all rows as numbers, categories as codes."""
+    categorical: np.ndarray | None
+    """Which of them hold categories."""
+    body: str = "smooth"
+    """Whose inputs the parts have."""
 
     @property
     def middle(self) -> float:
@@ -312,7 +329,8 @@ def prepare(table: Table, num_bins: int, seed: int, margin: float = 0.05) -> Pre
         )
 
     train, validation = known[chosen:], known[:chosen]
-    return Prepared(table, bins, part(train), part(validation), part(order[:tested]), tuple(notes), num_inputs)
+    parts = part(train), part(validation), part(order[:tested])
+    return Prepared(table, bins, *parts, tuple(notes), num_inputs, encoder.codes(table.features), encoder.categorical)
 
 
 def _shape_notes(values: np.ndarray, bins: Bins) -> list[str]:

@@ -180,7 +180,7 @@ def validation(arms: list[Trained]) -> Chart:
     for arm in arms:
         look = HEADS[arm.name]
         epochs, scores = np.array(arm.history, dtype=np.float64).reshape(-1, 2).T
-        kept = epochs == arm.best_epoch
+        kept = scores == arm.best_score  # an epoch may have been looked at more than once
         series.append(Series(look.label, epochs, scores, arm.name, dash=look.dash))
         series.append(Series(look.label, epochs[kept], scores[kept], arm.name, "points", legend=False))
         known = scores[np.isfinite(scores)]

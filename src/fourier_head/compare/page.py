@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from html import escape
 
 from fourier_head.compare.results import OTHER_COLUMNS, Result, table, versions
-from fourier_head.compare.training import LEARNING_RATE, WIDTHS
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.templates import render
 from fourier_head.pages.words import listed, short
+from fourier_head.tabular.ensemble import LEARNING_RATE
+from fourier_head.tabular.inputs import BODIES
 from fourier_head.tasks.runs import hardware
 
 
@@ -83,7 +84,8 @@ def _frequencies(result: Result) -> str:
 
 
 def _protocol(result: Result) -> str:
-    data, schedule, settings = result.data, result.schedule, result.settings
+    data, plan, settings = result.data, result.plan, result.settings
+    widths, activation = BODIES[data.body]
     low, high = short(data.bins.low), short(data.bins.high)
     log = ""
     if data.table.log:
@@ -94,9 +96,10 @@ def _protocol(result: Result) -> str:
         f"{len(data.train):,} rows to train on, {len(data.validation):,} to choose the epoch, {len(data.test):,} to "
         f"test, drawn with seed {settings.seed}. Inputs are standardised and the target is cut into {settings.bins} "
         "bins "
-        f"from {low} to {high}, both from the training rows alone. The body has layers of "
-        f"{listed(list(map(str, WIDTHS)))} units. Every head starts from the same body, sees the same rows in the same "
-        f"order, and is trained on bins with Adam for {schedule.epochs} epochs in batches of {schedule.batch}, the "
-        f"learning rate falling from {LEARNING_RATE:g} along a cosine; the weights with the best validation likelihood "
-        f"are tested.{log}"
+        f"from {low} to {high}, neither from test rows. The network is one of those of FourierRegressor ({data.body}), "
+        f"with layers of {listed(list(map(str, widths)))} units and {activation.__name__} between them. Every head "
+        f"starts from the same network, sees the same rows in the same order, and is trained on bins with AdamW for at "
+        f"most {plan.epochs} epochs in batches of {plan.batch}, the learning rate falling from {LEARNING_RATE:g} along "
+        f"a cosine; the mean of the last weights is followed, and tested where it has the best validation "
+        f"likelihood.{log}"
     )

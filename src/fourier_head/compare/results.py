@@ -15,10 +15,11 @@ import torch
 from fourier_head.compare.data import Prepared
 from fourier_head.compare.scores import Scores
 from fourier_head.compare.settings import Settings
-from fourier_head.compare.training import Schedule, Trained, adaptive_frequencies
+from fourier_head.compare.training import Trained, adaptive_frequencies
 from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.words import short
+from fourier_head.tabular.ensemble import Plan
 from fourier_head.tasks.runs import hardware, plain_values
 from fourier_head.version import __version__
 
@@ -56,7 +57,7 @@ class Result:
 
     settings: Settings
     data: Prepared
-    schedule: Schedule
+    plan: Plan
     frequencies: int
     reason: str
     runs: dict[str, list[Trained]]
@@ -158,7 +159,8 @@ class Result:
                 "high": data.bins.high,
             },
             "frequencies": {"number": self.frequencies, "reason": self.reason},
-            "schedule": asdict(self.schedule),
+            "body": data.body,
+            "schedule": {"epochs": self.plan.epochs, **asdict(self.plan)},
             "notes": list(self.notes),
             "rows": self.rows(),
             "truth": None if self.truth is None else self.truth.summary(),

@@ -58,9 +58,9 @@ class Settings(Options):
         choices=("hills", "bimodal"),
     )
     body: str = option(
-        "network",
-        "What heads share: 'network', 'boosting' (trees before it) or 'auto' (tries both).",
-        choices=("network", "boosting", "auto"),
+        "smooth",
+        "Network of all heads: 'smooth', 'pieces' (can jump), 'boosting' (trees before it) or 'auto' (the best).",
+        choices=("smooth", "pieces", "boosting", "auto"),
     )
     quick: bool = option(False, "Train a tenth as long, for a first look.")
 

@@ -1,14 +1,11 @@
-"""Train one body with each head, all treated alike; its inputs may have what boosted trees say of each row."""
+"""Train one network with each head, all treated alike: the bodies and the training of ``FourierRegressor``."""
 
 from __future__ import annotations
 
-import copy
-import itertools
+import importlib.util
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,60 +14,63 @@ from torch.distributions import Distribution
 
 from fourier_head.bins import Bins
 from fourier_head.compare.data import Part, Prepared
-from fourier_head.compare.scores import CHUNK, EDGE, Scores, score_model
+from fourier_head.compare.scores import EDGE, Scores, score_model
 from fourier_head.compare.settings import Settings
 from fourier_head.domains.adaptive import Adaptive
+from fourier_head.errors import UserError
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from fourier_head.tabular import ensemble
+from fourier_head.tabular.inputs import BODIES, Inputs
+from fourier_head.tabular.members import Body, MemberNetwork
 
 ADAPTIVE_FREQUENCIES = 8
-WIDTHS = (64, 64, 32)
-LEARNING_RATE = 3e-3
-FEWEST_STEPS, MOST_STEPS = 1600, 8000
-USUAL_EPOCHS, MOST_EPOCHS = 20, 200
+ABOUT = {
+    "smooth": "The network is the one that FourierRegressor calls smooth.",
+    "pieces": "The network also has each column cut into pieces, so that it can jump as trees do.",
+    "boosting": "The network also has each column cut into pieces, and what boosted trees and a forest say of each row "
+    "that they have not seen.",
+}
 
 Progress = Callable[[str, int, int, float], None]
 """Called with head, epochs done, epochs in all and the last validation score."""
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long and in what portions to train."""
-
-    epochs: int
-    batch: int
-    check_every: int
-
-    @classmethod
-    def for_rows(cls, rows: int, epochs: int | None = None, quick: bool = False) -> Self:
-        """Aim for some thousands of steps: few epochs of much data, many of little."""
-        batch = min(128, max(16, 1 << int(math.log2(max(1, rows / 20)))))
-        if epochs is None:
-            per_epoch = math.ceil(rows / batch)
-            steps = min(max(FEWEST_STEPS, USUAL_EPOCHS * per_epoch), MOST_STEPS)
-            epochs = min(MOST_EPOCHS, max(3, math.ceil(steps / per_epoch)))
-            epochs = max(2, epochs // 10) if quick else epochs
-        return cls(epochs, batch, max(1, epochs // 50))
+def planned(settings: Settings, rows: int) -> ensemble.Plan:
+    """Return how long and in what portions to train; a tenth as long for a first look."""
+    plan = ensemble.Plan.for_rows(rows, settings.epochs)
+    if settings.quick and settings.epochs is None:
+        plan = replace(plan, steps=max(2, plan.steps // 10))
+    return plan
 
 
 class Arm(nn.Module):
-    """The common body, layers with SiLU between them, and one head."""
+    """A network of one kind and one head, whose projection is the last layer of the network."""
 
-    def __init__(self, num_features: int, make_head: Callable[[int], Head]):
+    def __init__(self, body: str, num_features: int, make_head: Callable[[int], Head]):
         super().__init__()
-        layers: list[nn.Module] = []
-        for inner, outer in itertools.pairwise((num_features, *WIDTHS)):
-            layers += [nn.Linear(inner, outer), nn.SiLU()]
-        self.body = nn.Sequential(*layers)
-        self.head = make_head(WIDTHS[-1])
+        widths, activation = BODIES[body]
+        self.network = MemberNetwork({body: Body(1, num_features, widths, activation)}, [make_head])
+
+    @property
+    def head(self) -> Head:
+        """The head, which takes outputs of the network."""
+        head: Head = self.network.heads[0]  # type: ignore[assignment]
+        return head
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The layers of the network, the projection last."""
+        return list(next(iter(self.network.bodies.values())))  # type: ignore[call-overload]
+
+    def body(self, x: Tensor) -> Tensor:
+        """Return the outputs of the network (rows, size)."""
+        return self.network.of_rows(x)[0]
 
     def forward(self, x: Tensor) -> tuple[Distribution, Tensor]:
         """Return the predictive density in z and the log-probabilities of the bins."""
-        features = self.body(x)
-        return self.head.density(features), self.head(features)
+        outputs = self.body(x)
+        return self.head.density(outputs), self.head(outputs)
 
 
 def head_maker(name: str, settings: Settings, frequencies: int, data: Prepared) -> Callable[[int], Head]:
@@ -108,9 +108,14 @@ class Trained:
     seconds: float = 0.0
 
     @property
+    def best_score(self) -> float:
+        """The lowest validation score."""
+        return min((score for _, score in self.history), default=math.nan)
+
+    @property
     def parameters(self) -> tuple[int, int]:
         """The number of parameters in all, and of the head alone."""
-        return _count(self.model), _count(self.model.head)
+        return _count(self.model), _count(self.model.layers[-1])
 
 
 def _count(module: nn.Module) -> int:
@@ -118,49 +123,41 @@ def _count(module: nn.Module) -> int:
 
 
 def train(
-    name: str, data: Prepared, settings: Settings, frequencies: int, seed: int, schedule: Schedule, progress: Progress
+    name: str, data: Prepared, settings: Settings, frequencies: int, seed: int, plan: ensemble.Plan, progress: Progress
 ) -> Trained:
-    """Train with Adam and a cosine schedule; keep the weights with the best likelihood on the validation part.
+    """Train as ``FourierRegressor`` does; keep the weights with the best likelihood on the validation part.
 
-    The seed fixes the initial weights of the body and the order of the rows, so heads with the same seed differ in
+    The seed fixes the initial weights of the network and the order of the rows, so heads with the same seed differ in
     the head alone.
     """
     torch.manual_seed(seed)
-    model = Arm(data.num_features, head_maker(name, settings, frequencies, data))
-    exact = name == "fourier-adaptive"  # it has no ends, and learns from values; the others from their bins
-    loss, target = (model.head.nll, data.train.z) if exact else (model.head.loss, data.train.ids)
-    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
-    random = torch.Generator().manual_seed(seed)
-    total = schedule.epochs * math.ceil(len(target) / schedule.batch)
-    decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / total)) / 2)
-    best, best_epoch, history = copy.deepcopy(model.state_dict()), 0, list[tuple[int, float]]()
-    lowest, last, start = math.inf, math.nan, time.perf_counter()
-    for epoch in range(1, schedule.epochs + 1):
-        model.train()
-        for rows in torch.randperm(len(target), generator=random).split(schedule.batch):
-            optimizer.zero_grad()
-            loss(model.body(data.train.x[rows]), target[rows]).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            decay.step()
-        if epoch % schedule.check_every == 0 or epoch == schedule.epochs:
-            last = _validation_nll(model.eval(), data)
-            history.append((epoch, last))
-            if last < lowest:
-                best, lowest, best_epoch = copy.deepcopy(model.state_dict()), last, epoch
-        progress(name, epoch, schedule.epochs, last)
-    model.load_state_dict(best)
-    seconds = time.perf_counter() - start
-    return Trained(name, model, score_model(model.eval(), data), history, best_epoch, seconds)
+    model = Arm(data.body, data.num_features, head_maker(name, settings, frequencies, data))
+    head, parts = model.head, (data.train, data.validation)
+    # Of the likelihood of z, that of the value.
+    units = math.log(data.half) + (float(data.validation.value.mean()) if data.table.log else 0.0)
 
+    def loss(outputs: Tensor, z: Tensor, ids: Tensor) -> Tensor:
+        if not head.training:
+            return -head.density(outputs).log_prob(z.clamp(-EDGE, EDGE))  # type: ignore[no-any-return]
+        if name == "fourier-adaptive":  # it has no ends, and learns from values; the others from their bins
+            return head.values_loss_of(outputs, z, kind="nll")  # type: ignore[no-any-return, operator]
+        return head.loss(outputs, ids, reduction="none")
 
-@torch.no_grad()
-def _validation_nll(model: Arm, data: Prepared) -> float:
-    part = data.validation
-    total = 0.0
-    for x, z in zip(part.x.split(CHUNK), part.z.split(CHUNK), strict=True):
-        total -= float(model.head.density(model.body(x)).log_prob(z.clamp(-EDGE, EDGE)).double().sum())
-    return total / len(part) + math.log(data.half) + (float(part.value.mean()) if data.table.log else 0.0)
+    course = ensemble.fit(
+        model.network,
+        [torch.cat([getattr(part, key) for part in parts]) for key in ("x", "z", "ids")],
+        torch.ones(sum(map(len, parts))),
+        [torch.arange(len(data.train), sum(map(len, parts)))],
+        loss,
+        plan,
+        seed=seed,
+        learning_rate=ensemble.LEARNING_RATE,
+        weight_decay=ensemble.usual_decay(len(data.train)),
+        progress=lambda epoch, score: progress(name, epoch, plan.epochs, score + units),
+    )
+    history = [(epoch, score + units) for epoch, score in course.history]
+    progress(name, plan.epochs, plan.epochs, history[-1][1])  # it may have ended earlier
+    return Trained(name, model, score_model(model, data), history, course.best_epoch, course.seconds)
 
 
 def with_body(data: Prepared, settings: Settings, frequencies: int) -> Prepared:
@@ -168,39 +165,36 @@ def with_body(data: Prepared, settings: Settings, frequencies: int) -> Prepared:
 
     Rows of training get what trees say that have not seen them, as in ``FourierRegressor(body="boosting")``.
     """
-    if settings.body == "network":
+    if settings.body != "auto":
+        return _for_body(data, settings.body, settings.seed)
+    head, plan = settings.heads[0], planned(replace(settings, quick=True), len(data.train))
+    tried = {body: _for_body(data, body, settings.seed) for body in BODIES}
+    scores = {}
+    for body, given in tried.items():
+        done = train(head, given, settings, frequencies, settings.seed, plan, lambda *_: None)
+        scores[body] = min(score for _, score in done.history)
+    best, *others = sorted(scores, key=scores.__getitem__)
+    words = ", ".join(f"{body} {scores[body]:.3f}" for body in (best, *others))
+    note = f"Of three networks the best on validation rows was taken, after a short training of {head}: {words} nats."
+    return replace(tried[best], notes=(*tried[best].notes, note))
+
+
+def _for_body(data: Prepared, body: str, seed: int) -> Prepared:
+    if body == "smooth":
         return data
-    boosted = _boosted(data, settings.seed)
-    if settings.body == "boosting":
-        return boosted
-    short, head = replace(settings, quick=True), settings.heads[0]
-    schedule = Schedule.for_rows(len(data.train), short.epochs, quick=True)
+    if body == "boosting" and not importlib.util.find_spec("sklearn"):
+        raise UserError("--body boosting and auto need scikit-learn: pip install 'fourier-head[tables]'.")
+    X, z = data.codes[data.train.rows], data.train.z.numpy().astype(np.float64)
+    inputs = Inputs(X, z[:, None], np.ones(len(z)), data.categorical, body, seed)
 
-    def score(tried: Prepared) -> float:
-        done = train(head, tried, short, frequencies, settings.seed, schedule, lambda *_: None)
-        return min(score for _, score in done.history)
+    def new(part: Part) -> Part:
+        return replace(part, x=inputs(data.codes[part.rows]).mean(0))
 
-    alone, with_trees = score(data), score(boosted)
-    words = f"({with_trees:.3f} against {alone:.3f} nats on the validation rows, a short training of {head})"
-    if with_trees < alone:
-        return replace(boosted, notes=(*boosted.notes, f"They are better than without {words}."))
-    return replace(data, notes=(*data.notes, f"Boosted trees were tried among the inputs and left out {words}."))
-
-
-def _boosted(data: Prepared, seed: int) -> Prepared:
-    from fourier_head.integrations.scikit_learn.boosting import Boosting
-
-    X, z = data.train.x.numpy().astype(np.float64), data.train.z.numpy().astype(np.float64)
-    trees = Boosting(X, z, np.ones(len(z)), None, seed)
-
-    def more(part: Part, said: np.ndarray) -> Part:
-        return replace(part, x=torch.cat([part.x, torch.from_numpy(said)], 1))
-
-    note = "The inputs have what boosted trees and a forest say of each row that they have not seen."
     return replace(
         data,
-        train=more(data.train, trees.out_of_fold),
-        validation=more(data.validation, trees(data.validation.x.numpy().astype(np.float64))),
-        test=more(data.test, trees(data.test.x.numpy().astype(np.float64))),
-        notes=(*data.notes, note),
+        train=replace(data.train, x=inputs.training(X)),
+        validation=new(data.validation),
+        test=new(data.test),
+        notes=(*data.notes, ABOUT[body]),
+        body=body,
     )

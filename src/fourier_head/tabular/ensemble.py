@@ -26,8 +26,16 @@ DROP_FROM, DROP_ERRORS, DROP_LOSS, DROP_ROWS = 0.25, 5.0, 0.1, 800
 """After this share of the steps a kind of network is dropped that is so many standard errors and so much behind, if
 there are enough held-out rows to tell; of fewer it costs little to keep."""
 LONGEST_GRADIENT = 1.0
+LEARNING_RATE = 1e-2
+"""At its highest, unless given."""
+MOST_DECAY, DECAY = 0.1, 100.0
 PORTION = 1 << 22
 """Inputs of held-out rows that are looked at at once."""
+
+
+def usual_decay(rows: int) -> float:
+    """Return the weight decay unless given: less for more rows, as a prior weighs less the more data there is."""
+    return min(MOST_DECAY, DECAY / rows)
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,11 @@ class Plan:
     def check_every(self) -> int:
         """Steps between two looks at the held-out rows."""
         return max(1, self.steps // CHECKS)
+
+    @property
+    def epochs(self) -> int:
+        """Passes through the rows, the last one perhaps not whole."""
+        return self.epoch(self.steps)
 
     def epoch(self, step: int) -> int:
         """Return in which pass through the rows a step lies."""

@@ -20,7 +20,6 @@ from fourier_head._devices import chosen_device, small_matrices
 from fourier_head.errors import UserError
 from fourier_head.integrations.scikit_learn import settings
 from fourier_head.integrations.scikit_learn.calibration import HeldOut, conformal_levels
-from fourier_head.integrations.scikit_learn.inputs import Inputs
 from fourier_head.integrations.scikit_learn.predictive import (
     BinnedPrediction,
     Floats,
@@ -32,14 +31,13 @@ from fourier_head.integrations.scikit_learn.predictive import (
 from fourier_head.integrations.scikit_learn.targets import Target, merged
 from fourier_head.tabular import ensemble
 from fourier_head.tabular.columns import Categories
+from fourier_head.tabular.inputs import Inputs
 from fourier_head.tabular.members import MemberNetwork, held_out
 
 ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 FEWEST_HELD_OUT = 10
 USUAL_SHARE, MOST_HELD_OUT = 0.125, 500
 """Share of the rows that each network leaves out, and rows that are enough for one of them."""
-MOST_DECAY, DECAY = 0.1, 100.0
-"""Weight decay unless given: the second over the number of rows, as a prior weighs less the more data there is."""
 ONE_THREAD = 128
 """Up to this many rows in a batch one thread is faster than several."""
 
@@ -124,7 +122,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         bounds: tuple[float | None, float | None] | None = None,
         max_epochs: int | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
-        learning_rate: float = 1e-2,
+        learning_rate: float = ensemble.LEARNING_RATE,
         weight_decay: float | Literal["auto"] = "auto",
         validation_fraction: float | Literal["auto"] = "auto",
         patience: int | Literal["auto"] | None = "auto",
@@ -267,13 +265,13 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         return ensemble.Plan.for_rows(rows, epochs, batch, self.patience)
 
     def _decay(self, rows: int) -> float:
-        return min(MOST_DECAY, DECAY / rows) if self.weight_decay == "auto" else float(self.weight_decay)
+        return ensemble.usual_decay(rows) if self.weight_decay == "auto" else float(self.weight_decay)
 
     def _progress(self, plan: ensemble.Plan) -> Callable[[int, float], None] | None:
         if not self.verbose:
             return None
         looks, every = 0, 1 if self.verbose > 1 else max(1, plan.steps // plan.check_every // 10)
-        last, bar = plan.epoch(plan.steps), self.verbose == 1 and sys.stdout.isatty()
+        last, bar = plan.epochs, self.verbose == 1 and sys.stdout.isatty()
 
         def say(epoch: int, score: float) -> None:
             nonlocal looks

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fourier_head.integrations.scikit_learn.boosting import Boosting
-from fourier_head.integrations.scikit_learn.predictive import Floats
-from fourier_head.tabular.columns import Columns
+from fourier_head.tabular.columns import Columns, Floats
 from fourier_head.tabular.members import Body
+
+if TYPE_CHECKING:
+    from fourier_head.tabular.boosting import Boosting
 
 BODIES: dict[str, tuple[tuple[int, ...], Any]] = {
     "smooth": ((64, 64, 64), nn.SiLU),
@@ -40,8 +41,11 @@ class Inputs:
     ):
         self.bodies = list(BODIES) if body == "auto" else [body]
         self._columns = Columns(X, weights, categorical)
-        boosted = "boosting" in self.bodies
-        self._trees = [Boosting(X, y, weights, categorical, seed) for y in targets.T] if boosted else []
+        self._trees: list[Boosting] = []
+        if "boosting" in self.bodies:
+            from fourier_head.tabular.boosting import Boosting  # which needs scikit-learn
+
+            self._trees = [Boosting(X, y, weights, categorical, seed) for y in targets.T]
 
     def training(self, X: Floats) -> Tensor:
         """Return the inputs of the rows of training, what trees say that have not seen them."""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
-from fourier_head.integrations.scikit_learn.predictive import Floats
+from fourier_head.tabular.columns import Floats
 
 PARTS = 4
 TREES, RATE = 200, 0.075
