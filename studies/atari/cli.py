@@ -15,7 +15,7 @@ from studies.atari import rollouts
 from studies.atari.collection import QUALITY, Collection, CollectSettings
 from studies.atari.games import find_game
 from studies.atari.recording import rebuild as play_again
-from studies.atari.trained import load_agent, write_clip
+from studies.atari.rollouts import load_agent, write_clip
 from studies.common.command_line import in_lines
 
 app = typer.Typer(help="Recordings of Atari play to learn from.", no_args_is_help=True)

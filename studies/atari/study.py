@@ -23,8 +23,8 @@ from studies.atari import charts
 from studies.atari.collection import QUALITY, Collection
 from studies.atari.plan import Settings, arms, rank
 from studies.atari.recording import RECIPE, About, Recording, load_recording
+from studies.atari.rollouts import write_clip
 from studies.atari.rows import all_rows, full_size, is_main, notes, split, whole_rows
-from studies.atari.trained import write_clip
 from studies.atari.training import ArmSettings, own_device, train_arm
 from studies.atari.trajectories import Trajectories
 from studies.common.command_line import in_lines

@@ -24,8 +24,7 @@ from fourier_head.training.settings import TrainingSettings
 from studies.atari.games import find_game
 from studies.atari.model import DecisionTransformer, ModelSettings, action_head
 from studies.atari.recording import Recording
-from studies.atari.rollouts import OutOfTime, Played, play
-from studies.atari.trained import describe_agent
+from studies.atari.rollouts import OutOfTime, Played, describe_agent, play
 from studies.atari.trajectories import Trajectories
 
 EVALUATIONS, CLOCK = "evaluations.json", "seconds.json"

@@ -20,8 +20,7 @@ from fourier_head.metrics import kl_divergence, smoothness
 from fourier_head.tasks.runs import hardware
 from studies.common.results import versions
 from studies.synthetic import arms, data
-from studies.synthetic.networks import FourierOptions, draw_network, make_head
-from studies.synthetic.stack import Schedule, train
+from studies.synthetic.stack import FourierOptions, Schedule, draw_network, make_head, train
 
 Report = Callable[[float, str], None]
 EXAMPLES = 16

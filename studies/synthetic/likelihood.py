@@ -32,8 +32,7 @@ from studies.common.results import aggregate, circumstances, versions
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
-from studies.synthetic.networks import FourierOptions, Network, draw_network, make_head
-from studies.synthetic.stack import Schedule, train
+from studies.synthetic.stack import FourierOptions, Network, Schedule, draw_network, make_head, train
 
 CELLS = 500
 # As released (cosine schedule, gradients of at most 0.1, inputs as they are) but for twice its 100 epochs: of the

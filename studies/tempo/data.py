@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fourier_head.domains import Interval
 from fourier_head.errors import UserError
-from studies.tempo.clicks import FASTEST, SLOWEST, TIMBRES, draw_clips, render
-from studies.tempo.features import log_mel
+from studies.tempo.clicks import FASTEST, SLOWEST, TIMBRES, draw_clips, log_mel, render
 
 BIN_WIDTH = 5
 NUM_BINS = (FASTEST - SLOWEST) // BIN_WIDTH + 1

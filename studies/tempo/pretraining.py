@@ -27,9 +27,8 @@ from fourier_head.tasks.engine import TimeUp, is_over
 from fourier_head.training.data import RandomStream
 from fourier_head.training.loop import Training
 from fourier_head.training.settings import TrainingSettings
-from studies.tempo.clicks import draw_clips, render
+from studies.tempo.clicks import draw_clips, fit_length, log_mel, render
 from studies.tempo.data import CHUNK
-from studies.tempo.features import fit_length, log_mel
 from studies.tempo.model import build, configuration, grid
 
 STRETCH = 48

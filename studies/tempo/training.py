@@ -17,8 +17,8 @@ from fourier_head.training.data import Epochs
 from fourier_head.training.loop import Training
 from fourier_head.training.settings import TrainingSettings
 from studies.common.results import versions
+from studies.tempo.clicks import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
 from studies.tempo.data import NUM_BINS, Heard, Split, bin_centre, generated_split, random_split, syntheory_split
-from studies.tempo.features import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
 from studies.tempo.model import SIZES, Start, build, configuration
 
 

@@ -10,11 +10,18 @@ from fourier_head.forecasting.corpora import augment, kernel_synth
 from fourier_head.forecasting.corpora.aggregate import AggregatedSampler
 from fourier_head.forecasting.corpora.kernel_synth import CHRONOS_BANK, SpectralSynth
 from fourier_head.forecasting.corpora.mix import BatchStream, Corpus, Part, standard_corpus
-from fourier_head.forecasting.corpora.mixup import TSMixup, dirichlet, history, mix_windows
 from fourier_head.forecasting.corpora.readers import join
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.synthetic import StructuralSynth, ar1
-from fourier_head.forecasting.corpora.windows import Windows, WindowSampler, chances
+from fourier_head.forecasting.corpora.windows import (
+    TSMixup,
+    Windows,
+    WindowSampler,
+    chances,
+    dirichlet,
+    history,
+    mix_windows,
+)
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -11,9 +11,9 @@ import torch
 from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.buckets import BUCKETS, BucketStream, without
 from fourier_head.forecasting.corpora.fine import FineSynth
-from fourier_head.forecasting.corpora.plain import PlainSynth
 from fourier_head.forecasting.corpora.readers import join
 from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.corpora.synthetic import PlainSynth
 from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.calibrate import fit_spread

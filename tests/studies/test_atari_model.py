@@ -18,8 +18,7 @@ from studies.atari.cli import app
 from studies.atari.games import ACTIONS
 from studies.atari.model import DecisionTransformer, FrameEncoder, ModelSettings, action_head
 from studies.atari.recording import About, Recording
-from studies.atari.rollouts import OutOfTime, _drawn, _Emulators, _Reader, hold_down, play
-from studies.atari.trained import load_agent, replay
+from studies.atari.rollouts import OutOfTime, _drawn, _Emulators, _Reader, hold_down, load_agent, play, replay
 from studies.atari.training import ArmSettings, epoch_steps, heldout_scores, train_arm
 from studies.atari.trajectories import IGNORED, Trajectories
 from studies.common.recorded import Recorded

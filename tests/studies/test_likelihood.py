@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from studies.synthetic import data, likelihood
-from studies.synthetic.networks import draw_network, make_head
+from studies.synthetic.stack import draw_network, make_head
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 import torch
 from studies.cli import app
 from studies.common.report.summary import read_summary
-from studies.smoothness.entropy import spectral_entropy
-from studies.smoothness.study import NOISES, coloured_noise, first_fall, square_waves
+from studies.smoothness.study import NOISES, coloured_noise, first_fall, spectral_entropy, square_waves
 from typer.testing import CliRunner
 
 from fourier_head.metrics import smoothness

@@ -7,8 +7,7 @@ import pytest
 import torch
 from studies.synthetic import data, likelihood
 from studies.synthetic.discrete import PROTOCOLS, train_group
-from studies.synthetic.networks import FourierOptions, draw_network, make_head
-from studies.synthetic.stack import Schedule, train
+from studies.synthetic.stack import FourierOptions, Schedule, draw_network, make_head, train
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gmm2"])

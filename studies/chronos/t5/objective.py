@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fourier_head.forecasting.corpora.mixup import history
+from fourier_head.forecasting.corpora.windows import history
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import LinearHead
 from studies.chronos.t5.attention import NARROWEST, Attention

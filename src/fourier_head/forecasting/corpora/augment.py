@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.corpora.mixup import history, mean_scale
-from fourier_head.forecasting.corpora.windows import Windows, split_windows
+from fourier_head.forecasting.corpora.windows import Windows, history, mean_scale, split_windows
 
 
 @dataclass(frozen=True)

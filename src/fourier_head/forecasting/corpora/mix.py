@@ -13,11 +13,9 @@ from fourier_head.forecasting.corpora.aggregate import AggregatedSampler
 from fourier_head.forecasting.corpora.augment import DEFAULT, Augmentation
 from fourier_head.forecasting.corpora.fine import FineSynth
 from fourier_head.forecasting.corpora.kernel_synth import SpectralSynth
-from fourier_head.forecasting.corpora.mixup import Source, TSMixup
-from fourier_head.forecasting.corpora.plain import PlainSynth
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.corpora.synthetic import StructuralSynth
-from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
+from fourier_head.forecasting.corpora.synthetic import PlainSynth, StructuralSynth
+from fourier_head.forecasting.corpora.windows import Source, TSMixup, Windows, WindowSampler
 
 
 class Part(NamedTuple):
