@@ -1,8 +1,8 @@
 """Train many small networks as one: the linear layers of all are stacked, and one product takes the place of many.
 
-A network is a small body that ends in one of the library's heads. They are so small that starting an operation costs more than its arithmetic. Losses are those of the library's
-heads, which take what a projection puts out, and gradients those of autograd; afterwards the networks have the weights
-that training them one by one would have given them.
+A network is a body that ends in one of the library's heads, so small that starting an operation costs more than its
+arithmetic. Losses are those of the heads, which take what a projection puts out, and gradients those of autograd;
+afterwards the networks have the weights that training them one by one would have given them.
 """
 
 from __future__ import annotations
