@@ -6,6 +6,7 @@ one line go on along it. `support.py` has the fourth, demand that is mostly zero
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +30,10 @@ LEAST_GAIN = 0.5
 CLEAR, CLEARLY = 0.8, 3
 """The same share of a season that the network reads: so regular that it is not left to the network; and cycles that
 must be there."""
+ALIKE = 0.5
+"""Share of the last cycle of such a season that it may differ from the one before; few series come so far."""
+AT_ONCE = 1 << 21
+"""Values looked at together."""
 ALONE = 0.8
 """How much of a single cycle is taken to be signal."""
 SMOOTHED = 192
@@ -78,9 +83,15 @@ def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Ru
     values = series.values
     kinds, kind = np.unique(periods, return_inverse=True)
     beyond = {period: seasons_beyond(period, config) for period in kinds.tolist()}
-    least = np.array([min((season for season, _ in seasons), default=np.inf) for seasons in beyond.values()])[kind]
+    concerned = lengths <= LINE[-1]
+    for place, seasons in enumerate(beyond.values()):
+        for season, within in seasons:
+            rows = np.flatnonzero((kind == place) & (lengths >= season))
+            if 2 * season <= config.context:
+                rows = _alike(values, rows[lengths[rows] >= CLEARLY * season], season, within)
+            concerned[rows] = True
     # Many series, of which rules concern few: only these are looked at one by one.
-    for number in np.flatnonzero((lengths <= LINE[-1]) | (lengths >= least)).tolist():
+    for number in np.flatnonzero(concerned).tolist():
         past, after = series.values[number], np.zeros(horizon)
         if (slope := slope_of_line(past)) is not None:
             past = past - slope * (np.arange(1, len(past) + 1) - len(past))
@@ -193,6 +204,23 @@ def profile_of(
     if explained < least:
         return None
     return np.nan_to_num(_trust(own) * _smooth(_mean(own), season))
+
+
+def _alike(values: Sequence[np.ndarray], rows: np.ndarray, season: int, within: int) -> np.ndarray:
+    """Return which of some series, by their numbers, end with two cycles that are alike, the season inside taken off.
+
+    >>> week = np.repeat([0.0, 0.0, 0.0, 0.0, 0.0, 7.0, 7.0], 24)
+    >>> _alike([np.tile(week, 3), np.random.default_rng(0).normal(size=504)], np.arange(2), 168, 24)
+    array([0])
+    """
+    out = [rows[:0]]
+    for part in np.split(rows, range(size := max(1, AT_ONCE // (2 * season)), len(rows), size)):
+        if len(part):
+            cycles = np.stack([values[number][-2 * season :] for number in part]).reshape(-1, season // within, within)
+            own = (cycles - _mean(cycles.swapaxes(0, 1))[:, None]).reshape(len(part), 2, season)
+            change, last = np.nansum(abs(own[:, 1] - own[:, 0]), axis=1), np.nansum(abs(own[:, 1]), axis=1)
+            out.append(part[change < ALIKE * last])
+    return np.concatenate(out)
 
 
 def _without_inner(cycles: np.ndarray, within: int) -> np.ndarray:
