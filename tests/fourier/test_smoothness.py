@@ -79,7 +79,7 @@ def test_released_truncation_equals_scipy_filters(shared):
         rows, m = given.astype(np.float64), given.shape[-1]
         expected = {1: 0.0, 2: 0.0}
         for sigma in range(1, 101):
-            rest = rows - ndimage.gaussian_filter1d(rows, sigma, axis=-1, mode="wrap", radius=m - 1)
+            rest = rows - ndimage.gaussian_filter1d(rows, sigma, axis=-1, mode="wrap", radius=min(m - 1, 10 * sigma))
             for order in expected:
                 expected[order] += 6 / (math.pi * sigma) ** 2 * np.linalg.norm(rest, order, axis=-1)
         for order, values in expected.items():
