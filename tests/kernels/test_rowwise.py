@@ -321,8 +321,9 @@ def test_rows_held_in_a_tile_and_a_tail(options, kind, few, monkeypatch):
     fused, plain = pair(**{"num_frequencies": 140} | options)
     x, value = torch.randn(10, 8, device=DEVICE), 3 * torch.randn(10, device=DEVICE)
     target = value if kind == "nll" else torch.randint(301, (10,), device=DEVICE)
+    # On a card float32 divides to two places: at 140 harmonics that of a value in half widths is 1e-4 of a phase.
     for reduction in ("none", "mean"):
-        compare(fused, plain, lambda h, x: getattr(h, kind)(x, target, reduction=reduction), x)  # noqa: B023
+        compare(fused, plain, lambda h, x: getattr(h, kind)(x, target, reduction=reduction), x, 2e-4)  # noqa: B023
     asked = score_of(fused, lambda h, x, value: getattr(h, kind)(x, target), x, value)
     assert rowwise.tiles_of(asked) == (128, 16)
 

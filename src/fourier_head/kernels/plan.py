@@ -53,12 +53,13 @@ class Score:
     penalty: float = 0.0
     points: int = 0
 
-    def __post_init__(self) -> None:
-        # Taken several times in every step.
-        vars(self)["_hash"] = hash(tuple(vars(self).values()))
-
     def __hash__(self) -> int:
-        return vars(self)["_hash"]  # type: ignore[no-any-return]
+        # Taken several times in every step.
+        known = vars(self).get("_hash")
+        if known is None:
+            values = (value for name, value in vars(self).items() if name != "_hash")
+            known = vars(self)["_hash"] = hash(tuple(values))
+        return known
 
     @property
     def coefficients(self) -> int:
