@@ -38,7 +38,7 @@ def _capable(index: int) -> bool:
 def is_roomy(index: int) -> bool:
     """Tell whether a processor of a GPU shares 200 KiB among its threads, as those of an H100 do."""
     found = torch.cuda.get_device_properties(index)
-    return getattr(found, "shared_memory_per_block_optin", 0) >= 200 << 10
+    return bool(getattr(found, "shared_memory_per_block_optin", 0) >= 200 << 10)
 
 
 def interpreted(x: Tensor) -> bool:
