@@ -207,10 +207,10 @@ def test_buckets_have_their_shapes_and_a_stream_goes_on_where_it_stopped():
     stream = BucketStream(store, 32, seed=1, buckets=small)
     batch = next(stream)
     assert [tuple(t.shape[1:]) for t in batch[::3]] == [(32,), (256,), (1280,)]
-    patches = small[2].patches(16, torch.device("cpu"))
+    patches = BUCKETS[2].patches(16, torch.device("cpu"))  # of 64
     assert patches[:2].tolist() == [0, 1]
-    assert len(patches.unique()) == 8
-    assert int(patches.max()) < 16
+    assert len(patches.unique()) == 16
+    assert int(patches.max()) < 64
     state = stream.state_dict()
     expected = next(stream)
     other = BucketStream(store, 32, seed=1, buckets=small)
@@ -292,6 +292,19 @@ def test_a_run_can_end_at_a_moment_and_must_find_what_it_resumes(command):
     started = command("other", "--steps", "1", "--learning-rate", "1e-9", "--weights", str(place / "last"))
     one, other = (load_model(folder / "last").state_dict() for folder in (place, started))
     assert all(torch.allclose(one[name], other[name], atol=1e-4) for name in one)
+
+
+def test_what_is_saved_lies_between_the_weights_at_the_start_and_at_the_end(command):
+    with pytest.raises(UserError, match="--blend is a share"):
+        command("none", "--steps", "1", "--blend", "0.5")
+    first = command("first", "--steps", "2") / "last"
+    going_on = ("--steps", "5", "--learning-rate", "0.02", "--ema", "0", "--weights", str(first))
+    end, mean, start = (command(f"to {x}", *going_on, "--blend", str(x)) for x in (0, 0.5, 1))
+    begun, ended = load_model(first).state_dict(), load_model(end / "model").state_dict()
+    assert any(not torch.equal(begun[name], ended[name]) for name in begun)
+    for folder, share in ((mean, 0.5), (start, 1.0)):
+        for name, value in load_model(folder / "model").state_dict().items():  # to the rounding of bfloat16
+            torch.testing.assert_close(value, ended[name].lerp(begun[name], share), rtol=0.02, atol=1e-3)
 
 
 def test_the_command_trains_and_scores_on_whole_sets(tmp_path):

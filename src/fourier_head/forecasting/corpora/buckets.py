@@ -51,9 +51,9 @@ class Bucket:
 BUCKETS = (
     Bucket(256, 64, 0.72, 0.5, 4, 0, 2,
            {"real": 0.27, "coarse": 0.18, "mixup": 0.15, "kernels": 0.12, "structural": 0.19, "simple": 0.09}),
-    Bucket(2048, 256, 0.18, 0.3, 2, 4, 300,
+    Bucket(2048, 256, 0.18, 0.3, 2, 10, 300,
            {"real": 0.4, "coarse": 0.12, "mixup": 0.12, "kernels": 0.1, "structural": 0.06, "fine": 0.2}),
-    Bucket(10240, 1024, 0.1, 0.2, 2, 6, 1500,
+    Bucket(10240, 1024, 0.1, 0.2, 2, 14, 1500,
            {"real": 0.5, "mixup": 0.1, "kernels": 0.1, "fine": 0.3}),
 )  # fmt: skip
 """Months and years of a business; days of some years; minutes and hours."""
@@ -71,8 +71,8 @@ def without(buckets: Sequence[Bucket], *parts: str) -> tuple[Bucket, ...]:
 def longer(buckets: Sequence[Bucket], *changes: Mapping[str, Any]) -> tuple[Bucket, ...]:
     """Return the buckets with the middle and the long one changed, each by its own options.
 
-    >>> [one.drawn for one in longer(BUCKETS, {"drawn": 10}, {"drawn": 14})]
-    [0, 10, 14]
+    >>> [one.drawn for one in longer(BUCKETS, {"drawn": 4}, {"drawn": 6})]
+    [0, 4, 6]
     """
     short, *rest = buckets
     return short, *(replace(one, **change) for one, change in zip(rest, changes, strict=True))
