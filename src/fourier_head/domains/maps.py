@@ -15,9 +15,10 @@ Number = float | Tensor
 
 def broadcast_shape(*numbers: Number) -> torch.Size:
     """Return the common shape of numbers and tensors."""
-    shapes = {n.shape for n in numbers if isinstance(n, Tensor)}
-    # Where there is nothing to find out torch would load symbolic algebra all the same, for half a second.
-    return torch.broadcast_shapes(*shapes) if len(shapes) > 1 else next(iter(shapes), torch.Size())
+    first, *others = [n.shape for n in numbers if isinstance(n, Tensor)] or [torch.Size()]
+    # Where there is nothing to find out torch would load symbolic algebra all the same, for half a second. Shapes are
+    # compared, not gathered in a set: those of an exported graph have no hash.
+    return first if all(shape == first for shape in others) else torch.broadcast_shapes(first, *others)
 
 
 def log_of(x: Number) -> Number:
