@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -103,7 +104,7 @@ class Trained:
     name: str
     model: Arm
     scores: Scores
-    history: list[tuple[int, float]] = field(default_factory=list)
+    history: list[tuple[float, float]] = field(default_factory=list)
     best_epoch: int = 0
     seconds: float = 0.0
 
@@ -155,7 +156,8 @@ def train(
         weight_decay=ensemble.usual_decay(len(data.train)),
         progress=lambda epoch, score: progress(name, epoch, plan.epochs, score + units),
     )
-    history = [(epoch, score + units) for epoch, score in course.history]
+    looks = (min(step, plan.steps) for step in itertools.count(plan.check_every, plan.check_every))
+    history = [(step / plan.per_epoch, score + units) for step, (_, score) in zip(looks, course.history, strict=False)]
     progress(name, plan.epochs, plan.epochs, history[-1][1])  # it may have ended earlier
     return Trained(name, model, score_model(model, data), history, course.best_epoch, course.seconds)
 

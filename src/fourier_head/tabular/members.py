@@ -107,7 +107,8 @@ class MemberNetwork(nn.Module):
 
     def picked(self, inputs: Sequence[Tensor], index: Tensor) -> list[Tensor]:
         """Return for each body the inputs of rows (members, rows), from those of all rows for each body."""
-        return [x[own] for x, own in zip(inputs, index.split(self.members), strict=True)]
+        # A third of the time of plain indexing.
+        return [nn.functional.embedding(own, x) for x, own in zip(inputs, index.split(self.members), strict=True)]
 
     def of_rows(self, inputs: Tensor) -> Tensor:
         """Return the outputs (members, rows, size) of rows that all members are given.
