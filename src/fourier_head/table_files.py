@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from fourier_head.errors import UserError, needing
+from fourier_head.errors import UserError, require
 
 TEXT, PARQUET, WORKBOOKS = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".xlsx", ".xlsm")
 SUFFIXES = TEXT + PARQUET + WORKBOOKS
@@ -104,8 +104,7 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
 
 def _read_workbook(path: Path) -> pd.DataFrame:
     """Read the first sheet that holds anything."""
-    with needing("cli"):
-        import openpyxl  # noqa: F401
+    require("cli", "openpyxl")
     book = pd.ExcelFile(path, engine="openpyxl")
     heads = {sheet: book.parse(sheet, header=None, nrows=_LOOKED_AT) for sheet in book.sheet_names}
     full = [sheet for sheet, head in heads.items() if not head.empty]
