@@ -77,7 +77,7 @@ def _prepared(site: Site, tensors: tuple[Tensor | None, ...], key: Any) -> tuple
         return None
     first = (compiled.function, compiled.packed_metadata, None, None, None)
     ready[key] = compiled.run, first, (*numbers, *constants.values())
-    return ready[key]  # type: ignore[no-any-return]
+    return ready[key]
 
 
 def run(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], **options: int) -> None:
