@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,13 +57,15 @@ class Arm(nn.Module):
     @property
     def head(self) -> Head:
         """The head, which takes outputs of the network."""
-        head: Head = self.network.heads[0]  # type: ignore[assignment]
+        found: Any = self.network.heads[0]
+        head: Head = found
         return head
 
     @property
     def layers(self) -> list[nn.Module]:
         """The layers of the network, the projection last."""
-        return list(next(iter(self.network.bodies.values())))  # type: ignore[call-overload]
+        body: Any = next(iter(self.network.bodies.values()))
+        return list(body)
 
     def body(self, x: Tensor) -> Tensor:
         """Return the outputs of the network (rows, size)."""
@@ -133,16 +136,19 @@ def train(
     """
     torch.manual_seed(seed)
     model = Arm(data.body, data.num_features, head_maker(name, settings, frequencies, data))
-    head, parts = model.head, (data.train, data.validation)
+    head: Any = model.head
+    parts = data.train, data.validation
     # Of the likelihood of z, that of the value.
     units = math.log(data.half) + (float(data.validation.value.mean()) if data.table.log else 0.0)
 
     def loss(outputs: Tensor, z: Tensor, ids: Tensor) -> Tensor:
         if not head.training:
-            return -head.density(outputs).log_prob(z.clamp(-EDGE, EDGE))  # type: ignore[no-any-return]
-        if name == "fourier-adaptive":  # it has no ends, and learns from values; the others from their bins
-            return head.values_loss_of(outputs, z, kind="nll")  # type: ignore[no-any-return, operator]
-        return head.loss(outputs, ids, reduction="none")
+            found: Tensor = -head.density(outputs).log_prob(z.clamp(-EDGE, EDGE))
+        elif name == "fourier-adaptive":  # it has no ends, and learns from values; the others from their bins
+            found = head.values_loss_of(outputs, z, kind="nll")
+        else:
+            found = head.loss(outputs, ids, reduction="none")
+        return found
 
     course = ensemble.fit(
         model.network,
