@@ -223,8 +223,8 @@ def _of_placed(request: Request) -> Tensor:
     u = map.forward(request.target).to(outputs.dtype)
     domain: Any = request.domain
     unit = 1.0 if request.mapped else map.scale
-    straight = not any(map.curved) and request.anchor is None and isinstance(unit, float)
-    if straight and layout.out_features == layout.num_coefficients + 2:
+    straight = not any(map.curved) and request.anchor is None
+    if straight and isinstance(unit, float) and layout.out_features == layout.num_coefficients + 2:
         shares = {"nll": (1.0, 0.0), "crps": (0.0, unit), "both": (1.0, unit * request.crps_weight)}[request.kind]
         loss = placed.straight(outputs, u, shares, domain.tails, layout.floor, LEAST_WIDTH)
         return loss if request.kind == "crps" else loss + log_of(map.scale)

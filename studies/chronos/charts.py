@@ -82,9 +82,6 @@ def means_over_seeds(results: Sequence[Result], naive: Sequence[ScoreRow]) -> di
     }
 
 
-Result = Mapping[str, Any]
-
-
 def charts(
     results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreRow], published: Sequence[ScoreRow]
 ) -> list[Chart]:

@@ -112,9 +112,9 @@ def compare(forecaster: Forecaster, sets: Sequence[EvaluationSet]) -> dict[str, 
         for name, views in WAYS.items():
             if all(view in deciles for view in views):
                 own = score(Forecast(np.mean([deciles[view] for view in views], axis=0)), target, pasts, one.season)
-                ratios = [own[key] / base[key] if base[key] else np.nan for key in ("mase", "wql")]
-                if np.isfinite(ratios).all() and min(ratios) > 0:
-                    out[name].append((one.name, len(one), *ratios))
+                mase, wql = (own[key] / base[key] if base[key] else np.nan for key in ("mase", "wql"))
+                if 0 < mase < np.inf and 0 < wql < np.inf:
+                    out[name].append((one.name, len(one), mase, wql))
     return out
 
 
