@@ -84,12 +84,15 @@ class CoarserView:
         # Straight between the middles of coarse steps, so that no jump divides one from the next.
         step = np.arange(1, self.horizon + 1)
         place, middles = (step - 0.5) / self.size, np.arange(self.steps) + 0.5
-        share = SHARE * (np.log(step / BEGIN) / np.log(WHOLE / BEGIN)).clip(0, 1)
+        rise = (np.log(step / BEGIN) / np.log(WHOLE / BEGIN)).clip(0, 1)
         factor, shift = (
             np.stack([np.interp(place, middles, row) for row in each])
-            for each in ((1 + SHARE * (ratio - 1)).clip(1 / LARGEST, LARGEST), np.where(known, 0.0, other - level))
+            for each in (
+                (1 + SHARE * (ratio - 1)).clip(1 / LARGEST, LARGEST),
+                np.where(known, 0.0, SHARE * (other - level)),
+            )
         )
-        return 1 + share / SHARE * (factor - 1), share * shift
+        return 1 + rise * (factor - 1), rise * shift
 
     def _possible(self, quantiles: np.ndarray) -> np.ndarray:
         """Return quantiles (levels, series, steps), none below zero where no value was."""

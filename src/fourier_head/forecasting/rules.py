@@ -216,8 +216,8 @@ def _alike(values: Sequence[np.ndarray], rows: np.ndarray, season: int, within: 
     out = [rows[:0]]
     for part in np.split(rows, range(size := max(1, AT_ONCE // (2 * season)), len(rows), size)):
         if len(part):
-            cycles = np.stack([values[number][-2 * season :] for number in part]).reshape(-1, season // within, within)
-            own = (cycles - _mean(cycles.swapaxes(0, 1))[:, None]).reshape(len(part), 2, season)
+            cycles = np.stack([values[number][-2 * season :] for number in part]).reshape(-1, season)
+            own = _without_inner(cycles, within).reshape(len(part), 2, season)
             change, last = np.nansum(abs(own[:, 1] - own[:, 0]), axis=1), np.nansum(abs(own[:, 1]), axis=1)
             out.append(part[change < ALIKE * last])
     return np.concatenate(out)
