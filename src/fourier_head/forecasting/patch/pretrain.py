@@ -53,6 +53,11 @@ LESS_REAL = longer(
 """Longer windows with fewer real series, which are few and seen often."""
 SHIFTS = [{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2
 """Level shifts in the future of longer windows."""
+LONGER = tuple(
+    replace(one, share=share, weight=weight)
+    for one, (share, weight) in zip(BUCKETS, ((0.5, 0.35), (0.28, 0.35), (0.22, 0.3)), strict=True)
+)
+"""More windows of days to minutes in a batch, and more weight on them."""
 VARIANTS: Mapping[str, Variant] = {
     "recipe": Variant(),
     "512 values": Variant({"spans": (512,)}),
@@ -69,6 +74,7 @@ VARIANTS: Mapping[str, Variant] = {
     "fewer patches": Variant(buckets=longer(BUCKETS, {"drawn": 4}, {"drawn": 6})),
     "shifts ahead": Variant(buckets=longer(BUCKETS, *SHIFTS)),
     "less real": Variant(buckets=LESS_REAL),
+    "longer windows": Variant(buckets=LONGER),
     "regularised": Variant({"dropout": 0.1}, buckets=longer(LESS_REAL, *SHIFTS)),
 }
 """Ablations of the recipe by name."""
