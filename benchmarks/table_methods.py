@@ -218,9 +218,18 @@ def treeffuser(X: Floats, y: Floats, seed: int) -> Predict:
     """Treeffuser, a diffusion model of trees, with 200 draws for each row."""
     from treeffuser import Treeffuser
 
-    model = Treeffuser(seed=seed, n_jobs=1)
+    from benchmarks.table_diffusion import StepsOfTrees
+
+    model, draws = Treeffuser(seed=seed, n_jobs=1), 200
     model.fit(X, y)
-    return lambda rows: Samples(np.asarray(model.sample(rows, n_samples=200)).reshape(200, len(rows)).T)
+    fitted = model.score_model.models
+
+    def predict(rows: Floats) -> Samples:
+        scaled = np.asarray(model._x_scaler.transform(rows), dtype=np.float64)
+        model.score_model.models = [StepsOfTrees(own.booster_, scaled, own.best_iteration_) for own in fitted]
+        return Samples(np.asarray(model.sample(rows, n_samples=draws, n_parallel=draws)).reshape(draws, len(rows)).T)
+
+    return predict
 
 
 OURS = ("fourier", "mixture", "linear")

@@ -1,5 +1,6 @@
 """Bounds of targets, several targets, bodies that are mixed, and a graphics card."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -155,3 +156,12 @@ def test_a_graphics_card_fits_and_predicts_like_a_processor():
     assert next(model.network_.parameters()).is_cuda
     assert model.predict_quantiles(x, [0.1, 0.9]).shape == (300, 2, 2)
     assert torch.cuda.memory_allocated() > 0
+    # A pickle can be opened where there is no card, and predicts the same.
+    back = pickle.loads(pickle.dumps(model))
+    assert {p.device.type for p in back.network_.parameters()} == {"cpu"}
+    assert next(model.network_.parameters()).is_cuda
+    np.testing.assert_allclose(back.predict(x), model.predict(x), rtol=1e-6)
+    np.testing.assert_allclose(back.predict_quantiles(x), model.predict_quantiles(x), rtol=1e-5)
+    densities = zip(back.predict_density(x), model.predict_density(x), y.T, strict=True)
+    for on_processor, on_card, own in densities:
+        np.testing.assert_allclose(on_processor.logpdf(own), on_card.logpdf(own), rtol=1e-5, atol=1e-6)

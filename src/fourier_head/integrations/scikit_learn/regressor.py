@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -157,6 +159,14 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.target_tags.multi_output = True
         return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles predict on a processor: where they are opened there may be no graphics card.
+        state: dict[str, Any] = super().__getstate__()
+        if "network_" in state and next(self.network_.parameters()).device.type != "cpu":
+            weights = self._mixing.weights.cpu()
+            state |= {"network_": copy.deepcopy(self.network_).cpu(), "_mixing": replace(self._mixing, weights=weights)}
+        return state
 
     # --- training
 
