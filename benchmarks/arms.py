@@ -99,8 +99,13 @@ def cut(p: Problem) -> Tensor:
 
 def plain(p: Problem) -> Tensor:
     """The O(N) formula in plain torch."""
-    a = F.linear(p.x, p.weight, p.vector).unflatten(-1, (2, -1))
-    return -series.log_bin_mass(a, p.target, p.num_bins, FLOOR).mean()
+    return plain_of(p.x, p.weight, p.vector, p.target, p)
+
+
+def plain_of(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, p: Problem) -> Tensor:
+    """The same of any features, weights and targets."""
+    a = F.linear(x, weight, bias).unflatten(-1, (2, -1))
+    return -series.log_bin_mass(a, target, p.num_bins, FLOOR).mean()
 
 
 def fused(p: Problem, **options: Any) -> Tensor:

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
-from benchmarks import arms, heads
+from benchmarks import arms, errors, heads
 from benchmarks.arms import Problem, Step
+from benchmarks.errors import Errors
 from benchmarks.timing import Clock, Spread, machine, peak_memory
 
 RESULTS = Path(__file__).parent / "results"
@@ -96,28 +96,14 @@ def best(row: dict[str, object], kind: str = "both") -> float:
     return min(float(str(value)) for value in modes if value != "")
 
 
-def distance(found: list[Tensor], exact: list[Tensor]) -> float:
-    return max(((a.double() - b).norm() / b.norm()).item() for a, b in zip(found, exact, strict=True))
-
-
-def errors(p: Problem, loss: arms.Loss, exact: arms.Loss, weight: str, chunk: int = 1024) -> float:
-    """Return the largest relative error of the gradients of inputs and weights against float64, taken in chunks."""
-    for leaf in p.leaves:
-        leaf.grad = None
-    loss(p).backward()
-    found = [p.x.grad, getattr(p, weight).grad]
-    wide = Problem(8, p.width, p.num_bins, 1, torch.float64, linear=False)
-    total = torch.zeros(getattr(p, weight).shape, dtype=torch.float64, device="cuda")
-    pieces = []
-    for start in range(0, p.tokens, chunk):
-        wide.x = p.x.detach()[start : start + chunk].double().requires_grad_()
-        wide.frequencies, wide.target = p.frequencies, p.target[start : start + chunk]
-        wide.weight = wide.linear_weight = getattr(p, weight).detach().double().requires_grad_()
-        wide.vector = wide.linear_vector = None
-        (exact(wide) * (len(wide.x) / p.tokens)).backward()
-        pieces.append(wide.x.grad)
-        total += wide.weight.grad
-    return distance([t for t in found if t is not None], [torch.cat(pieces), total])
+def errors_of(name: str, p: Problem) -> Errors | None:
+    """Return the errors of a contender, None where there is nothing to compare it with."""
+    if p.bias:
+        return None
+    own = {"formula": arms.plain, "fused": arms.fused}
+    if name == "linear + CE":
+        return errors.of_linear(p)
+    return errors.of_formula(own[name], p) if name in own else errors.of_head(name, p)
 
 
 def paper_row(shape: tuple[int, int, int, int], clock: Clock) -> dict[str, object]:
@@ -175,10 +161,6 @@ def main() -> None:
     for shape in [SHAPES[i] for i in arguments.shapes]:
         for bias in (False, True) if shape == SHAPES[0] and not arguments.only else (False,):
             p = Problem(*shape, bias=bias)
-            exact = {} if bias else {"linear": errors(p, arms.linear_ce, arms.linear_ce, "linear_weight")}
-            if not bias and not arguments.only:
-                exact |= {"formula": errors(p, arms.plain, arms.plain, "weight"),
-                          "fused": errors(p, arms.fused, arms.plain, "weight")}  # fmt: skip
             for name, make in contenders(p).items():
                 if arguments.only and not any(word in name for word in arguments.only):
                     continue
@@ -187,9 +169,9 @@ def main() -> None:
                 except Exception as problem:  # a contender that fails must not take the others along
                     print(f"{name} failed: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
                     continue
-                family = "linear" if name == "linear + CE" else name if name in exact else ""
-                wrong = exact[family] if family in exact else heads.error(name, p)
-                row["gradient_error"] = "" if wrong is None else f"{wrong:.2e}"
+                wrong = errors_of(name, p)
+                for field in ("gradient", "loss", "x", "weight"):
+                    row[f"{field}_error"] = "" if wrong is None else f"{getattr(wrong, field):.2e}"
                 rows.append(row | about)
                 print(shape, name, best(row), flush=True)
         if shape == SHAPES[0] and not arguments.only:

@@ -36,27 +36,31 @@ class Quantiles(nn.Module):
 
 @dataclass(frozen=True)
 class Arm:
-    """A head and the loss of it that is measured; ``exact`` is the same head where a float64 reference exists."""
+    """A head and the loss of it that is measured; ``exact`` where there is a reference that takes float64."""
 
     head: nn.Module
-    loss: Callable[[nn.Module, Tensor, Problem], Tensor]
+    loss: Callable[[nn.Module, Tensor, Tensor], Tensor]
     exact: bool = False
 
-
-def _of_bins(head: nn.Module, x: Tensor, p: Problem) -> Tensor:
-    return head.loss(x, p.target[: len(x)])  # type: ignore[operator]
-
-
-def _nll(head: nn.Module, x: Tensor, p: Problem) -> Tensor:
-    return head.nll(x, p.value[: len(x)])  # type: ignore[operator]
+    def target(self, p: Problem) -> Tensor:
+        """Return what the loss is of: bin ids or values."""
+        return p.target if self.loss is _of_bins else p.value
 
 
-def _crps(head: nn.Module, x: Tensor, p: Problem) -> Tensor:
-    return head.crps(x, p.value[: len(x)])  # type: ignore[operator]
+def _of_bins(head: nn.Module, x: Tensor, target: Tensor) -> Tensor:
+    return head.loss(x, target)  # type: ignore[operator]
 
 
-def _pinball(head: nn.Module, x: Tensor, p: Problem) -> Tensor:
-    return head.pinball(x, p.value[: len(x)])  # type: ignore[operator]
+def _nll(head: nn.Module, x: Tensor, value: Tensor) -> Tensor:
+    return head.nll(x, value)  # type: ignore[operator]
+
+
+def _crps(head: nn.Module, x: Tensor, value: Tensor) -> Tensor:
+    return head.crps(x, value)  # type: ignore[operator]
+
+
+def _pinball(head: nn.Module, x: Tensor, value: Tensor) -> Tensor:
+    return head.pinball(x, value)  # type: ignore[operator]
 
 
 def arms(p: Problem) -> dict[str, Callable[[], Arm]]:
@@ -98,8 +102,8 @@ def steps(arm: Arm, p: Problem, compiled: bool = False) -> tuple[Step, Step]:
     """Return a forward step, and one that goes forward and back."""
     if compiled:
         torch._dynamo.reset()
-    loss = torch.compile(arm.loss) if compiled else arm.loss
-    return passes(lambda: loss(arm.head, p.x, p), [p.x, *arm.head.parameters()])
+    loss, target = torch.compile(arm.loss) if compiled else arm.loss, arm.target(p)
+    return passes(lambda: loss(arm.head, p.x, target), [p.x, *arm.head.parameters()])
 
 
 def contenders(p: Problem) -> dict[str, Callable[[], tuple[Step, Step]]]:
@@ -113,16 +117,8 @@ def contenders(p: Problem) -> dict[str, Callable[[], tuple[Step, Step]]]:
     return found
 
 
-def error(name: str, p: Problem, tokens: int = 2048) -> float | None:
-    """Return the larger relative error of the gradients of inputs and weights against float64 on the first tokens."""
-    make = arms(p).get(name.removeprefix("FourierHead."))
-    arm = None if make is None else make()
-    if arm is None or not arm.exact:
-        return None
-    exact = copy.deepcopy(arm.head).double()
+def in_float64(head: nn.Module) -> nn.Module:
+    """Return a copy of one of the library's heads that computes its losses in plain torch and float64."""
+    exact = copy.deepcopy(head).double()
     exact.impl = "reference"  # type: ignore[assignment]
-    found = []
-    for head, dtype in ((arm.head, p.dtype), (exact, torch.float64)):
-        x = p.x.detach()[:tokens].to(dtype).requires_grad_()
-        found.append(torch.autograd.grad(arm.loss(head, x, p), (x, head.proj.weight)))  # type: ignore[union-attr]
-    return max(((a.double() - b).norm() / b.norm()).item() for a, b in zip(*found, strict=True))
+    return exact

@@ -280,6 +280,26 @@ def test_both_products_of_few_tokens_in_one_kernel(name, dtype, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(some, whole, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", ["bins", "nll"])
+def test_products_of_rows_that_fill_whole_vectors(name, dtype, monkeypatch):
+    """Outputs whose number is no multiple of eight; all gradients, then those of some inputs alone."""
+    monkeypatch.setattr(rowwise, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(rowwise, "ALIGNED_FROM", 0)
+    monkeypatch.setattr(plan, "RESIDENT_WIDTH", 0)
+    options, loss = LOSSES[name]
+    fused, plain = pair(width=20, dtype=dtype, **options | {"num_frequencies": 8})
+    assert fused.proj.weight.shape[0] % 8
+    x, value = torch.randn(30, 20, device=DEVICE).to(dtype), 3 * torch.randn(30, device=DEVICE)
+    for reduction in ("none", "mean"):
+        compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023
+    x, weight = x.requires_grad_(), fused.proj.weight
+    whole = torch.autograd.grad(loss(fused, x, value), (x, weight))
+    assert torch.equal(torch.autograd.grad(loss(fused, x, value), weight)[0], whole[1])
+    weight.requires_grad_(False)
+    assert torch.equal(torch.autograd.grad(loss(fused, x, value), x)[0], whole[0])
+
+
 @pytest.fixture
 def anew():
     """Choose blocks anew, before and after, where a test changes what they depend on."""
@@ -367,7 +387,7 @@ def test_launches_have_their_arguments_in_the_order_of_the_kernel(name, few, mon
     monkeypatch.setattr(launch, "launch", watched)
     monkeypatch.setattr(rowwise, "launch", watched)
     monkeypatch.setattr(rowwise, "FEW_NUMBERS", few)
-    monkeypatch.setattr(rowwise, "PADDED_FROM", 0)
+    monkeypatch.setattr(rowwise, "ALIGNED_FROM", 0)
     options, loss = LOSSES[name]
     fused, _ = pair(dtype=torch.bfloat16, floor=0, **options)
     x = torch.randn(10, 8, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)

@@ -44,10 +44,10 @@ def _outputs(start, half, WALLS: tl.constexpr, TILE: tl.constexpr):
     return outputs
 
 
-@triton.jit(do_not_specialize=["tokens", "half", "vectors", "num_bins", "ignore_index", "harmonics"])
+@triton.jit(do_not_specialize=["tokens", "vectors", "num_bins", "ignore_index", "harmonics"])
 def project_kernel(
     x_ptr, weight_ptr, bias_ptr, target_ptr, offset_ptr, class_weight_ptr, y_ptr, table_ptr, loss_ptr, partial_ptr,
-    x_stride, weight_stride, tokens, width, harmonics, half, vectors,
+    x_stride, weight_stride, tokens, width, harmonics, vectors,
     num_bins, ignore_index, floor, units, penalty, omega, origin, unit,
     BIAS: tl.constexpr, TARGET: tl.constexpr, WALLS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr,
     MEAN: tl.constexpr, TABLE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
@@ -56,9 +56,9 @@ def project_kernel(
 ):  # fmt: skip
     """Compute y = x W^T + b a tile of harmonics at a time; sum along rows while the tile is in float32 registers.
 
-    The rows of x stay on the chip (CHUNKS blocks of DEPTH features); the weights, ``half`` rows in each of two halves,
-    stream past them. MASK: rows after the last harmonic are not zero and must be left out. Coefficients are kept for
-    the backward pass in float16 relative to the largest entry so far, eleven bits where bfloat16 has eight.
+    The rows of x stay on the chip (CHUNKS blocks of DEPTH features); the weights, ``harmonics`` rows in each of two
+    halves, stream past them. MASK: the last tile is longer than what is left of them. Coefficients are kept for the
+    backward pass in float16 relative to the largest entry so far, eleven bits where bfloat16 has eight.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < tokens
@@ -85,7 +85,7 @@ def project_kernel(
         x_3 = _load_x(x_rows, inner, 3 * DEPTH, width, EVEN, WIDEN)
     padded = vectors * (16 if WALLS else 8)
     y_rows = y_ptr + rows.to(tl.int64)[:, None] * (vectors * 16)
-    outputs = _outputs(0, half, WALLS, TILE)
+    outputs = _outputs(0, harmonics, WALLS, TILE)
     weight_rows = weight_ptr + outputs.to(tl.int64)[None, :] * weight_stride + inner[:, None]
     if PREFETCH:
         w_0 = _load_weight(weight_rows, inner, 0, width, EVEN, WIDEN)
@@ -100,7 +100,7 @@ def project_kernel(
         tile = tl.zeros([ROWS, TILE if WALLS else 2 * TILE], tl.float32)
         if PREFETCH:
             # The weights of the next tile travel while this one is multiplied and summed.
-            following = _outputs(start + TILE, half, WALLS, TILE)
+            following = _outputs(start + TILE, harmonics, WALLS, TILE)
             weight_rows = weight_ptr + following.to(tl.int64)[None, :] * weight_stride + inner[:, None]
             v_0 = _load_weight(weight_rows, inner, 0, width, EVEN, WIDEN)
             tile = tl.dot(x_0, w_0, tile)
@@ -118,7 +118,7 @@ def project_kernel(
                 tile = tl.dot(x_3, w_3, tile)
                 w_3 = v_3
         else:
-            here = _outputs(start, half, WALLS, TILE)
+            here = _outputs(start, harmonics, WALLS, TILE)
             weight_rows = weight_ptr + here.to(tl.int64)[None, :] * weight_stride + inner[:, None]
             tile = tl.dot(x_0, _load_weight(weight_rows, inner, 0, width, EVEN, WIDEN), tile)
             if CHUNKS > 1:

@@ -49,8 +49,8 @@ class FusedLoss(KernelFunction):
         score: Score,
     ) -> Tensor:
         keep = any(ctx.needs_input_grad)
-        loss, y, table, wide = launch.forward(x, weight, bias, target, offsets, class_weight, score, keep)
-        ctx.save_for_backward(x, weight, bias, target, offsets, class_weight, y, table, wide)
+        loss, y, table = launch.forward(x, weight, bias, target, offsets, class_weight, score, keep)
+        ctx.save_for_backward(x, weight, bias, target, offsets, class_weight, y, table)
         ctx.score = score
         ctx.spent = False
         return loss
@@ -58,13 +58,13 @@ class FusedLoss(KernelFunction):
     @staticmethod
     @_once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, target, offsets, class_weight, y, table, wide = ctx.saved_tensors
+        x, weight, bias, target, offsets, class_weight, y, table = ctx.saved_tensors
         if ctx.spent:
             # A second pass over a retained graph: the first one has overwritten the coefficients.
-            _, y, table, _ = launch.forward(x, weight, bias, target, offsets, class_weight, ctx.score, True)
+            _, y, table = launch.forward(x, weight, bias, target, offsets, class_weight, ctx.score, True)
         ctx.spent = True
         needs = tuple(ctx.needs_input_grad[:3])
-        grads = launch.backward(upstream, x, weight, bias, y, table, offsets, ctx.score, needs, wide)
+        grads = launch.backward(upstream, x, weight, bias, y, table, offsets, ctx.score, needs)
         return (*grads, None, None, None, None)
 
 
@@ -92,7 +92,7 @@ class RowLoss(KernelFunction):
     @staticmethod
     @_once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, gradient, factor, wide = ctx.saved_tensors
+        x, weight, bias, gradient, factor = ctx.saved_tensors
         needs = ctx.needs_input_grad[:3]
-        grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, wide, ctx.score, needs)
+        grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, ctx.score, needs)
         return (*grads, None, None, None, None, None)

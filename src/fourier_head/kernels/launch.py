@@ -14,6 +14,7 @@ from fourier_head.kernels.backward import bias_kernel, gather_kernel, gradient_k
 from fourier_head.kernels.forward import pad_kernel, project_kernel
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div
+from fourier_head.kernels.products import restack_kernel
 from fourier_head.kernels.rows import CONSTANTS, PER_POINT
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -112,13 +113,18 @@ def _wide_products() -> bool:
         return False
 
 
-def product(x: Tensor, weight: Tensor) -> Tensor:
-    """Return x W^T in float32."""
-    if x.dtype == torch.float32:
-        return torch.mm(x, weight.t())
-    if x.is_cuda and _wide_products():
+def product(x: Tensor, weight: Tensor, room: int = 0) -> Tensor:
+    """Return x W^T in float32; rows lie ``room`` numbers apart, if that is given, which products are faster with."""
+    into = room > len(weight)
+    if x.dtype == torch.float32 or not (x.is_cuda and _wide_products()):
+        weight = weight.t().float()
+        if not into:
+            return torch.mm(x.float(), weight)
+        return torch.mm(x.float(), weight, out=x.new_empty((len(x), room), dtype=torch.float32)[:, : weight.shape[1]])
+    if not into:
         return torch.mm(x, weight.t(), out_dtype=torch.float32)
-    return torch.mm(x.float(), weight.t().float())
+    y = x.new_empty((len(x), room), dtype=torch.float32)[:, : len(weight)]
+    return torch.mm(x, weight.t(), out_dtype=torch.float32, out=y)
 
 
 @functools.lru_cache(maxsize=256)
@@ -142,11 +148,38 @@ def pad(weight: Tensor, score: Score) -> Tensor:
     return weight if score.padded == score.length else pad_rows(weight, score.length, score.padded)
 
 
-def _unpad(padded: Tensor, score: Score) -> Tensor:
-    """Undo ``pad``."""
-    if padded.shape[0] == score.coefficients:
-        return padded
-    return padded.unflatten(0, (score.halves, -1))[:, : score.length].flatten(0, 1)
+@functools.lru_cache(maxsize=256)
+def _restack_site(length: int, room: int, wide: int, rows: int, width: int, stride: int, scaled: bool) -> Site:
+    block = min(1024, plans.power_of_two_above(width))
+    constants = {"SCALED": scaled, "BLOCK": block}
+    key = ("restack", traits(width), traits(stride), *constants.values())
+    grid = (wide + rows, ceil_div(width, block), 1)
+    return Site(restack_kernel, grid, (length, room, wide, width, stride), constants, {}, key, {})
+
+
+def weight_products(
+    gradient: Tensor, x: Tensor, weight: Tensor, length: int, needs: tuple[bool, bool, bool],
+    scale: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """Return the gradients of x and of the weights, times both parts of a scale, by two products of whole vectors.
+
+    ``gradient`` has some zeros after every ``length`` columns. What products need and leave, weights with rows of zeros
+    and gradients of weights without them, is copied in one launch between the two.
+    """
+    (outputs, width), columns = weight.shape, gradient.shape[1]
+    sums = torch.mm(gradient.t(), x) if needs[1] else None
+    result, wide = sums, weight
+    if columns != outputs or scale is not None:
+        wide = x.new_empty((columns, width)) if needs[0] else weight
+        if sums is not None and columns != outputs:
+            result = x.new_empty((outputs, width)) if length < outputs else sums[:outputs]
+        site = _restack_site(
+            length, columns * length // outputs, columns if needs[0] else 0, outputs if needs[1] else 0, width,
+            weight.stride(0), scale is not None,
+        )  # fmt: skip
+        source, target = (weight, weight) if sums is None else (sums, result)
+        launch(site, (weight, wide, source, target, *(scale or (None, None))))
+    return torch.mm(gradient, wide) if needs[0] else None, result
 
 
 def _approximate(x: Tensor) -> bool:
@@ -159,14 +192,14 @@ def empty(x: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _forward_site(
-    score: Score, tokens: int, width: int, rows: int, strides: tuple[int, int], bias: bool, weighted: bool, keep: bool,
+    score: Score, tokens: int, width: int, strides: tuple[int, int], bias: bool, weighted: bool, keep: bool,
     approximate: bool,
 ) -> Site:  # fmt: skip
-    """Return the launch of a forward pass over weights (rows, width)."""
+    """Return the launch of a forward pass."""
     blocks = plans.project_blocks(tokens, width, score.length)
     reals = (score.floor, score.units, score.penalty, score.omega, score.origin, score.unit)
     numbers = (
-        *strides, tokens, width, score.length, rows // score.halves, score.padded * score.halves // 16,
+        *strides, tokens, width, score.length, score.padded * score.halves // 16,
         max(score.num_bins, 1), score.ignore_index, *map(float, reals),
     )  # fmt: skip
     constants = {
@@ -185,7 +218,7 @@ def _forward_site(
         "DEPTH": blocks.depth,
         "CHUNKS": ceil_div(width, blocks.depth),
         "EVEN": width % blocks.depth == 0,
-        "MASK": rows == score.coefficients and score.length % blocks.tile != 0,
+        "MASK": score.length % blocks.tile != 0,
         "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
         "WIDEN": INTERPRETED,
     }
@@ -196,14 +229,13 @@ def _forward_site(
 
 
 class Forward(NamedTuple):
-    """A forward pass but for its tensors: its launch, room for what it returns, and whether weights are padded."""
+    """A forward pass but for its tensors: its launch, and room for what it returns."""
 
     site: Site
     loss: tuple[int, ...]
     table: tuple[int, int]
     y: tuple[int, int]
     sums: int
-    pads: bool
 
 
 @functools.lru_cache(maxsize=1024)
@@ -211,17 +243,13 @@ def _planned(
     score: Score, tokens: int, width: int, dtype: torch.dtype, strides: tuple[int, int], bias: bool, weighted: bool,
     keep: bool,
 ) -> Forward:  # fmt: skip
-    pads = score.padded != score.length and not plans.is_small(tokens, width, score.length) and tokens > 0
-    rows = score.halves * score.padded if pads else score.coefficients
-    if pads:
-        strides = (strides[0], width)
     approximate = dtype != torch.float32 and not INTERPRETED
-    site = _forward_site(score, tokens, width, rows, strides, bias, weighted, keep, approximate)
+    site = _forward_site(score, tokens, width, strides, bias, weighted, keep, approximate)
     reduce = score.reduction != "none"
     lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(score.length, site.constants["TILE"])
     return Forward(
         site, () if reduce else (tokens,), (lines if keep else 0, tokens),
-        (tokens if keep else 0, score.halves * score.padded), 4 * site.grid[0] if reduce else 0, pads,
+        (tokens if keep else 0, score.halves * score.padded), 4 * site.grid[0] if reduce else 0,
     )  # fmt: skip
 
 
@@ -234,8 +262,8 @@ def forward(
     class_weight: Tensor | None,
     score: Score,
     keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the loss and what its gradient needs: coefficients, constants and padded weights.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss and what its gradient needs: coefficients and constants.
 
     Without ``keep`` no gradient will be asked for, and nothing of size tokens x N is written for it.
     """
@@ -248,11 +276,10 @@ def forward(
     table = x.new_empty(planned.table, dtype=torch.int32)
     y = x.new_empty(planned.y, dtype=torch.float16)
     if tokens == 0:
-        return loss.zero_(), y, table, weight
-    wide = pad_rows(weight, score.length, score.padded) if planned.pads else weight
+        return loss.zero_(), y, table
     partial = sums_buffer(x, planned.sums) if planned.sums else None
-    launch(planned.site, (x, wide, bias, target, offsets, class_weight, y, table, loss, partial))
-    return loss, y, table, wide
+    launch(planned.site, (x, weight, bias, target, offsets, class_weight, y, table, loss, partial))
+    return loss, y, table
 
 
 @functools.lru_cache(maxsize=1024)
@@ -287,7 +314,6 @@ def backward(
     offsets: Tensor | None,
     score: Score,
     needs: tuple[bool, bool, bool],
-    wide: Tensor | None = None,
     overwrite: bool = True,
 ) -> Gradients:
     """Return the gradients of (x, weight, bias); ``overwrite`` lets the gradient of ``y`` take its place."""
@@ -301,8 +327,7 @@ def backward(
     gradient = y.view(x.dtype) if overwrite else torch.empty_like(y, dtype=x.dtype)
     sums = x.new_empty((site.grid[0], y.shape[1]), dtype=torch.float32) if needs[2] else None
     launch(site, (y, gradient, table, offsets, upstream, sums))
-    grad_x = torch.mm(gradient, pad(weight, score) if wide is None else wide) if needs[0] else None
-    grad_weight = _unpad(torch.mm(gradient.t(), x), score) if needs[1] else None
+    grad_x, grad_weight = weight_products(gradient, x, weight, harmonics, needs)
     grad_bias = None
     if needs[2] and bias is not None:
         grad_bias = torch.empty_like(bias)

@@ -46,7 +46,7 @@ def _wanted(grads: Any, needs: Any) -> tuple[Tensor | None, ...]:
     f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
 def _loss(x: Any, weight: Any, bias: Any, targets: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any) -> Any:
-    return launch.forward(x, weight, bias, targets, offsets, class_weight, Score(*score), keep)[:3]
+    return launch.forward(x, weight, bias, targets, offsets, class_weight, Score(*score), keep)
 
 
 @_loss.register_fake
@@ -108,7 +108,7 @@ _loss.register_autograd(_backward, setup_context=_setup)
 def _row_loss(
     x: Any, weight: Any, bias: Any, targets: Any, anchor: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any
 ) -> Any:
-    loss, gradient, factor, _ = rowwise.forward(
+    loss, gradient, factor = rowwise.forward(
         x, weight, bias, targets, anchor, offsets, class_weight, Score(*score), keep
     )
     # No two results of an operator may be one tensor.
@@ -135,8 +135,7 @@ def _(
 )
 def _row_gradients(upstream: Any, x: Any, weight: Any, bias: Any, gradient: Any, factor: Any, *options: Any) -> Any:
     score, needs = Score(*options[:_COUNT]), options[_COUNT:]
-    wide = x if weight is None else rowwise.wide_of(x, weight)
-    grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, wide, score, needs)
+    grads = rowwise.backward(upstream, x, weight, bias, gradient, factor, score, needs)
     # Neither may a result be a part of another tensor.
     return _present(x, [None if grad is None else grad.contiguous() for grad in grads])
 

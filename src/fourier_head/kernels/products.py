@@ -75,3 +75,32 @@ def scale_kernel(source_ptr, result_ptr, upstream_ptr, factor_ptr, size, BLOCK: 
     scale = tl.load(upstream_ptr) * tl.load(factor_ptr)
     value = tl.load(source_ptr + place, mask=place < size).to(tl.float32) * scale
     tl.store(result_ptr + place, value.to(result_ptr.dtype.element_ty), mask=place < size)
+
+
+@triton.jit(do_not_specialize=["rows", "room", "wide_rows"])
+def restack_kernel(
+    weight_ptr, wide_ptr, sums_ptr, result_ptr, upstream_ptr, factor_ptr,
+    rows, room, wide_rows, width, weight_stride, SCALED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Copy weights with rows of zeros between, and gradients of weights without them, one program per row.
+
+    ``wide_ptr``, of ``wide_rows`` rows, has ``room`` rows for every ``rows`` rows of the weights; ``sums_ptr`` lies
+    like it and ``result_ptr`` like the weights. SCALED: both are multiplied with what arrives from above and a factor.
+    """
+    row = tl.program_id(0)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    scale = 1.0
+    if SCALED:
+        scale = tl.load(upstream_ptr) * tl.load(factor_ptr)
+    if row < wide_rows:
+        filled = tl.where(row % room < rows, width, 0)
+        source = (row // room * rows + row % room).to(tl.int64)
+        value = tl.load(weight_ptr + source * weight_stride + column, mask=column < filled, other=0.0)
+        value = (value.to(tl.float32) * scale).to(wide_ptr.dtype.element_ty)
+        tl.store(wide_ptr + row.to(tl.int64) * width + column, value, mask=column < width)
+    else:
+        place = row - wide_rows
+        source = (place // rows * room + place % rows).to(tl.int64)
+        value = tl.load(sums_ptr + source * width + column, mask=column < width, other=0.0)
+        value = (value.to(tl.float32) * scale).to(result_ptr.dtype.element_ty)
+        tl.store(result_ptr + place.to(tl.int64) * width + column, value, mask=column < width)

@@ -19,10 +19,10 @@ from fourier_head.kernels.launch import (
     gather_site,
     launch,
     no_gradients,
-    pad_rows,
     product,
     sums_buffer,
     traits,
+    weight_products,
 )
 from fourier_head.kernels.likelihood import likelihood_kernel
 from fourier_head.kernels.packets import STEP
@@ -31,16 +31,17 @@ from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
 from fourier_head.kernels.products import products_kernel, scale_kernel
 from fourier_head.kernels.ranked import ranked_kernel
 
-# Multiplications from which on a product takes weights padded to whole vectors: on an H200 the copy takes two
-# microseconds and the host one launch more; a product of 2^30 takes seven less, one of 2^34 a hundred and thirty.
-PADDED_FROM = 1 << 30
+# Multiplications from which on products take rows of whole vectors: of fewer, room for them costs more than it saves.
+ALIGNED_FROM = 1 << 27
 # Numbers in x, and outputs, up to which one kernel does both products of a backward pass: of few tokens a step is bound
 # by launches, and an adaptive likelihood takes 16 microseconds of an H200, with the library's products 30; of many the
 # products of (16384, 1024) with 66 outputs take 44, the library's with what surrounds them 50.
 FEW_NUMBERS, FEW_OUTPUTS = 1 << 20, 64
 MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
-# Programs of that kernel where tokens are many: one for every processor.
+# Programs of that kernel where tokens are many: one for every processor. Sums over tokens, one matrix for each group of
+# programs, take so many numbers at most: with packets no more than those of a plain head, at more rows for each.
 PRODUCTS = 128
+FEW_SUMS, MANY_SUMS = 300_000, 1_200_000
 # Numbers of one block of the likelihood's kernel where rows are many: eight for each thread of one warp, which needs no
 # barrier for its sums, up to so many harmonics, since 2048 would not fit its registers. Programs take blocks in turn,
 # two thousand of them at most: each has a fence, an atomic and sums that the last one adds up.
@@ -49,7 +50,7 @@ ONE_WARP = 1024
 LIKELIHOODS = 2048
 # Harmonics from which on a row is held in a tile and a short tail where one tile would be half empty.
 SPLIT_FROM = 128
-Saved = tuple[Tensor, Tensor, Tensor, Tensor]
+Saved = tuple[Tensor, Tensor, Tensor]
 
 
 def padded(outputs: int) -> int:
@@ -57,9 +58,9 @@ def padded(outputs: int) -> int:
     return -(-outputs // 8) * 8
 
 
-def pads(tokens: int, width: int, outputs: int) -> bool:
-    """Tell whether the weights are copied with rows of zeros after them."""
-    return outputs % 8 != 0 and tokens * width * outputs >= PADDED_FROM
+def aligns(tokens: int, width: int, outputs: int) -> bool:
+    """Tell whether products take rows of whole vectors where those of the outputs are not."""
+    return outputs % 8 != 0 and tokens * width * outputs >= ALIGNED_FROM
 
 
 def tiles_of(score: Score) -> tuple[int, int]:
@@ -148,17 +149,11 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
     )  # fmt: skip
 
 
-def wide_of(x: Tensor, weight: Tensor) -> Tensor:
-    """Return the weights as products take them: with rows of zeros after them where that pays."""
-    outputs = weight.shape[0]
-    return pad_rows(weight, outputs, padded(outputs)) if pads(x.shape[0], x.shape[1], outputs) else weight
-
-
 def forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, target: Tensor, anchor: Tensor | None,
     offsets: Tensor | None, class_weight: Tensor | None, score: Score, keep: bool,
 ) -> Saved:  # fmt: skip
-    """Return the loss and what the backward pass needs: gradients of rows, a factor of them all, weights.
+    """Return the loss and what the backward pass needs: gradients of rows, and a factor of them all.
 
     Without a weight, ``x`` are the outputs already. Without ``keep`` nothing of the size of the outputs is written.
     """
@@ -168,9 +163,11 @@ def forward(
     factor = x.new_empty((), dtype=torch.float32)
     gradient = x.new_empty((tokens, padded(score.outputs))) if keep else factor
     if tokens == 0:
-        return loss.zero_(), gradient, factor.zero_(), x
-    wide = x if weight is None else wide_of(x, weight)
-    y = x if weight is None else product(x, wide)
+        return loss.zero_(), gradient, factor.zero_()
+    y = x
+    if weight is not None:
+        outputs = score.outputs
+        y = product(x, weight, padded(outputs) if aligns(tokens, x.shape[1], outputs) else 0)
     half = dtype != torch.float32
     site = _site(score, tokens, y.stride(0), half, bias is not None, class_weight is not None, keep)
     partial = sums_buffer(x, 4 * site.grid[0]) if reduce else factor
@@ -181,7 +178,7 @@ def forward(
         launch(site, (y, bias, target, anchor, *waves, terms, gradient, loss, partial, factor))
     else:
         launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor))
-    return loss, gradient, factor, wide
+    return loss, gradient, factor
 
 
 def _in_one_kernel(x: Tensor, outputs: int) -> bool:
@@ -203,7 +200,10 @@ def _product_sites(
     many = tokens > plans.FEW_TOKENS
     rows = 128 if many else 64
     columns = min(rows, max(16, power_of_two_above(width)))
-    steps = power_of_two_above(ceil_div(tokens, rows) * ceil_div(width, columns) // PRODUCTS) if many else 1
+    blocks = ceil_div(tokens, rows)
+    groups = max(1, PRODUCTS // ceil_div(width, columns)) if many else blocks
+    groups = max(1, min(groups, (MANY_SUMS if many else FEW_SUMS) // (outputs * (width + 1))))
+    steps = ceil_div(blocks, groups)
     wanted = {"NEED_WEIGHT": needs[1], "NEED_BIAS": needs[2]}
     constants = {
         "NEED_X": needs[0],
@@ -216,7 +216,7 @@ def _product_sites(
         "STAGES": 3 if many else 1,
         "WIDEN": INTERPRETED,
     }
-    groups = ceil_div(tokens, rows * steps)
+    groups = ceil_div(blocks, steps)
     key = ("products", *map(traits, (width, *strides)), *constants.values())
     grid = (groups, ceil_div(width, columns), 1)
     numbers = (tokens, width, outputs, *strides)
@@ -246,7 +246,7 @@ def _products(
 
 def backward(
     upstream: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, gradient: Tensor, factor: Tensor,
-    wide: Tensor, score: Score, needs: tuple[bool, bool, bool],
+    score: Score, needs: tuple[bool, bool, bool],
 ) -> Gradients:  # fmt: skip
     """Return the gradients of (x, weight, bias).
 
@@ -262,23 +262,19 @@ def backward(
         # What arrives is float32; the products below take one type, that of x.
         gradient = torch.mul(gradient, upstream.unsqueeze(1), out=torch.empty_like(gradient))
     scale = None if score.reduction == "none" else (upstream, factor)
-    grad_x = grad_weight = grad_bias = None
-    real = gradient if weight is not None and wide.shape[0] == gradient.shape[1] else gradient[:, :outputs]
+    real = gradient if gradient.shape[1] == outputs else gradient[:, :outputs]
+    grad_bias = None
     if needs[2] and bias is not None:
-        sums = gradient[:, :outputs].sum(0, dtype=torch.float32)
-        grad_bias = _scaled(sums, torch.empty_like(bias), scale)
+        grad_bias = _scaled(real.sum(0, dtype=torch.float32), torch.empty_like(bias), scale)
     if weight is None:
         return real if scale is None else real * (upstream * factor), None, grad_bias
-    if needs[0]:
-        if x.dtype == torch.float16:  # whose smallest numbers are not small enough for weights
-            grad_x = torch.mm(real, wide)
-            grad_x = _scaled(grad_x, grad_x, scale)
-        else:
-            grad_x = torch.mm(real, wide if scale is None else _scaled(wide, torch.empty_like(wide), scale))
-    if needs[1]:
-        grad_weight = torch.mm(real.t(), x)
-        grad_weight = _scaled(grad_weight, grad_weight, scale)
-        grad_weight = grad_weight if grad_weight.shape[0] == outputs else grad_weight[:outputs]
+    if not aligns(x.shape[0], x.shape[1], outputs):
+        gradient = real
+    if scale is None or x.dtype != torch.float16:
+        return *weight_products(gradient, x, weight, outputs, needs, scale), grad_bias
+    # float16, whose smallest numbers are not small enough for weights: results are multiplied in their place.
+    grads = weight_products(gradient, x, weight, outputs, needs)
+    grad_x, grad_weight = (None if grad is None else _scaled(grad, grad, scale) for grad in grads)
     return grad_x, grad_weight, grad_bias
 
 

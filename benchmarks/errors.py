@@ -1,0 +1,80 @@
+"""How far losses and their gradients are from float64, of the same 16-bit inputs and weights.
+
+One measure for every contender, linear + CE among them: the mean loss of all tokens of a problem, and its gradients of
+features and weights, each relative to its own reference. That is found from the same numbers widened to float64, some
+tokens at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks import arms, heads
+from benchmarks.arms import Problem
+
+CHUNK = 1024
+# The mean loss of some of the tokens, given their features.
+Exact = Callable[[Tensor, slice], Tensor]
+
+
+class Errors(NamedTuple):
+    """Relative errors: of the loss, and of the norm of each gradient."""
+
+    loss: float
+    x: float
+    weight: float
+
+    @property
+    def gradient(self) -> float:
+        """The larger of the two."""
+        return max(self.x, self.weight)
+
+
+def against(loss: Tensor, x: Tensor, weight: Tensor, exact: Exact, wide: Tensor) -> Errors:
+    """Return the errors of a loss of features and weights; ``wide`` are the weights that ``exact`` uses, in float64."""
+    found = (loss.detach(), *torch.autograd.grad(loss, (x, weight)))
+    value, of_weight, of_x = torch.zeros_like(found[0]).double(), torch.zeros_like(wide), []
+    for start in range(0, len(x), CHUNK):
+        rows = slice(start, start + CHUNK)
+        part = x[rows].detach().double().requires_grad_()
+        share = exact(part, rows) * (len(part) / len(x))
+        of_part, more = torch.autograd.grad(share, (part, wide))
+        value, of_weight = value + share.detach(), of_weight + more
+        of_x.append(of_part)
+    truth = (value, torch.cat(of_x), of_weight)
+    return Errors(*(((a.double() - b).norm() / b.norm()).item() for a, b in zip(found, truth, strict=True)))
+
+
+def of_linear(p: Problem) -> Errors:
+    """Return the errors of linear + CE, in the type of the problem."""
+    wide = p.linear_weight.detach().double().requires_grad_()
+
+    def exact(x: Tensor, rows: slice) -> Tensor:
+        return F.cross_entropy(F.linear(x, wide), p.target[rows])
+
+    return against(arms.linear_ce(p), p.x, p.linear_weight, exact, wide)
+
+
+def of_formula(loss: arms.Loss, p: Problem) -> Errors:
+    """Return the errors of a cross-entropy of the problem's own Fourier weights."""
+    wide = p.weight.detach().double().requires_grad_()
+    return against(loss(p), p.x, p.weight, lambda x, rows: arms.plain_of(x, wide, None, p.target[rows], p), wide)
+
+
+def of_head(name: str, p: Problem) -> Errors | None:
+    """Return the errors of a loss of ``FourierHead``, None for heads without a reference in float64."""
+    make = heads.arms(p).get(name.removeprefix("FourierHead."))
+    arm = None if make is None else make()
+    if arm is None or not arm.exact:
+        return None
+    target = arm.target(p)
+    exact = heads.in_float64(arm.head)
+    weight, wide = arm.head.proj.weight, exact.proj.weight  # type: ignore[union-attr]
+    return against(
+        arm.loss(arm.head, p.x, target), p.x, weight, lambda x, rows: arm.loss(exact, x, target[rows]), wide
+    )  # fmt: skip
