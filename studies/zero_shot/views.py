@@ -10,52 +10,54 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from unittest import mock
+from typing import Any
 
 import numpy as np
 import torch
 
-from fourier_head.forecasting import forecaster as forecaster_module
 from fourier_head.forecasting.coarser import coarser_step
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.rules import Rules
 from fourier_head.forecasting.scores import DECILES, Forecast, score
 from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold_out_sets, validation_sets
 
 View = Callable[[Forecaster, EvaluationSet], np.ndarray]
 
 
-def _deciles(
-    forecaster: Forecaster, one: EvaluationSet, pasts: list[np.ndarray], natural: bool = True, coarse: bool = False
-) -> np.ndarray:
-    views = nullcontext() if coarse else mock.patch.object(forecaster_module, "coarser_views", return_value=[])
-    with views:
-        forecasts = forecaster.predict(pasts, one.horizon, freq=one.freq, natural=natural, progress=False)
+class Alone(Forecaster):
+    """The forecaster without coarser views."""
+
+    def _beside_network(self, rolling: Any, ruled: Rules | None, half: bool) -> tuple[None, np.ndarray | None]:
+        return None, None if ruled is None else ruled.shift
+
+
+def _deciles(forecaster: Forecaster, one: EvaluationSet, pasts: list[np.ndarray], natural: bool = True) -> np.ndarray:
+    forecasts = forecaster.predict(pasts, one.horizon, freq=one.freq, natural=natural, progress=False)
     return forecasts.quantiles(DECILES)
 
 
 def alone(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
     """Return deciles (series, horizon, 9) without coarser views."""
-    return _deciles(forecaster, one, one.contexts())
+    return _deciles(Alone(forecaster.model), one, one.contexts())
 
 
 def coarser(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
     """Return those of the forecaster as it is: a coarser view counts far ahead in series of minutes and seconds."""
-    return _deciles(forecaster, one, one.contexts(), coarse=True)
+    return _deciles(forecaster, one, one.contexts())
 
 
 def upside_down(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
     """Return those of the negative series, turned back."""
-    return -_deciles(forecaster, one, [-past for past in one.contexts()], natural=False)[..., ::-1]
+    return -_deciles(Alone(forecaster.model), one, [-past for past in one.contexts()], natural=False)[..., ::-1]
 
 
 def half(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
     """Return those from the later half of each past."""
-    return _deciles(forecaster, one, [past[-max(len(past) // 2, 8) :] for past in one.contexts()])
+    return _deciles(Alone(forecaster.model), one, [past[-max(len(past) // 2, 8) :] for past in one.contexts()])
 
 
 def logarithms(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
@@ -63,7 +65,7 @@ def logarithms(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
     pasts = one.contexts()
     positive = [bool(np.nanmin(past) > 0) for past in pasts]
     taken = [np.log(past) if yes else past for past, yes in zip(pasts, positive, strict=True)]
-    found = _deciles(forecaster, one, taken, natural=False)
+    found = _deciles(Alone(forecaster.model), one, taken, natural=False)
     for number, yes in enumerate(positive):
         if yes:  # no farther beyond the past than it is wide
             most = np.nanmax(taken[number]) + np.ptp(taken[number][~np.isnan(taken[number])]) + 1
