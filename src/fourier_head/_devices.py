@@ -1,4 +1,4 @@
-"""Which device to compute on, how to train fast there, and what compilers of torch are told about functions."""
+"""Which device to compute on, how to train fast there, and what torch's compilers and parallel training bring."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import torch
+from torch import Tensor
 
 from fourier_head.errors import UserError
 
@@ -92,3 +93,10 @@ def constant_result(function: Function) -> Function:
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def is_distributed(tensor: Tensor) -> bool:
+    """Tell whether a tensor is a DTensor, as FSDP2 makes them."""
+    if type(tensor) is Tensor or type(tensor) is torch.nn.Parameter:
+        return False
+    return type(tensor).__name__ == "DTensor" or type(getattr(tensor, "data", None)).__name__ == "DTensor"

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fourier_head import kernels
+from fourier_head._devices import is_distributed
 from fourier_head.domains import Domain
 from fourier_head.domains.adaptive import LEAST_WIDTH
 from fourier_head.domains.maps import ValueMap, log_of
@@ -164,8 +165,7 @@ def _all_bin_loss(request: Request, outputs: Tensor) -> Tensor:
     layout, weights = request.layout, request.class_weight
 
     def of_chunk(chunk: Tensor, anchor: Tensor | None) -> Tensor:
-        d = layout.density(chunk, request.domain, map=request.map, anchor=anchor)
-        logs = layout.class_log_probs(chunk, d)
+        logs = layout.class_log_probs(chunk, layout.density(chunk, request.domain, map=request.map, anchor=anchor))
         return -(logs if weights is None else logs * weights.to(logs.dtype)).sum(-1)
 
     if request.map is not None or request.anchor is not None:
@@ -303,13 +303,6 @@ def _why_not_fused_values(request: Request) -> str | None:
     return None
 
 
-def is_distributed(tensor: Tensor) -> bool:
-    """Tell whether a tensor is a DTensor, as FSDP2 makes them."""
-    if type(tensor) is Tensor or type(tensor) is torch.nn.Parameter:
-        return False
-    return type(tensor).__name__ == "DTensor" or type(getattr(tensor, "data", None)).__name__ == "DTensor"
-
-
 @functools.lru_cache(maxsize=256)
 def _score(
     layout: Layout, formula: tuple[str, float, float], kind: str, tails: float, mapped: bool, gamma: float,
@@ -400,8 +393,7 @@ def log_probs(
     fits = layout.num_bins is not None and layout.num_coefficients <= 2 * layout.num_bins
     plain = layout.is_plain and layout.bin_mass == "midpoint" and fits and not blur
     if plain and kernels.wanted(impl, outputs) and not is_distributed(outputs):
-        flat = outputs.reshape(-1, outputs.shape[-1])
-        result = kernels.log_pmf(flat, num_bins=layout.require_bins(), floor=layout.floor)
+        rows = outputs.reshape(-1, outputs.shape[-1])
+        result = kernels.log_pmf(rows, num_bins=layout.require_bins(), floor=layout.floor)
         return result.view(*outputs.shape[:-1], layout.num_classes)
-    d = layout.density(outputs, domain, map=map, anchor=anchor, blur=blur)
-    return layout.class_log_probs(outputs, d)
+    return layout.class_log_probs(outputs, layout.density(outputs, domain, map=map, anchor=anchor, blur=blur))

@@ -12,7 +12,7 @@ if importlib.util.find_spec("triton") is None:
 from benchmarks import arms
 from fourier_head import kernels
 from fourier_head.fourier import series, spectrum
-from fourier_head.kernels import launch, plan
+from fourier_head.kernels import matrices, plan
 from fourier_head.training.graphs import capture
 from tests import kernel_reference as reference
 
@@ -281,7 +281,7 @@ def test_paths_are_those_the_shapes_should_take():
     assert not plan.is_resident(like(16384, 4096), 129)
     assert not plan.is_resident(like(16384, 384, torch.float32), 551)
     assert plan.Score("nll", "bins", 551, 4096).padded == 552
-    assert launch.pad(torch.zeros(16, 3, device=DEVICE), plan.Score("nll", "bins", 8, 64)).shape == (16, 3)
+    assert matrices.pad(torch.zeros(16, 3, device=DEVICE), plan.Score("nll", "bins", 8, 64)).shape == (16, 3)
 
 
 @pytest.mark.gpu

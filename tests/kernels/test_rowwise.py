@@ -11,7 +11,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
 from fourier_head import Adaptive, Circle, FourierHead, Interval, Line
-from fourier_head.kernels import launch, plan, rowwise
+from fourier_head.kernels import launch, matrices, plan, resident, rowwise
 from fourier_head.training.graphs import capture
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -384,15 +384,15 @@ def test_launches_have_their_arguments_in_the_order_of_the_kernel(name, few, mon
         seen.append((site.kernel.arg_names, len(tensors), site.numbers, list(site.constants)))
         launch(site, tensors)
 
-    monkeypatch.setattr(launch, "launch", watched)
-    monkeypatch.setattr(rowwise, "launch", watched)
+    for module in (matrices, resident, rowwise):
+        monkeypatch.setattr(module, "launch", watched)
     monkeypatch.setattr(rowwise, "FEW_NUMBERS", few)
     monkeypatch.setattr(rowwise, "ALIGNED_FROM", 0)
     options, loss = LOSSES[name]
     fused, _ = pair(dtype=torch.bfloat16, floor=0, **options)
     x = torch.randn(10, 8, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
-    for resident in (plan.RESIDENT_WIDTH, 0):
-        monkeypatch.setattr(plan, "RESIDENT_WIDTH", resident)
+    for widest in (plan.RESIDENT_WIDTH, 0):
+        monkeypatch.setattr(plan, "RESIDENT_WIDTH", widest)
         loss(fused, x, 3 * torch.randn(10, device=DEVICE)).backward()
     assert len(seen) >= 2
     for names, tensors, numbers, constants in seen:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fourier_head import losses, reductions
+from fourier_head._devices import is_distributed
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Boundary
 from fourier_head.domains.adaptive import Adaptive  # noqa: F401  (in the example)
@@ -166,7 +167,7 @@ class FourierHead(Head):
             return self._split_outputs(layer(x))
         half = x.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cuda")
         plain = type(layer) is nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
-        if not half or not plain or losses.is_distributed(layer.weight):
+        if not half or not plain or is_distributed(layer.weight):
             return self._split_outputs(layer(x))
         bias = None if layer.bias is None else functional.pad(layer.bias, (0, extra))
         padded: Tensor = functional.linear(x, functional.pad(layer.weight, (0, 0, 0, extra)), bias)

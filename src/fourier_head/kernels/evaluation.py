@@ -17,7 +17,8 @@ from fourier_head.kernels.inverse import (
     power_kernel,
     solve_kernel,
 )
-from fourier_head.kernels.launch import INTERPRETED, empty, pad, product, run
+from fourier_head.kernels.launch import INTERPRETED, empty, run
+from fourier_head.kernels.matrices import pad, product
 from fourier_head.kernels.plan import Blocks, Score, ceil_div, power_of_two_above
 from fourier_head.kernels.points import direct_kernel, four_step_kernel
 from fourier_head.kernels.sampling import sample_kernel

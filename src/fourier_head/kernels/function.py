@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourier_head.kernels import launch, rowwise
+from fourier_head.kernels import resident, rowwise
 from fourier_head.kernels.plan import Score
 
 Backward = Callable[[Any, Tensor], tuple[Tensor | None, ...]]
@@ -49,7 +49,7 @@ class FusedLoss(KernelFunction):
         score: Score,
     ) -> Tensor:
         keep = any(ctx.needs_input_grad)
-        loss, y, table = launch.forward(x, weight, bias, target, offsets, class_weight, score, keep)
+        loss, y, table = resident.forward(x, weight, bias, target, offsets, class_weight, score, keep)
         ctx.save_for_backward(x, weight, bias, target, offsets, class_weight, y, table)
         ctx.score = score
         ctx.spent = False
@@ -61,10 +61,10 @@ class FusedLoss(KernelFunction):
         x, weight, bias, target, offsets, class_weight, y, table = ctx.saved_tensors
         if ctx.spent:
             # A second pass over a retained graph: the first one has overwritten the coefficients.
-            _, y, table = launch.forward(x, weight, bias, target, offsets, class_weight, ctx.score, True)
+            _, y, table = resident.forward(x, weight, bias, target, offsets, class_weight, ctx.score, True)
         ctx.spent = True
         needs = tuple(ctx.needs_input_grad[:3])
-        grads = launch.backward(upstream, x, weight, bias, y, table, offsets, ctx.score, needs)
+        grads = resident.backward(upstream, x, weight, bias, y, table, offsets, ctx.score, needs)
         return (*grads, None, None, None, None)
 
 

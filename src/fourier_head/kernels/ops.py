@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourier_head.kernels import launch, rowwise
 from fourier_head.kernels import plan as plans
+from fourier_head.kernels import resident, rowwise
 from fourier_head.kernels.plan import Score
 from fourier_head.kernels.rows import CONSTANTS, PER_POINT
 
@@ -46,7 +46,7 @@ def _wanted(grads: Any, needs: Any) -> tuple[Tensor | None, ...]:
     f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
 def _loss(x: Any, weight: Any, bias: Any, targets: Any, offsets: Any, class_weight: Any, keep: Any, *score: Any) -> Any:
-    return launch.forward(x, weight, bias, targets, offsets, class_weight, Score(*score), keep)
+    return resident.forward(x, weight, bias, targets, offsets, class_weight, Score(*score), keep)
 
 
 @_loss.register_fake
@@ -70,7 +70,7 @@ def _(x: Any, weight: Any, bias: Any, targets: Any, offsets: Any, class_weight: 
 )
 def _gradients(upstream: Any, x: Any, weight: Any, bias: Any, y: Any, table: Any, offsets: Any, *options: Any) -> Any:
     score, needs = Score(*options[:_COUNT]), options[_COUNT:]
-    grads = launch.backward(upstream, x, weight, bias, y, table, offsets, score, needs, overwrite=False)
+    grads = resident.backward(upstream, x, weight, bias, y, table, offsets, score, needs, overwrite=False)
     return _present(x, grads)
 
 

@@ -12,24 +12,15 @@ from torch import Tensor
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels import tables
 from fourier_head.kernels.devices import is_roomy
-from fourier_head.kernels.launch import (
-    INTERPRETED,
-    Gradients,
-    Site,
-    gather_site,
-    launch,
-    no_gradients,
-    product,
-    sums_buffer,
-    traits,
-    weight_products,
-)
+from fourier_head.kernels.launch import INTERPRETED, Site, launch, sums_buffer, traits
 from fourier_head.kernels.likelihood import likelihood_kernel
+from fourier_head.kernels.matrices import gather_site, product, weight_products
 from fourier_head.kernels.packets import STEP
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
 from fourier_head.kernels.products import products_kernel, scale_kernel
 from fourier_head.kernels.ranked import ranked_kernel
+from fourier_head.kernels.resident import Gradients, no_gradients
 
 # Multiplications from which on products take rows of whole vectors: of fewer, room for them costs more than it saves.
 ALIGNED_FROM = 1 << 27

@@ -1,0 +1,103 @@
+"""Matrix products around the kernels: outputs in float32, and gradients of features and weights from theirs."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from fourier_head.kernels import plan as plans
+from fourier_head.kernels.backward import gather_kernel
+from fourier_head.kernels.forward import pad_kernel
+from fourier_head.kernels.launch import Site, launch, traits
+from fourier_head.kernels.plan import Score, ceil_div
+from fourier_head.kernels.products import restack_kernel
+
+
+@functools.cache
+def _wide_products() -> bool:
+    """Tell whether torch multiplies 16-bit matrices into float32 ones."""
+    try:
+        half = torch.zeros(16, 16, dtype=torch.bfloat16, device="cuda")
+        return torch.mm(half, half, out_dtype=torch.float32).dtype == torch.float32
+    except (RuntimeError, TypeError, AssertionError):
+        return False
+
+
+def product(x: Tensor, weight: Tensor, room: int = 0) -> Tensor:
+    """Return x W^T in float32; rows lie ``room`` numbers apart, if that is given, which products are faster with."""
+    into = room > len(weight)
+    if x.dtype == torch.float32 or not (x.is_cuda and _wide_products()):
+        weight = weight.t().float()
+        if not into:
+            return torch.mm(x.float(), weight)
+        return torch.mm(x.float(), weight, out=x.new_empty((len(x), room), dtype=torch.float32)[:, : weight.shape[1]])
+    if not into:
+        return torch.mm(x, weight.t(), out_dtype=torch.float32)
+    y = x.new_empty((len(x), room), dtype=torch.float32)[:, : len(weight)]
+    return torch.mm(x, weight.t(), out_dtype=torch.float32, out=y)
+
+
+@functools.lru_cache(maxsize=256)
+def _pad_site(length: int, room: int, halves: int, width: int, stride: int) -> Site:
+    block = min(1024, plans.power_of_two_above(width))
+    numbers = (length, room, width, stride)
+    grid = (halves * room, ceil_div(width, block), 1)
+    return Site(pad_kernel, grid, numbers, {"BLOCK": block}, {}, ("pad", *map(traits, numbers), block), {})
+
+
+def pad_rows(weight: Tensor, length: int, room: int) -> Tensor:
+    """Return the weights with zeros after every ``length`` rows, ``room`` rows each."""
+    halves, width = weight.shape[0] // length, weight.shape[1]
+    result = weight.new_empty((halves * room, width))
+    launch(_pad_site(length, room, halves, width, weight.stride(0)), (weight, result))
+    return result
+
+
+def pad(weight: Tensor, score: Score) -> Tensor:
+    """Return the weights with each half padded to whole vectors; the weights themselves where they fit already."""
+    return weight if score.padded == score.length else pad_rows(weight, score.length, score.padded)
+
+
+@functools.lru_cache(maxsize=256)
+def _restack_site(length: int, room: int, wide: int, rows: int, width: int, stride: int, scaled: bool) -> Site:
+    block = min(1024, plans.power_of_two_above(width))
+    constants = {"SCALED": scaled, "BLOCK": block}
+    key = ("restack", traits(width), traits(stride), *constants.values())
+    grid = (wide + rows, ceil_div(width, block), 1)
+    return Site(restack_kernel, grid, (length, room, wide, width, stride), constants, {}, key, {})
+
+
+def weight_products(
+    gradient: Tensor, x: Tensor, weight: Tensor, length: int, needs: tuple[bool, bool, bool],
+    scale: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """Return the gradients of x and of the weights, times both parts of a scale, by two products of whole vectors.
+
+    ``gradient`` has some zeros after every ``length`` columns. What products need and leave, weights with rows of zeros
+    and gradients of weights without them, is copied in one launch between the two.
+    """
+    (outputs, width), columns = weight.shape, gradient.shape[1]
+    sums = torch.mm(gradient.t(), x) if needs[1] else None
+    result, wide = sums, weight
+    if columns != outputs or scale is not None:
+        wide = x.new_empty((columns, width)) if needs[0] else weight
+        if sums is not None and columns != outputs:
+            result = x.new_empty((outputs, width)) if length < outputs else sums[:outputs]
+        site = _restack_site(
+            length, columns * length // outputs, columns if needs[0] else 0, outputs if needs[1] else 0, width,
+            weight.stride(0), scale is not None,
+        )  # fmt: skip
+        source, target = (weight, weight) if sums is None else (sums, result)
+        launch(site, (weight, wide, source, target, *(scale or (None, None))))
+    return torch.mm(gradient, wide) if needs[0] else None, result
+
+
+def gather_site(groups: int, outputs: int, width: int, wanted: dict[str, bool]) -> Site:
+    """Return the launch that adds up the matrices (outputs, width + 1) of groups of tokens."""
+    size = 64
+    constants = {**wanted, "GROUPS": 16, "BLOCK": size}
+    key = ("gather", traits(groups), traits(width), *constants.values())
+    grid = (ceil_div(outputs * (width + 1), size), 1, 1)
+    return Site(gather_kernel, grid, (groups, outputs, width), constants, {}, key, {})
