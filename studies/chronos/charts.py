@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from fourier_head.forecasting.evaluation import ScoreRow
 from fourier_head.pages.charts import Chart, Panel, Series, nth_dash
 from studies.chronos.arms import Arm
-from studies.common.benchmark_sets import relative_scores
 from studies.common.forecast_charts import calibration_chart, overview_chart, pens, relative_chart
 from studies.common.forecast_scores import RELATIVE, published_rows, seasonal_naive_rows, summary_rows
 from studies.common.report.summary import Row
@@ -68,24 +68,14 @@ def budget_of(results: Sequence[Result]) -> str:
     return str(results[0].get("budget", "seconds"))
 
 
-def means_over_seeds(results: Sequence[Result], naive: Sequence[ScoreRow]) -> dict[str, dict[str, float]]:
-    """Return for each model the means over seeds of what is compared, over all sets."""
-    groups: dict[str, list[dict[str, float]]] = {}
-    for one in results:
-        relative = next(row for row in relative_scores(one["scores"], naive) if row["dataset"] == "all")
-        kept = {key: relative[key] for key in (*RELATIVE, "sets")}
-        kept |= {key: one[key] for key in ("smoothness", "samples_per_second") if one[key] is not None}
-        groups.setdefault(one["model"], []).append(kept)
-    return {
-        name: {key: fmean(one[key] for one in members if key in one) for key in members[0]}
-        for name, members in groups.items()
-    }
-
-
 def charts(
-    results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreRow], published: Sequence[ScoreRow]
+    results: Sequence[Result],
+    arms: Iterable[Arm],
+    naive: Sequence[ScoreRow],
+    published: Sequence[ScoreRow],
+    table: Sequence[Row],
 ) -> list[Chart]:
-    """Return all figures that the finished arms allow."""
+    """Return all figures that the finished arms, and the rows made of them, allow."""
     by_label = {arm.label: arm for arm in arms}
     done = {one["model"]: by_label[one["model"]] for one in results}
     heads = {name: arm.head.kind for name, arm in done.items()}
@@ -94,7 +84,8 @@ def charts(
     shown = two if len(two) == 2 else main[:4]
     scores = [row for one in results for row in one["scores"]]
     few = [row for row in scores if row["model"] in shown]
-    means = means_over_seeds(results, naive)
+    first = [one for one in results if one["seed"] == 0]
+    means = {(row["model"], row["metric"]): row["ours"] for row in table if row["dataset"] == "all"}
     verified = any(row["status"] == "verified" for row in naive)
     out = [
         overview_chart(
@@ -107,79 +98,59 @@ def charts(
         relative_chart(few, naive, "mase", heads=heads),
         relative_chart(few, naive, "wql", heads=heads),
         calibration_chart(few, heads=heads, verified_only=verified),
-        distribution_chart([one for one in results if one["model"] in shown], heads),
-        training_chart([one for one in results if one["model"] in main], heads),
+        distribution_chart([one for one in first if one["model"] in shown], heads),
+        training_chart([one for one in first if one["model"] in main], heads, budget_of(results)),
     ]
     counted = {name: arm for name, arm in done.items() if name in main and name == f"fourier-{arm.head.frequencies}"}
     if len(counted) > 1:
         out.append(frequency_chart(counted, means))
-    for kind, x in (("sizes", _parameters(results)), ("data", _shares(results, done))):
+    parameters = {one["model"]: one["parameters"] / 1e6 for one in results}
+    # More of the data than an arm names where sets are small.
+    shares = {one["model"]: one.get("share", done[one["model"]].data) for one in results}
+    for kind, x in (("sizes", parameters), ("data", shares)):
         varied = [name for name, arm in done.items() if (arm.size if kind == "sizes" else arm.data != 1.0)]
         if varied:
             out.append(curve_chart(kind, [*two, *varied], x, means, budget_of(results)))
     return out
 
 
-def _parameters(results: Sequence[Result]) -> dict[str, float]:
-    return {one["model"]: one["parameters"] / 1e6 for one in results}
-
-
-def _shares(results: Sequence[Result], done: Mapping[str, Arm]) -> dict[str, float]:
-    """Return the share of all series that each arm trained on, which is more than it names where sets are small."""
-    return {one["model"]: one.get("share", done[one["model"]].data) for one in results}
-
-
 def distribution_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart:
     """Draw one next-token distribution of each arm, as the paper does for Tourism Monthly."""
-    first = [one for one in results if one["seed"] == 0]
-    colours = pens([one["model"] for one in first], heads)
-    panels = [
-        Panel(
-            [Series(one["model"], one["picture"]["value"], one["picture"]["density"], colours[one["model"]][0])],
-            f"{one['model']}: smoothness {one['smoothness']:.4f}",
-            "value over the mean of the context",
-            "density",
-        )
-        for one in first
-    ]
+    panels = []
+    for one, (colour, _) in zip(results, pens([one["model"] for one in results], heads).values(), strict=True):
+        series = [Series(one["model"], one["picture"]["value"], one["picture"]["density"], colour)]
+        title = f"{one['model']}: smoothness {one['smoothness']:.4f}"
+        panels.append(Panel(series, title, "value over the mean of the context", "density"))
     caption = "What each arm expects to come next after the context of one series; smoothness is the mean over many."
     return Chart("next-token", "A next-token distribution", panels, caption, columns=2)
 
 
-def training_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart:
+def training_chart(results: Sequence[Result], heads: Mapping[str, str], budget: str) -> Chart:
     """Draw the training loss of each arm against what was spent of its budget."""
-    first = [one for one in results if one["seed"] == 0]
-    colours = pens([one["model"] for one in first], heads)
-    series = [
-        Series(
-            one["model"],
-            [x for x, _ in one["curve"]],
-            [y for _, y in one["curve"]],
-            colours[one["model"]][0],
-            dash=nth_dash(colours[one["model"]][1]),
-        )
-        for one in first
-    ]
+    series = []
+    for one, (colour, again) in zip(results, pens([one["model"] for one in results], heads).values(), strict=True):
+        x, y = np.reshape(one["curve"], (-1, 2)).T
+        series.append(Series(one["model"], x, y, colour, dash=nth_dash(again)))
     caption = "Cross-entropy of the next token; arms with other bins, or with a regulariser, are not on one scale."
-    return Chart("training", "Training", [Panel(series, "", budget_of(results), "loss")], caption, columns=1)
+    return Chart("training", "Training", [Panel(series, "", budget, "loss")], caption, columns=1)
 
 
-def frequency_chart(counted: Mapping[str, Arm], means: Mapping[str, Mapping[str, float]]) -> Chart:
+def frequency_chart(counted: Mapping[str, Arm], means: Mapping[tuple[str, str], float]) -> Chart:
     """Draw scores and smoothness of Fourier heads against N, those of the linear head as a line."""
     names = sorted(counted, key=lambda name: counted[name].head.frequencies)
     x = [counted[name].head.frequencies for name in names]
     panels = []
     for key in (*RELATIVE, "smoothness"):
-        series = [Series("Fourier", x, [means[name][key] for name in names], "fourier", dots=True)]
-        if "linear" in means:  # a line of its own and no mark, since axes reach as far as lines do
-            series.append(Series("Linear", [x[0], x[-1]], [means["linear"][key]] * 2, "linear", dash=nth_dash(1)))
+        series = [Series("Fourier", x, [means[name, key] for name in names], "fourier", dots=True)]
+        if ("linear", key) in means:  # a line of its own and no mark, since axes reach as far as lines do
+            series.append(Series("Linear", [x[0], x[-1]], [means["linear", key]] * 2, "linear", dash=nth_dash(1)))
         panels.append(Panel(series, metric_label(key), "frequencies", x_log=True, y_log=key == "smoothness"))
     caption = "Means over all sets relative to seasonal naive, and of next-token distributions; lower is better."
     return Chart("frequencies", "Scores against the number of frequencies", panels, caption)
 
 
 def curve_chart(
-    kind: str, names: Sequence[str], x: Mapping[str, float], means: Mapping[str, Mapping[str, float]], budget: str
+    kind: str, names: Sequence[str], x: Mapping[str, float], means: Mapping[tuple[str, str], float], budget: str
 ) -> Chart:
     """Draw relative MASE and WQL of both heads against the size of the model or the share of the data."""
     panels = []
@@ -187,7 +158,7 @@ def curve_chart(
         series = []
         for head in ("linear", "fourier"):
             members = sorted((name for name in names if name.startswith(head)), key=lambda name: x[name])
-            at = [x[name] for name in members], [means[name][key] for name in members]
+            at = [x[name] for name in members], [means[name, key] for name in members]
             series.append(Series(head.capitalize(), *at, head, dots=True))
         label = "million parameters" if kind == "sizes" else "share of the training series"
         panels.append(Panel(series, metric_label(key), label, x_log=True))

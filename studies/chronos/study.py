@@ -239,7 +239,7 @@ def _write(
     errors: Mapping[tuple[str, int], Path],
 ) -> Summary:
     table = rows(results, arms, naive, published)
-    figures = charts(results, arms, naive, published)
+    figures = charts(results, arms, naive, published, table)
     few = f", on at most {settings.max_series} series of each set" if settings.max_series is not None else ""
     averaged = "; they are of averaged weights" if settings.average else ""
     drawn = f"{settings.protocol.paths} {SAMPLING[settings.sampling][0]}{few}{averaged}"

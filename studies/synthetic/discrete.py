@@ -138,7 +138,9 @@ def _train(
             features = network.body(torch.as_tensor(inputs_of(triple.test_inputs), dtype=torch.float32))
             if isinstance(head, RegressionHead):
                 prediction = head.predict(features).double()
-                record |= {"mse": _squared_error(prediction, triple), "example": prediction[:EXAMPLES].tolist()}
+                observed = bin_centers(data.NUM_BINS, torch.float64)[data.quantize(triple.test_outcomes)]
+                error = ((prediction - observed) ** 2).mean().item()
+                record |= {"mse": error, "example": prediction[:EXAMPLES].tolist()}
             else:
                 record |= _scores(head(features).double(), triple)
         records.append(record)
@@ -148,40 +150,15 @@ def _train(
 def _scores(log_pmf: Tensor, triple: data.Triples) -> dict[str, Any]:
     """Return the paper's three metrics of predicted log-probabilities (n, m)."""
     truth = torch.from_numpy(data.true_pmf(triple.name, triple.test_inputs))
-    pmf = log_pmf.exp()
+    observed = torch.from_numpy(data.quantize(triple.test_outcomes))
+    pmf, centers = log_pmf.exp(), bin_centers(data.NUM_BINS, torch.float64)
     place = (pmf * torch.arange(data.NUM_BINS)).sum(-1)
-    centers = bin_centers(data.NUM_BINS, torch.float64)
-    observed = centers[torch.from_numpy(data.quantize(triple.test_outcomes))]
     return {
         # As released, 1e-10 is added: a linear head on raw indices predicts probabilities that round to zero.
         "kl": kl_divergence(truth, pmf + 1e-10).mean().item(),
         "smoothness": smoothness(pmf, max_sigma="released").mean().item(),
         # As released: the expected bin is rounded to a bin, whose centre is the prediction.
-        "mse": ((centers[place.round().long()] - observed) ** 2).mean().item(),
-        "nll": -log_pmf.gather(1, torch.from_numpy(data.quantize(triple.test_outcomes))[:, None]).mean().item(),
+        "mse": ((centers[place.round().long()] - centers[observed]) ** 2).mean().item(),
+        "nll": -log_pmf.gather(1, observed[:, None]).mean().item(),
         "example": [round(v, 5) for v in pmf[0].tolist()],
     }
-
-
-def _squared_error(prediction: Tensor, triple: data.Triples) -> float:
-    observed = bin_centers(data.NUM_BINS, torch.float64)[torch.from_numpy(data.quantize(triple.test_outcomes))]
-    return ((prediction - observed) ** 2).mean().item()
-
-
-def unstacked_seconds(protocol: str, frequencies: int = 12, epochs: int = 1) -> float:
-    """Return how long one plain network, a body and a `FourierHead` by themselves, takes for this many epochs."""
-    chosen = PROTOCOLS[protocol]
-    triple = data.draw("gaussian", data.SEEDS[0])
-    x = torch.as_tensor(data.quantize(triple.train_inputs), dtype=torch.float32)
-    target = torch.as_tensor(data.quantize(triple.train_outcomes))
-    network = draw_network(0, make_head("fourier", chosen.fourier, frequencies))
-    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.schedule.rate, fused=True)
-    with small_matrices():
-        begin = time.process_time()
-        for _ in range(epochs):
-            order = torch.randperm(len(x))
-            for rows in order.split(chosen.schedule.batch):
-                optimizer.zero_grad()
-                network.head.loss(network.body(x[rows]), target[rows]).backward()
-                optimizer.step()
-        return time.process_time() - begin

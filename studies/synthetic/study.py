@@ -17,11 +17,11 @@ from studies.common.frequency_charts import frequency_panel
 from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
-from studies.common.results import aggregate, circumstances, row
+from studies.common.results import aggregate, circumstances
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
-from studies.synthetic.discrete import PROTOCOLS, train_group, unstacked_seconds
+from studies.synthetic.discrete import PROTOCOLS, train_group
 
 METRICS = ("kl", "smoothness", "mse", "nll")
 KEYS = ("dataset", "head", "frequencies", "packets", "gamma", "protocol")
@@ -88,9 +88,6 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     missing = arms_of.left_out(len(tasks) - len(finished))
     runs = [r | {"protocol": task.settings["protocol"]} for task, part in finished for r in part]
     rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]
-    if not settings.quick and settings.device == "cpu" and not missing and settings.arms != "choice":
-        rows += speed_rows(runs)
-        rows += cost_rows([part for task, part in finished if _of_the_paper(task)])
     return settings.write(
         rows,
         runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
@@ -107,33 +104,6 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
 def core_seconds(records: Sequence[dict[str, Any]]) -> float:
     """Return how long one core trained a group, which may hold several stacks."""
     return sum({r.get("chosen_frequencies", 0): r["group_seconds"] for r in records}.values())
-
-
-def speed_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
-    """Return the time of one run in the largest stack of each protocol, and of the same run by itself."""
-    rows = []
-    for protocol in sorted({r["protocol"] for r in runs}):
-        mine = [r for r in runs if r["protocol"] == protocol and r["head"] == "fourier" and not r["packets"]]
-        largest = max(mine, key=lambda r: r["stacked_runs"])
-        epochs = PROTOCOLS[protocol].schedule.epochs
-        stacked = largest["group_seconds"] / largest["stacked_runs"]
-        alone = epochs / 3 * unstacked_seconds(protocol, epochs=3)
-        more = {"protocol": protocol, "head": "fourier", "stacked_runs": largest["stacked_runs"], "unstacked": alone}
-        rows.append(row("seconds_per_run", stacked, **more))
-    return rows
-
-
-def _of_the_paper(task: Task) -> bool:
-    paper = {head for head, _ in PAPER}
-    return task.settings["protocol"] == "released" and task.settings["kind"] in paper and not task.settings["packets"]
-
-
-def cost_rows(groups: Sequence[list[dict[str, Any]]]) -> list[Row]:
-    """Return what the runs of the paper took of one core."""
-    if not groups:
-        return []
-    seconds = sum(core_seconds(part) for part in groups)
-    return [row("core_seconds", seconds, protocol="released", runs=sum(len(part) for part in groups))]
 
 
 def _beside_paper(one: Row) -> Row:
@@ -158,13 +128,6 @@ def notes(rows: Sequence[Row]) -> list[str]:
                     f"{TITLES[r['dataset']]}, "
                     f"ours {r['ours']:.3f}, paper {r['paper']:.3f} ± {r['paper_std']:.3f}."
                 )
-    for r in find(rows, metric="seconds_per_run"):
-        found.append(
-            f"A run of the {r['protocol']} protocol took {r['ours']:.1f} s of a core in a stack of "
-            f"{r['stacked_runs']} and takes {r['unstacked']:.0f} s by itself."
-        )
-    for r in find(rows, metric="core_seconds"):
-        found.append(f"The {r['runs']} runs of the paper's arms took {r['ours']:.0f} s of a core.")
     return found
 
 

@@ -25,8 +25,6 @@ from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.tasks.runs import RunStore
 from fourier_head.version import __version__
 
-SCORE = {"model": "linear", "dataset": "a", "status": "own", "mase": 2.0, "wql": 0.5}
-
 # --- arms
 
 
@@ -197,7 +195,7 @@ def test_a_trained_arm_is_scored_again_without_training(tmp_path, monkeypatch):
     assert first is not None
     assert same is not None
     assert plain is not None
-    assert charts._shares([first], {arm.label: arm}) == {arm.label: 0.25}  # every set keeps a series
+    assert first["share"] == 0.25  # every set keeps a series
     for one in (same, plain):
         assert {key: one[key] for key in ("steps", "curve", "loss")} == {
             key: first[key] for key in ("steps", "curve", "loss")
@@ -226,22 +224,10 @@ def test_processes_begin_an_arm_together_or_not_at_all(settings, monkeypatch):
     assert limits == [27.0]
 
 
-def test_seeds_that_were_too_short_for_a_line_of_the_log_are_averaged_without():
-    results = [{"model": "linear", "scores": [SCORE], "smoothness": 0.1, "samples_per_second": v} for v in (9.0, None)]
-    means = charts.means_over_seeds(results, [SCORE])
-    assert means["linear"] == {
-        "relative_mase": 1,
-        "relative_wql": 1,
-        "sets": 1,
-        "smoothness": 0.1,
-        "samples_per_second": 9,
-    }
-
-
 def test_the_linear_head_is_a_line_among_the_frequencies():
     arms = {name: parse_arm(name) for name in ("fourier-64", "fourier-550")}
-    scores = (*RELATIVE, "smoothness")
-    means = {name: dict.fromkeys(scores, 0.1 * i) for i, name in enumerate([*arms, "linear"], 1)}
+    names = [*arms, "linear"]
+    means = {(name, key): 0.1 * i for i, name in enumerate(names, 1) for key in (*RELATIVE, "smoothness")}
     for panel in charts.frequency_chart(arms, means).panels:
         fourier, linear = panel.series
         assert (list(fourier.x), list(fourier.y)) == ([64, 550], [0.1, 0.2])

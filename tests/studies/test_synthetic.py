@@ -133,13 +133,12 @@ def test_the_released_penalty_is_that_of_the_released_code():
     torch.testing.assert_close(head.gamma * head.penalty(x), expected, rtol=1e-4, atol=1e-14)
 
 
-def test_the_cost_of_the_papers_runs_is_told():
-    from studies.synthetic import study
+def test_the_cost_of_a_group_is_that_of_its_stacks():
+    from studies.synthetic.study import core_seconds
 
-    groups = [[{"group_seconds": 30.0}] * 120, [{"group_seconds": 10.0}] * 12]
-    rows = study.cost_rows(groups)
-    assert (rows[0]["ours"], rows[0]["runs"]) == (40.0, 132)
-    assert study.notes(rows) == ["The 132 runs of the paper's arms took 40 s of a core."]
+    assert core_seconds([{"group_seconds": 30.0}] * 120) == 30.0
+    two = [{"chosen_frequencies": n, "group_seconds": 10.0} for n in (4, 4, 12)]
+    assert core_seconds(two) == 20.0
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
