@@ -1,5 +1,7 @@
 """A coarser view counts far ahead in series of minutes and seconds, and nowhere else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ import torch
 
 from fourier_head.forecasting.coarser import BEGIN, LEVELS, SHARE, WHOLE, CoarserView, coarser_step, coarser_views
 from fourier_head.forecasting.inputs import read_series
-from tests.forecasting.test_forecaster import tiny
+from tests.forecasting.test_forecaster import CONFIG, tiny
 
 FAR = 256
 PAST = 20 + 5 * np.sin(np.arange(600) / 40) + np.random.default_rng(0).normal(size=600)
@@ -15,7 +17,7 @@ PAST = 20 + 5 * np.sin(np.arange(600) / 40) + np.random.default_rng(0).normal(si
 
 @pytest.fixture(scope="module")
 def forecaster():
-    return tiny()
+    return tiny(replace(CONFIG, horizon=FAR // 4))  # four times: paths go on from each other
 
 
 def view_of(positive):
@@ -73,7 +75,8 @@ def test_forecasts_move_beyond_the_first_steps_only(forecaster):
     assert (np.diff(with_view.quantiles(many), axis=-1) >= 0).all()
 
 
-def test_series_of_several_kinds_keep_their_places(forecaster):
+def test_series_of_several_kinds_keep_their_places():
+    forecaster = tiny(replace(CONFIG, horizon=FAR))
     table = pd.concat(
         [
             pd.DataFrame({"id": name, "time": pd.date_range("2024", periods=600, freq=freq), "y": factor * PAST})
