@@ -19,6 +19,7 @@ from studies.atari.games import ACTIONS, EMULATOR_ACTIONS, FROM_EMULATOR, GAMES,
 from studies.atari.trajectories import IGNORED, Trajectories, stacks
 
 from fourier_head.errors import UserError
+from tests.studies.made_up_games import MadeUpEnvironments
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,15 @@ def tiny(folder, **more):
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def made_up():
+    """Let recordings be of a game whose emulators take no time to begin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "Environments", MadeUpEnvironments)
+        yield
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, made_up):
     """A collection that was killed while it wrote its second shard, and continued."""
     folder = tmp_path_factory.mktemp("recording")
     killed = Collection(tiny(folder))
@@ -93,11 +102,11 @@ def test_an_action_moves_the_way_its_name_says():
 
 @pytest.mark.parametrize("name", GAMES)
 def test_every_game_runs_with_raw_scores_and_single_frames(name):
-    environments = Environments(GAMES[name], [1, 2], threads=1, max_frames=12)
+    environments = Environments(GAMES[name], [1], threads=1, max_frames=12)
     first = environments.reset()
-    assert first.shape == (2, 84, 84)
+    assert first.shape == (1, 84, 84)
     assert first.dtype == np.uint8
-    steps = [environments.step(np.array([0, 17])) for _ in range(4)]
+    steps = [environments.step(np.array([17])) for _ in range(4)]
     assert any(step.ended.all() for step in steps)  # cut by max_frames
     assert all((step.lost_life >= step.ended).all() for step in steps)
 
@@ -178,10 +187,10 @@ def test_a_killed_collection_loses_one_shard_and_continues(recorded):
     assert len(list(recorded.glob("frames-*"))) == 1  # those of the recording before it was killed are gone
 
 
-def test_frames_are_those_that_the_agent_saw(tmp_path, monkeypatch):
+def test_frames_are_those_that_the_agent_saw(tmp_path, made_up, monkeypatch):
     seen = []
-    receive = Environments.receive
-    monkeypatch.setattr(Environments, "receive", lambda self: seen.append(receive(self)) or seen[-1])
+    receive = MadeUpEnvironments.receive
+    monkeypatch.setattr(MadeUpEnvironments, "receive", lambda self: seen.append(receive(self)) or seen[-1])
     assert Collection(tiny(tmp_path, transitions=40, steps=80)).run()
     frames = np.stack([step.frame for step in seen], axis=1)[:2]  # of four environments two are recorded
     found = records.load_recording(tmp_path).frames.reshape(2, 20, 84, 84)
@@ -193,7 +202,8 @@ def test_other_options_on_the_same_folder_are_refused(recorded):
         Collection(tiny(recorded, seed=5)).run()
 
 
-def test_any_seed_makes_a_recording_that_plays_again(tmp_path):
+def test_any_seed_makes_a_recording_that_plays_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "Environments", Environments)  # the real ones
     settings = tiny(tmp_path / "first", seed=-(10**7), transitions=12, steps=12, environments=2, shard=12)
     assert Collection(settings).run()
     assert len(records.rebuild(tmp_path / "first" / records.RECIPE, tmp_path / "again", threads=1)) == 12
@@ -207,7 +217,7 @@ def test_seeds_that_the_emulator_would_not_keep_are_refused():
             Environments(GAMES["seaquest"], seeds)
 
 
-def test_however_short_the_limit_something_is_kept(tmp_path):
+def test_however_short_the_limit_something_is_kept(tmp_path, made_up):
     stopped = Collection(tiny(tmp_path, limit=1e-9))
     assert not stopped.run()
     assert stopped.recorded == 2
