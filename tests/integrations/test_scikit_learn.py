@@ -19,6 +19,7 @@ from benchmarks import uci
 from fourier_head.errors import UserError
 from fourier_head.integrations.scikit_learn import FourierRegressor, crps_scorer, log_likelihood_scorer
 from fourier_head.integrations.scikit_learn.predictive import PredictiveDistribution
+from fourier_head.integrations.scikit_learn.progress import Progress
 
 HEADS = ["fourier", "mixture", "hl-gauss", "linear"]
 QUICK = {
@@ -239,19 +240,13 @@ def test_constant_targets_are_learned():
 
 def test_keyboard_ends_training_not_the_program(monkeypatch):
     calls = []
-    original = FourierRegressor._progress
 
-    def interrupting(self, plan):
-        original(self, plan)
+    def interrupting(self, epoch, score):
+        calls.append(epoch)
+        if epoch == 3:
+            raise KeyboardInterrupt
 
-        def progress(epoch, score):
-            calls.append(epoch)
-            if epoch == 3:
-                raise KeyboardInterrupt
-
-        return progress
-
-    monkeypatch.setattr(FourierRegressor, "_progress", interrupting)
+    monkeypatch.setattr(Progress, "__call__", interrupting)
     x, y = spread_out(40)
     with pytest.warns(UserWarning, match="interrupted; the weights of epoch"):
         model = quick().fit(x, y)
@@ -267,6 +262,20 @@ def test_patience_and_progress(capsys):
     )
     assert model.n_iter_ == model.best_epoch_ + 3 < 60
     assert "epoch 6 of 60: validation loss" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("patience", [1, None])
+def test_a_bar_grows_in_a_terminal_and_its_line_ends(capsys, monkeypatch, patience):
+    x, _ = spread_out(60)
+    y = np.random.default_rng(1).normal(size=60)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    model = quick(patience=patience, verbose=1, learning_rate=0.1).fit(x, y)
+    bars = capsys.readouterr().out.split("\r")[1:]
+    assert [bar.count("#") for bar in bars] == sorted(30 * epoch // 12 for epoch, _ in model.validation_scores_)
+    assert bars[-1].endswith("]\n")
+    assert (model.n_iter_ < 12) == (patience is not None)
+    quick(verbose=0).fit(x, y)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_uci_benchmark_scores_the_test_rows():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from fourier_head.integrations.scikit_learn.predictive import (
     binned,
     quiet,
 )
+from fourier_head.integrations.scikit_learn.progress import Progress
 from fourier_head.integrations.scikit_learn.targets import Target, merged
 from fourier_head.tabular import ensemble
 from fourier_head.tabular.columns import Categories
@@ -200,6 +200,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         values = [target.frame.standardised(own) for target, own in zip(targets, y.T, strict=True)]
         columns = [inputs, *(torch.from_numpy(own).float().to(device) for own in values)]
         plan = self._plan(len(y))
+        progress = Progress(plan, self.verbose)
         threads = small_matrices() if plan.batch <= ONE_THREAD and device.type == "cpu" else quiet(device)
         with torch.random.fork_rng(devices=[]), threads:
             torch.manual_seed(seed)
@@ -222,8 +223,9 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
                 learning_rate=self.learning_rate,
                 weight_decay=self._decay(len(y)),
                 leave_out=bool(held),
-                progress=self._progress(plan),
+                progress=progress,
             )
+            progress.close()
         if course.interrupted:
             warnings.warn(
                 f"fit was interrupted; the weights of epoch {course.best_epoch} are kept.", ConvergenceWarning, 2
@@ -276,23 +278,6 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     def _decay(self, rows: int) -> float:
         return ensemble.usual_decay(rows) if self.weight_decay == "auto" else float(self.weight_decay)
-
-    def _progress(self, plan: ensemble.Plan) -> Callable[[int, float], None] | None:
-        if not self.verbose:
-            return None
-        looks, every = 0, 1 if self.verbose > 1 else max(1, plan.steps // plan.check_every // 10)
-        last, bar = plan.epochs, self.verbose == 1 and sys.stdout.isatty()
-
-        def say(epoch: int, score: float) -> None:
-            nonlocal looks
-            looks += 1
-            words = f"[FourierRegressor] epoch {epoch} of {last}: validation loss {score:.4f}"
-            if bar:
-                print(f"\r{words} [{'#' * (30 * epoch // last):<30}]", end="" if epoch < last else "\n", flush=True)
-            elif looks % every == 0 or epoch == last:
-                print(words, flush=True)
-
-        return say
 
     # --- prediction
 
