@@ -93,6 +93,16 @@ def test_few_rows_give_wide_intervals(rows):
         assert np.mean((t >= low) & (t <= high)) > 0.75
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+@pytest.mark.parametrize("body", ["auto", "boosting"])
+def test_a_handful_of_rows_is_enough_for_every_body(rows, body):
+    X, y, T, t = table_robustness.clean(rows)
+    X, y = X.repeat(2, 0), y.repeat(2)  # which are made one
+    density = FourierRegressor(body=body, max_epochs=5, n_members=2, random_state=0).fit(X, y).predict_density(T[:50])
+    assert np.isfinite(density.mean()).all()
+    assert np.isfinite(density.logpdf(t[:50])).all()
+
+
 def test_importance_of_columns_is_found(clean):
     X, y, T, t, _ = clean
     model = quick(max_epochs=20).fit(X, y)

@@ -79,6 +79,9 @@ class Boosting:
         most: int = MOST_LEAVES,
     ) -> Any:
         least = int(np.clip(self._rows / 100, 3, 20))
+        if rows.sum() < 2 * least:  # too few for two leaves, and LightGBM refuses a single one
+            rows = rows if rows.any() else np.ones_like(rows)
+            return _Constant(float(np.average(y[rows], weights=weights[rows])))
         leaves = int(np.clip(self._rows / ROWS_PER_LEAF, FEWEST_LEAVES, most))
         if importlib.util.find_spec("lightgbm"):
             import lightgbm
@@ -114,6 +117,16 @@ class Boosting:
     def __call__(self, X: Floats) -> NDArray[np.float32]:
         """Return the inputs of new rows (n, columns), the mean of all versions."""
         return self.versions(X).mean(0)
+
+
+class _Constant:
+    """Predict one number for all rows."""
+
+    def __init__(self, value: float):
+        self._value = value
+
+    def predict(self, X: Floats, num_iteration: int | None = None) -> Floats:
+        return np.full(len(X), self._value)
 
 
 def _spread(moments: Floats) -> Floats:
