@@ -7,7 +7,7 @@ tokens at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -23,11 +23,16 @@ Exact = Callable[[Tensor, slice], Tensor]
 
 
 class Errors(NamedTuple):
-    """Relative errors: of the loss, and of the norm of each gradient."""
+    """Relative errors: of the loss, and of the norm of each gradient.
+
+    ``product``: the larger of the gradients' where outputs are those of the library's product in float32 and the rest is
+    exact, which no way of computing the loss from them can undo.
+    """
 
     loss: float
     x: float
     weight: float
+    product: float | None = None
 
     @property
     def gradient(self) -> float:
@@ -35,10 +40,9 @@ class Errors(NamedTuple):
         return max(self.x, self.weight)
 
 
-def against(loss: Tensor, x: Tensor, weight: Tensor, exact: Exact, wide: Tensor) -> Errors:
-    """Return the errors of a loss of features and weights; ``wide`` are the weights that ``exact`` uses, in float64."""
-    found = (loss.detach(), *torch.autograd.grad(loss, (x, weight)))
-    value, of_weight, of_x = torch.zeros_like(found[0]).double(), torch.zeros_like(wide), []
+def _in_chunks(x: Tensor, exact: Exact, wide: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean loss of all tokens in float64 and its gradients of features and weights."""
+    value, of_weight, of_x = torch.zeros((), device=x.device).double(), torch.zeros_like(wide), []
     for start in range(0, len(x), CHUNK):
         rows = slice(start, start + CHUNK)
         part = x[rows].detach().double().requires_grad_()
@@ -46,8 +50,16 @@ def against(loss: Tensor, x: Tensor, weight: Tensor, exact: Exact, wide: Tensor)
         of_part, more = torch.autograd.grad(share, (part, wide))
         value, of_weight = value + share.detach(), of_weight + more
         of_x.append(of_part)
-    truth = (value, torch.cat(of_x), of_weight)
+    return value, torch.cat(of_x), of_weight
+
+
+def _relative(found: Iterable[Tensor], truth: Iterable[Tensor]) -> Errors:
     return Errors(*(((a.double() - b).norm() / b.norm()).item() for a, b in zip(found, truth, strict=True)))
+
+
+def against(loss: Tensor, x: Tensor, weight: Tensor, exact: Exact, wide: Tensor) -> Errors:
+    """Return the errors of a loss of features and weights; ``wide`` are the weights that ``exact`` uses, in float64."""
+    return _relative((loss.detach(), *torch.autograd.grad(loss, (x, weight))), _in_chunks(x, exact, wide))
 
 
 def of_linear(p: Problem) -> Errors:
@@ -74,7 +86,30 @@ def of_head(name: str, p: Problem) -> Errors | None:
         return None
     target = arm.target(p)
     exact = heads.in_float64(arm.head)
-    weight, wide = arm.head.proj.weight, exact.proj.weight  # type: ignore[union-attr]
-    return against(
-        arm.loss(arm.head, p.x, target), p.x, weight, lambda x, rows: arm.loss(exact, x, target[rows]), wide
-    )  # fmt: skip
+    layer, wide = arm.head.proj, exact.proj.weight  # type: ignore[union-attr]
+
+    def of_rows(x: Tensor, rows: slice) -> Tensor:
+        return arm.loss(exact, x, target[rows])
+
+    truth = _in_chunks(p.x, of_rows, wide)
+    loss = arm.loss(arm.head, p.x, target)
+    found = _relative((loss.detach(), *torch.autograd.grad(loss, (p.x, layer.weight))), truth)
+
+    # The same with other outputs, whose gradients are passed on as if they were exact.
+    outputs = _outputs(p.x.detach(), layer.weight.detach())
+
+    def from_outputs(x: Tensor, rows: slice) -> Tensor:
+        hook = exact.proj.register_forward_hook(lambda *given: given[2] + (outputs[rows] - given[2]).detach())
+        try:
+            return of_rows(x, rows)
+        finally:
+            hook.remove()
+
+    return found._replace(product=_relative(_in_chunks(p.x, from_outputs, wide), truth).gradient)
+
+
+def _outputs(x: Tensor, weight: Tensor) -> Tensor:
+    """Return what the library's product makes of weights padded to whole vectors."""
+    whole = F.pad(weight, (0, 0, 0, -len(weight) % 8))
+    wide = torch.mm(x, whole.t(), out_dtype=torch.float32) if x.is_cuda else x.float() @ whole.float().t()
+    return wide[:, : len(weight)].double()

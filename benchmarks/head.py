@@ -170,8 +170,9 @@ def main() -> None:
                     print(f"{name} failed: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
                     continue
                 wrong = errors_of(name, p)
-                for field in ("gradient", "loss", "x", "weight"):
-                    row[f"{field}_error"] = "" if wrong is None else f"{getattr(wrong, field):.2e}"
+                for field in ("gradient", "loss", "x", "weight", "product"):
+                    known = None if wrong is None else getattr(wrong, field)
+                    row[f"{field}_error"] = "" if known is None else f"{known:.2e}"
                 rows.append(row | about)
                 print(shape, name, best(row), flush=True)
         if shape == SHAPES[0] and not arguments.only:

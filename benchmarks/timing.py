@@ -100,15 +100,18 @@ def in_a_row(step: Callable[[], object], runs: int, device: str = "cuda") -> tup
 
 
 def peak_memory(step: Callable[[], object]) -> int:
-    """Return the bytes a step needs beyond those allocated before it, gradients included."""
+    """Return the bytes a step asks for beyond those it held before, gradients included.
+
+    What it is given may be more: a block that is left over is divided or not, as earlier steps would have it.
+    """
     step()
     gc.collect()
     torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
     torch.cuda.reset_peak_memory_stats()
     step()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+    return int(torch.cuda.memory_stats()["requested_bytes.all.peak"]) - int(before)
 
 
 def machine() -> dict[str, str]:

@@ -280,12 +280,26 @@ def test_both_products_of_few_tokens_in_one_kernel(name, dtype, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(some, whole, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["atoms", "nll", "packets"])
+def test_few_rows_are_projected_by_the_kernel_of_their_likelihood(name, dtype, monkeypatch):
+    """Features that fill no block, strides of their own, and a bias; nothing else multiplies going forward."""
+    packets = ({**BINS, "packets": 2}, LOSSES["bins"][1])
+    options, loss = {**LOSSES, "packets": packets}[name]
+    fused, plain = pair(width=20, dtype=dtype, **options)
+    value = 3 * torch.randn(21, device=DEVICE)
+    monkeypatch.setattr(rowwise, "product", None)
+    for x in (torch.randn(21, 20, device=DEVICE), torch.randn(21, 24, device=DEVICE)[:, :20]):
+        for reduction in ("none", "mean"):
+            compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x.to(dtype))  # noqa: B023
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("name", ["bins", "nll"])
 def test_products_of_rows_that_fill_whole_vectors(name, dtype, monkeypatch):
     """Outputs whose number is no multiple of eight; all gradients, then those of some inputs alone."""
     monkeypatch.setattr(rowwise, "FEW_NUMBERS", 0)
-    monkeypatch.setattr(rowwise, "ALIGNED_FROM", 0)
+    monkeypatch.setattr(rowwise, "PADDED_FROM", 0)
     monkeypatch.setattr(plan, "RESIDENT_WIDTH", 0)
     options, loss = LOSSES[name]
     fused, plain = pair(width=20, dtype=dtype, **options | {"num_frequencies": 8})
@@ -387,7 +401,7 @@ def test_launches_have_their_arguments_in_the_order_of_the_kernel(name, few, mon
     for module in (matrices, resident, rowwise):
         monkeypatch.setattr(module, "launch", watched)
     monkeypatch.setattr(rowwise, "FEW_NUMBERS", few)
-    monkeypatch.setattr(rowwise, "ALIGNED_FROM", 0)
+    monkeypatch.setattr(rowwise, "PADDED_FROM", 0)
     options, loss = LOSSES[name]
     fused, _ = pair(dtype=torch.bfloat16, floor=0, **options)
     x = torch.randn(10, 8, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)

@@ -25,18 +25,13 @@ def _wide_products() -> bool:
         return False
 
 
-def product(x: Tensor, weight: Tensor, room: int = 0) -> Tensor:
-    """Return x W^T in float32; rows lie ``room`` numbers apart, if that is given, which products are faster with."""
-    into = room > len(weight)
-    if x.dtype == torch.float32 or not (x.is_cuda and _wide_products()):
-        weight = weight.t().float()
-        if not into:
-            return torch.mm(x.float(), weight)
-        return torch.mm(x.float(), weight, out=x.new_empty((len(x), room), dtype=torch.float32)[:, : weight.shape[1]])
-    if not into:
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """Return x W^T in float32."""
+    if x.dtype == torch.float32:
+        return torch.mm(x, weight.t())
+    if x.is_cuda and _wide_products():
         return torch.mm(x, weight.t(), out_dtype=torch.float32)
-    y = x.new_empty((len(x), room), dtype=torch.float32)[:, : len(weight)]
-    return torch.mm(x, weight.t(), out_dtype=torch.float32, out=y)
+    return torch.mm(x.float(), weight.t().float())
 
 
 @functools.lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from fourier_head.kernels import tables
 from fourier_head.kernels.devices import is_roomy
 from fourier_head.kernels.launch import INTERPRETED, Site, launch, sums_buffer, traits
 from fourier_head.kernels.likelihood import likelihood_kernel
-from fourier_head.kernels.matrices import gather_site, product, weight_products
+from fourier_head.kernels.matrices import gather_site, pad_rows, product, weight_products
 from fourier_head.kernels.packets import STEP
 from fourier_head.kernels.places import KINDS
 from fourier_head.kernels.plan import Score, ceil_div, power_of_two_above
@@ -22,17 +22,20 @@ from fourier_head.kernels.products import products_kernel, scale_kernel
 from fourier_head.kernels.ranked import ranked_kernel
 from fourier_head.kernels.resident import Gradients, no_gradients
 
-# Multiplications from which on products take rows of whole vectors: of fewer, room for them costs more than it saves.
-ALIGNED_FROM = 1 << 27
+# Multiplications from which on products take weights padded to whole vectors: on an H200 that copy takes 2 microseconds
+# and the host one launch; a product of 2^30 takes ten less, those of 2^33 and 2^34 fifty and a hundred and fifty.
+PADDED_FROM = 1 << 29
 # Numbers in x, and outputs, up to which one kernel does both products of a backward pass: of few tokens a step is bound
 # by launches, and an adaptive likelihood takes 16 microseconds of an H200, with the library's products 30; of many the
 # products of (16384, 1024) with 66 outputs take 44, the library's with what surrounds them 50.
 FEW_NUMBERS, FEW_OUTPUTS = 1 << 20, 64
 MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
+# The widest input that the likelihood's kernel multiplies with the weights of few tokens: each program reads them all.
+PROJECTED_WIDTH = 512
 # Programs of that kernel where tokens are many: one for every processor. Sums over tokens, one matrix for each group of
 # programs, take so many numbers at most: with packets no more than those of a plain head, at more rows for each.
 PRODUCTS = 128
-FEW_SUMS, MANY_SUMS = 300_000, 1_200_000
+FEW_SUMS, MANY_SUMS = 300_000, 1_275_000
 # Numbers of one block of the likelihood's kernel where rows are many: eight for each thread of one warp, which needs no
 # barrier for its sums, up to so many harmonics, since 2048 would not fit its registers. Programs take blocks in turn,
 # two thousand of them at most: each has a fence, an atomic and sums that the last one adds up.
@@ -49,9 +52,9 @@ def padded(outputs: int) -> int:
     return -(-outputs // 8) * 8
 
 
-def aligns(tokens: int, width: int, outputs: int) -> bool:
-    """Tell whether products take rows of whole vectors where those of the outputs are not."""
-    return outputs % 8 != 0 and tokens * width * outputs >= ALIGNED_FROM
+def pads(tokens: int, width: int, outputs: int) -> bool:
+    """Tell whether a product takes weights with rows of zeros after them."""
+    return outputs % 8 != 0 and tokens * width * outputs >= PADDED_FROM
 
 
 def tiles_of(score: Score) -> tuple[int, int]:
@@ -84,8 +87,11 @@ def blocks_of(score: Score, tokens: int) -> plans.Blocks:
 
 
 @functools.lru_cache(maxsize=1024)
-def _site(score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weighted: bool, keep: bool) -> Site:
-    """Return the launch of the kernel of a score."""
+def _site(
+    score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weighted: bool, keep: bool,
+    projected: tuple[int, int, int] = (0, 0, 0),
+) -> Site:  # fmt: skip
+    """Return the launch of the kernel of a score; ``projected``: width and strides of what it is to multiply first."""
     blocks, ranked = blocks_of(score, tokens), score.kind == "crps"
     kernel: Any = ranked_kernel if ranked else likelihood_kernel
     points = blocks.tile if score.walls else 2 * blocks.tile  # that determine a spectrum
@@ -108,15 +114,19 @@ def _site(score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weig
         "TILE": blocks.tile,
         "TAIL": blocks.tail,
         "STEPS": blocks.steps,
+        "OUTPUTS": max(16, power_of_two_above(score.outputs)) if projected[0] else 0,
+        "DEPTH": min(128, max(16, power_of_two_above(projected[0]))),
+        "WIDEN": INTERPRETED,
     }
     constants = {name: known[name] for name in kernel.arg_names if name in known}
-    # Numbers make no difference to the compiler: it looks into none, and only ids to ignore may take 64 bits.
-    key = (score.kind, score.ignore_index >> 31, blocks.warps, *constants.values())
+    # Other numbers make no difference to the compiler: it looks into none, and only ids to ignore may take 64 bits.
+    key = (score.kind, score.ignore_index >> 31, blocks.warps, *map(traits, projected), *constants.values())
     grid = (ceil_div(tokens, blocks.rows * blocks.steps), 1, 1)
-    return Site(kernel, grid, _numbers(score, tokens, y_stride), constants, {"num_warps": blocks.warps}, key, {})
+    numbers = _numbers(score, tokens, y_stride, projected)
+    return Site(kernel, grid, numbers, constants, {"num_warps": blocks.warps}, key, {})
 
 
-def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
+def _numbers(score: Score, tokens: int, y_stride: int, projected: tuple[int, int, int]) -> tuple[float, ...]:
     """Return the numbers that the kernel of a score takes, in its order; a floor of 0 is as real as one of 0.1."""
     stride, outputs = padded(score.outputs), score.outputs
     packets = score.coefficients
@@ -136,8 +146,15 @@ def _numbers(score: Score, tokens: int, y_stride: int) -> tuple[float, ...]:
     )  # fmt: skip
     return (
         tokens, score.length, outputs, y_stride, stride, packets, atoms, score.atoms, places, max(score.num_bins, 1),
-        score.ignore_index, *map(float, reals),
+        score.ignore_index, *projected, *map(float, reals),
     )  # fmt: skip
+
+
+def _projects(x: Tensor, score: Score) -> bool:
+    """Tell whether the kernel of a likelihood multiplies, too: of few tokens a step is bound by launches."""
+    tokens, width = x.shape
+    few = tokens <= plans.FEW_TOKENS and tokens * width <= FEW_NUMBERS and width <= PROJECTED_WIDTH
+    return few and score.kind != "crps" and x.dtype != torch.float32 and score.outputs <= FEW_OUTPUTS
 
 
 def forward(
@@ -155,12 +172,16 @@ def forward(
     gradient = x.new_empty((tokens, padded(score.outputs))) if keep else factor
     if tokens == 0:
         return loss.zero_(), gradient, factor.zero_()
-    y = x
+    y, outputs, width = x, score.outputs, x.shape[1]
+    projected = (0, 0, 0)
     if weight is not None:
-        outputs = score.outputs
-        y = product(x, weight, padded(outputs) if aligns(tokens, x.shape[1], outputs) else 0)
+        if _projects(x, score):
+            y = x.new_empty((tokens, outputs), dtype=torch.float32)
+            projected = (width, x.stride(0), weight.stride(0))
+        else:
+            y = product(x, pad_rows(weight, outputs, padded(outputs)) if pads(tokens, width, outputs) else weight)
     half = dtype != torch.float32
-    site = _site(score, tokens, y.stride(0), half, bias is not None, class_weight is not None, keep)
+    site = _site(score, tokens, y.stride(0), half, bias is not None, class_weight is not None, keep, projected)
     partial = sums_buffer(x, 4 * site.grid[0]) if reduce else factor
     if score.kind == "crps":
         tile, points = site.constants["TILE"], site.constants["POINTS"]
@@ -168,7 +189,8 @@ def forward(
         terms = tables.ranked_terms(tile, score.length, score.walls, score.target == "circle", x.device)
         launch(site, (y, bias, target, anchor, *waves, terms, gradient, loss, partial, factor))
     else:
-        launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor))
+        both = (x, weight) if projected[0] else (None, None)
+        launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor, *both))
     return loss, gradient, factor
 
 
@@ -195,6 +217,8 @@ def _product_sites(
     groups = max(1, PRODUCTS // ceil_div(width, columns)) if many else blocks
     groups = max(1, min(groups, (MANY_SUMS if many else FEW_SUMS) // (outputs * (width + 1))))
     steps = ceil_div(blocks, groups)
+    if steps > 1 and not many:
+        columns = max(16, columns // 2)  # as many programs as before
     wanted = {"NEED_WEIGHT": needs[1], "NEED_BIAS": needs[2]}
     constants = {
         "NEED_X": needs[0],
@@ -259,8 +283,8 @@ def backward(
         grad_bias = _scaled(real.sum(0, dtype=torch.float32), torch.empty_like(bias), scale)
     if weight is None:
         return real if scale is None else real * (upstream * factor), None, grad_bias
-    if not aligns(x.shape[0], x.shape[1], outputs):
-        gradient = real
+    if scale is None and not pads(x.shape[0], x.shape[1], outputs):
+        gradient = real  # else zeros after the weights cost no launch of their own
     if scale is None or x.dtype != torch.float16:
         return *weight_products(gradient, x, weight, outputs, needs, scale), grad_bias
     # float16, whose smallest numbers are not small enough for weights: results are multiplied in their place.
