@@ -25,8 +25,8 @@ Exact = Callable[[Tensor, slice], Tensor]
 class Errors(NamedTuple):
     """Relative errors: of the loss, and of the norm of each gradient.
 
-    ``product``: the larger of the gradients' where outputs are those of the library's product in float32 and the rest is
-    exact, which no way of computing the loss from them can undo.
+    ``product``: the larger of the gradients' where outputs are those of the library's product in float32 and all that
+    follows is exact; no way of computing the loss from them can undo it.
     """
 
     loss: float

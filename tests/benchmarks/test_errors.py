@@ -1,0 +1,43 @@
+"""Errors against float64: one measure for all, taken in chunks, and next to nothing for what is exact."""
+
+import math
+
+import pytest
+import torch
+from benchmarks.arms import Problem
+
+from benchmarks import arms, errors, heads
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*lie outside")
+
+
+def problem(dtype):
+    return Problem(20, 16, 18, 6, dtype, device="cpu")
+
+
+@pytest.mark.parametrize("chunk", [7, 1024])
+def test_every_loss_of_float32_is_close_and_that_of_bfloat16_is_not(chunk, monkeypatch):
+    monkeypatch.setattr(errors, "CHUNK", chunk)
+    wide, narrow = problem(torch.float32), problem(torch.bfloat16)
+    ours = [name for name, make in heads.arms(wide).items() if make().exact]
+    assert len(ours) == 8
+    for of in (errors.of_linear, lambda p: errors.of_formula(arms.plain, p)):
+        assert max(of(wide)[:3]) < 1e-5 < of(narrow).gradient
+    for name in ours:
+        found = errors.of_head(f"FourierHead.{name}", wide)
+        # Outputs of float32 are what the loss is computed from, so their share of the error is most of it.
+        assert max(found) < 1e-4
+        assert errors.of_head(name, narrow).gradient > 1e-3
+
+
+def test_a_loss_that_is_wrong_is_seen_to_be():
+    p = problem(torch.float32)
+    exact = p.weight.detach().double().requires_grad_()
+
+    def reference(x, rows):
+        return arms.plain_of(x, exact, None, p.target[rows], p)
+
+    found = errors.against(1.5 * arms.plain(p), p.x, p.weight, reference, exact)
+    assert all(math.isclose(value, 0.5, rel_tol=1e-4) for value in found[:3])
+    assert found.gradient == max(found.x, found.weight)
+    assert errors.of_head("nine quantiles, pinball", p) is None
