@@ -325,14 +325,14 @@ def anew():
         cache.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["bins", "nll"])
+@pytest.mark.parametrize("name", ["bins", "nll", "packets"])
 @pytest.mark.usefixtures("anew")
 def test_both_products_of_many_tokens_block_after_block(name, monkeypatch):
     monkeypatch.setattr(plan, "FEW_TOKENS", 64)
     monkeypatch.setattr(rowwise, "PRODUCTS", 2)
-    monkeypatch.setattr(rowwise, "LIKELIHOODS", 16)
     monkeypatch.setattr(plan, "RESIDENT_WIDTH", 0)
-    options, loss = LOSSES[name]
+    monkeypatch.setattr(rowwise, "product", None)  # the kernel of the likelihood multiplies, too
+    options, loss = {**LOSSES, "packets": ({**BINS, "packets": 2}, LOSSES["bins"][1])}[name]
     fused, plain = pair(width=20, dtype=torch.bfloat16, **options)
     x, value = torch.randn(700, 20, device=DEVICE).bfloat16(), 3 * torch.randn(700, device=DEVICE)
     for reduction in ("none", "mean"):
@@ -371,7 +371,7 @@ def test_blocks_of_any_size_give_the_same(name, rows, steps, monkeypatch):
     fused, plain = pair(**options)
     x, value = torch.randn(10, 8, device=DEVICE), 3 * torch.randn(10, device=DEVICE)
     chosen = replace(rowwise.blocks_of(score_of(fused, loss, x, value), len(x)), rows=rows, steps=steps)
-    monkeypatch.setattr(rowwise, "blocks_of", lambda score, tokens: chosen)
+    monkeypatch.setattr(rowwise, "blocks_of", lambda *_: chosen)
     rowwise._site.cache_clear()
     for reduction in ("none", "mean"):
         compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023

@@ -108,16 +108,18 @@ def put_rows(gradient_rows, start, harmonics, inside, alpha, beta, WALLS: tl.con
 
 @triton.jit
 def _project(
-    x_ptr, weight_ptr, y_ptr, rows, inside, width, outputs, x_stride, weight_stride, y_stride,
-    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, WIDEN: tl.constexpr,
+    x_ptr, weight_ptr, y_ptr, tokens, width, outputs, x_stride, weight_stride, y_stride,
+    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
     """Multiply a block of rows with the weights; the program reads its outputs once all threads have written theirs."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = rows < tokens
     output = tl.arange(0, OUTPUTS)
     feature = tl.arange(0, DEPTH)
     x_rows = x_ptr + rows.to(tl.int64)[:, None] * x_stride + feature[None, :]
     weights = weight_ptr + output.to(tl.int64)[None, :] * weight_stride + feature[:, None]
     sums = tl.zeros([ROWS, OUTPUTS], tl.float32)
-    for start in tl.range(0, width, DEPTH):
+    for start in tl.range(0, width, DEPTH, num_stages=STAGES):
         some = feature < width - start
         x = tl.load(x_rows + start, mask=inside[:, None] & some[None, :], other=0.0)
         weight = tl.load(weights + start, mask=some[:, None] & (output < outputs)[None, :], other=0.0)
@@ -300,13 +302,19 @@ def likelihood_kernel(
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
     ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
     GRAD: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
-    TAIL: tl.constexpr, STEPS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, WIDEN: tl.constexpr,
+    TAIL: tl.constexpr, STEPS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
+    WIDEN: tl.constexpr,
 ):  # fmt: skip
     """Reduce every row of y to its loss and write the gradient of that: STEPS blocks of ROWS rows one by one.
 
     The harmonics of a row are held in one tile, or in one and a short TAIL where that is less. OUTPUTS, if not 0: y is
     not known yet, and made here.
     """
+    if OUTPUTS > 0:
+        _project(
+            x_ptr, weight_ptr, y_ptr, tokens, width, outputs, x_stride, weight_stride, y_stride,
+            ROWS * STEPS, OUTPUTS, DEPTH, STAGES, WIDEN,
+        )  # fmt: skip
     losses = tl.zeros([ROWS], tl.float32)
     weights = tl.zeros([ROWS], tl.float32)
     roughs = tl.zeros([ROWS], tl.float32)
@@ -314,11 +322,6 @@ def likelihood_kernel(
     for step in tl.range(STEPS):
         rows = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
         inside = rows < tokens
-        if OUTPUTS > 0:
-            _project(
-                x_ptr, weight_ptr, y_ptr, rows, inside, width, outputs, x_stride, weight_stride, y_stride,
-                ROWS, OUTPUTS, DEPTH, WIDEN,
-            )  # fmt: skip
         loss, weight, rough, counted = _block(
             rows, inside, y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr,
             harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
