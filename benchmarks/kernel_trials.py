@@ -155,10 +155,14 @@ def compiled(case: str, shape: tuple[int, int, int, int], variant: Variant) -> s
 
     score = score_of(case, shape)
     with applied(variant):
-        site = rowwise._site(score, shape[0], -(-score.outputs // 8) * 8, True, False, False, True)
+        like = torch.empty(shape[:2], dtype=torch.bfloat16, device="meta")
+        multiplies = rowwise.projects(like, score)
+        projected = (shape[1],) * 3 if multiplies else (0, 0, 0)
+        site = rowwise._site(score, shape[0], rowwise.padded(score.outputs), True, False, False, True, projected)
     pointers = {"y_ptr": "*fp32", "bias_ptr": None, "target_ptr": "*i64" if score.num_bins else "*fp32",
                 "anchor_ptr": None, "offset_ptr": None, "class_weight_ptr": None, "gradient_ptr": "*bf16",
-                "loss_ptr": "*fp32", "partial_ptr": "*fp32", "factor_ptr": "*fp32"}  # fmt: skip
+                "loss_ptr": "*fp32", "partial_ptr": "*fp32", "factor_ptr": "*fp32",
+                "x_ptr": "*bf16" if multiplies else None, "weight_ptr": "*bf16" if multiplies else None}  # fmt: skip
     names = site.kernel.arg_names
     numbers = dict(zip(names[len(pointers) :], site.numbers, strict=False))
     signature = {name: kind or "constexpr" for name, kind in pointers.items()}
@@ -166,7 +170,9 @@ def compiled(case: str, shape: tuple[int, int, int, int], variant: Variant) -> s
     signature |= dict.fromkeys(site.constants, "constexpr")
     constants = {(names.index(name),): None for name, kind in pointers.items() if kind is None}
     constants |= {(names.index(name),): value for name, value in site.constants.items()}
-    aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(pointers.values()) if kind}
+    whole = [name for name, kind in pointers.items() if kind]
+    whole += [name for name in ("width", "x_stride", "weight_stride") if multiplies and shape[1] % 16 == 0]
+    aligned = {(names.index(name),): [["tt.divisibility", 16]] for name in whole}
     source = ASTSource(site.kernel, signature, constants, aligned)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=site.options)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

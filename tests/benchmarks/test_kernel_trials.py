@@ -24,7 +24,7 @@ def step(case):
     arm.head.impl = "fused"
 
     def both():
-        loss = arm.loss(arm.head, p.x, p)
+        loss = arm.loss(arm.head, p.x, arm.target(p))
         return [loss.detach(), *torch.autograd.grad(loss, [p.x, *arm.head.parameters()])]
 
     return both

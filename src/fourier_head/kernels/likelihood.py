@@ -112,22 +112,26 @@ def _project(
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
     """Multiply a block of rows with the weights; the program reads its outputs once all threads have written theirs."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = rows < tokens
+    first = tl.program_id(0) * ROWS
+    row = tl.arange(0, ROWS)
+    inside = first + row < tokens
     output = tl.arange(0, OUTPUTS)
     feature = tl.arange(0, DEPTH)
-    x_rows = x_ptr + rows.to(tl.int64)[:, None] * x_stride + feature[None, :]
-    weights = weight_ptr + output.to(tl.int64)[None, :] * weight_stride + feature[:, None]
+    # Where the program's rows begin takes 64 bits, the way from there 32.
+    x_rows = x_ptr + first.to(tl.int64) * x_stride
+    y_rows = y_ptr + first.to(tl.int64) * y_stride
+    x_place = row[:, None] * x_stride + feature[None, :]
+    weight_place = output[None, :] * weight_stride + feature[:, None]
     sums = tl.zeros([ROWS, OUTPUTS], tl.float32)
     for start in tl.range(0, width, DEPTH, num_stages=STAGES):
         some = feature < width - start
-        x = tl.load(x_rows + start, mask=inside[:, None] & some[None, :], other=0.0)
-        weight = tl.load(weights + start, mask=some[:, None] & (output < outputs)[None, :], other=0.0)
+        x = tl.load(x_rows + start + x_place, mask=inside[:, None] & some[None, :], other=0.0)
+        weight = tl.load(weight_ptr + start + weight_place, mask=some[:, None] & (output < outputs)[None, :], other=0.0)
         if WIDEN:
             x, weight = x.to(tl.float32), weight.to(tl.float32)
         sums = tl.dot(x, weight, sums)
-    place = y_ptr + rows.to(tl.int64)[:, None] * y_stride + output[None, :]
-    tl.store(place, sums, mask=inside[:, None] & (output < outputs)[None, :])
+    y_place = row[:, None] * y_stride + output[None, :]
+    tl.store(y_rows + y_place, sums, mask=inside[:, None] & (output < outputs)[None, :])
     tl.debug_barrier()
 
 

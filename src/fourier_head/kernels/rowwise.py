@@ -157,7 +157,7 @@ def _numbers(score: Score, tokens: int, y_stride: int, projected: tuple[int, int
     )  # fmt: skip
 
 
-def _projects(x: Tensor, score: Score) -> bool:
+def projects(x: Tensor, score: Score) -> bool:
     """Tell whether the kernel of a likelihood multiplies, too, where outputs are few: one pass over x, one launch."""
     if score.kind == "crps" or (x.shape[0] <= plans.FEW_TOKENS and x.shape[1] > PROJECTED_WIDTH):
         return False
@@ -182,7 +182,7 @@ def forward(
     y, outputs, width = x, score.outputs, x.shape[1]
     projected = (0, 0, 0)
     if weight is not None:
-        if _projects(x, score):
+        if projects(x, score):
             y = x.new_empty((tokens, outputs), dtype=torch.float32)
             projected = (width, x.stride(0), weight.stride(0))
         else:
