@@ -87,7 +87,8 @@ def _task(folder: Path, name: str, method: str, split: int, validation: bool = F
 
     torch.set_num_threads(1)
     # The first fit of a process is not to pay for loading packages.
-    for package in ("lightgbm", "fourier_head.integrations.scikit_learn") if method in OURS else (method,):
+    ours = ("lightgbm", "fourier_head.integrations.scikit_learn", "fourier_head.tabular.boosting")
+    for package in ours if method in OURS else (method,):
         with contextlib.suppress(ImportError):
             importlib.import_module(package.replace("-", "_"))
     with np.load(folder / f"{name}.npz") as table:

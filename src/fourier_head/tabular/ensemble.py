@@ -148,7 +148,9 @@ def fit(
                 picked = zip(bodies, network.picked(inputs, index), strict=True)
                 outputs = torch.cat([body.outputs(x) for body, x in picked]).requires_grad_()
             losses = loss(outputs, *(column[index] for column in columns))
-            (slopes,) = torch.autograd.grad(losses, outputs, weights[index] / index.shape[1])
+            # A sum, as torch loads symbolic algebra for gradients of many numbers: as long as the fit of a small table.
+            total = torch.dot(losses.flatten(), weights[index].flatten().div_(index.shape[1]))
+            (slopes,) = torch.autograd.grad(total, outputs)
             with torch.no_grad():
                 for body, slope in zip(bodies, slopes.split(network.members), strict=True):
                     body.backward(slope)
