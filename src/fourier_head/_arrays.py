@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +17,20 @@ Numeric: TypeAlias = Tensor | ArrayLike
 def needs_sync(x: Tensor) -> bool:
     """Tell whether reading values would make the host wait for a device, or is not possible under a transform."""
     return x.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def common_shape(*shapes: Sequence[int]) -> torch.Size:
+    """Return the shape to which shapes broadcast.
+
+    As torch.broadcast_shapes, which loads symbolic algebra at its first call: for as long as a small fit takes.
+
+    >>> common_shape((3, 1), (4,), ())
+    torch.Size([3, 4])
+    """
+    if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):  # then sizes may be more than numbers
+        with contextlib.suppress(TypeError, ValueError):  # torch says why not
+            return torch.Size(np.broadcast_shapes(*(tuple(shape) for shape in shapes)))
+    return torch.broadcast_shapes(*shapes)
 
 
 def plain(value: Any) -> Any:

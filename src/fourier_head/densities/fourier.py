@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
-from fourier_head._arrays import widened
+from fourier_head._arrays import common_shape, widened
 from fourier_head.densities import kernel_calls
 from fourier_head.densities.scalar import Shape, checked_shape
 from fourier_head.densities.unit import UnitDensity
@@ -82,7 +82,7 @@ class FourierDensity(UnitDensity):
         if not coefficients.is_floating_point():
             coefficients = widened(coefficients)
         own = coefficients.dim() - 2 - squares
-        batch_shape = torch.broadcast_shapes(coefficients.shape[:own], self.domain.shape)
+        batch_shape = common_shape(coefficients.shape[:own], self.domain.shape)
         # As given: the kernels read 16-bit coefficients as they are, and make none of them float32.
         self.given = coefficients.expand(*batch_shape, *coefficients.shape[own:])
         self._kept: tuple[int, Tensor] | None = None  # the spectrum, and of which version of the coefficients
@@ -186,7 +186,7 @@ class FourierDensity(UnitDensity):
     def _points_last(self, parameter: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
         """Return a parameter (*batch, ...) and z (*batch, points) to go with it, and what brings results back."""
         z = z.to(self._like.dtype)
-        shape = torch.broadcast_shapes(z.shape, self.batch_shape)
+        shape = common_shape(z.shape, self.batch_shape)
         batch = shape[len(shape) - len(self.batch_shape) :]
         tracing = torch.compiler.is_compiling()  # to which sizes must say nothing
         if not tracing and z.numel() < shape.numel() and z.numel() == math.prod(shape[: len(shape) - len(batch)]):
@@ -295,7 +295,7 @@ class FourierDensity(UnitDensity):
         return self.domain.keep_samples(self.domain.from_unit(z))
 
     def _icdf(self, level: Tensor) -> Tensor:
-        level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
+        level = level.expand(common_shape(level.shape, self.batch_shape))
         z = kernel_calls.unit_quantiles(self, level)
         if z is None:
             z = self.at_points(self._unit_quantiles, self.spectrum, level)
@@ -376,7 +376,7 @@ def _closed(z: Tensor, level: Tensor) -> Tensor:
 @register_kl(FourierDensity, Distribution)
 def _kl_from_fourier(p: FourierDensity, q: Distribution) -> Tensor:
     """Integrate p log(p/q) in the unit variable of p."""
-    p = p.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    p = p.expand(common_shape(p.batch_shape, q.batch_shape))
 
     def log_ratio(value: Tensor, log_p: Tensor) -> Tensor:
         inside = q.support.check(value)  # type: ignore[union-attr]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from fourier_head._arrays import common_shape
 from fourier_head.densities.gaussians import HUGE, PARTS, absolute_mean, long_integral, panel_nodes, tail_integral
 from fourier_head.densities.scalar import Rows, ScalarDensity
 from fourier_head.fourier.inversion import invert, with_implicit_gradient
@@ -92,8 +93,8 @@ class GaussianMixture(ScalarDensity):
             raise ValueError(f"low and high must be given both or neither, got low={low} and high={high}.")
         dtype = torch.promote_types(torch.promote_types(logits.dtype, loc.dtype), scale.dtype)
         dtype = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-        count = torch.broadcast_shapes(logits.shape, loc.shape, scale.shape)[-1]
-        batch_shape = torch.broadcast_shapes(logits.shape[:-1], loc.shape[:-1], scale.shape[:-1])
+        count = common_shape(logits.shape, loc.shape, scale.shape)[-1]
+        batch_shape = common_shape(logits.shape[:-1], loc.shape[:-1], scale.shape[:-1])
         self.limits: tuple[Tensor, Tensor] | None = None
         if low is not None and high is not None:
             if not (isinstance(low, Tensor) or isinstance(high, Tensor) or -math.inf < low < high < math.inf):
@@ -104,7 +105,7 @@ class GaussianMixture(ScalarDensity):
             validate = Distribution._validate_args if validate_args is None else validate_args
             if validate and not bool((a.isfinite() & b.isfinite() & (a < b)).all()):
                 raise ValueError("low must be less than high, both finite, got tensors that are not.")
-            batch_shape = torch.broadcast_shapes(batch_shape, a.shape, b.shape)
+            batch_shape = common_shape(batch_shape, a.shape, b.shape)
             self.limits = a.expand(batch_shape), b.expand(batch_shape)
         self.logits = logits.to(dtype).expand(*logits.shape[:-1], count).log_softmax(-1).expand(*batch_shape, count)
         self.loc, self.scale = loc.to(dtype).expand(*batch_shape, count), scale.to(dtype).expand(*batch_shape, count)
@@ -182,7 +183,7 @@ class GaussianMixture(ScalarDensity):
 
     def _icdf(self, level: Tensor) -> Tensor:
         frame = self._frame()
-        level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
+        level = level.expand(common_shape(level.shape, self.batch_shape))
         safe = torch.where((level > 0) & (level < 1), level, 0.5)
         with torch.no_grad():
             x = self._solve(safe)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from fourier_head._arrays import widened
+from fourier_head._arrays import common_shape, widened
 from fourier_head.densities.scalar import Rows, ScalarDensity
 
 
@@ -72,7 +72,7 @@ class HistogramDensity(ScalarDensity):
             # Below the least normal number 1/p overflows; such a bin is empty, and its gradient zero.
             some = given >= torch.finfo(given.dtype).tiny
             given = torch.where(some, torch.where(some, given, 1).log(), -math.inf)
-        batch_shape = torch.broadcast_shapes(given.shape[:-1], edges.shape[:-1])
+        batch_shape = common_shape(given.shape[:-1], edges.shape[:-1])
         self.logits = given.log_softmax(-1).expand(*batch_shape, num_bins)
         self.edges = edges if edges.dim() == 1 else edges.expand(*batch_shape, num_bins + 1)
         # torch cannot check the parameters of an empty batch.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fourier_head import kernels
+from fourier_head._arrays import common_shape
 
 if TYPE_CHECKING:
     from fourier_head.densities.fourier import FourierDensity
@@ -39,7 +40,7 @@ def cdf(d: FourierDensity, z: Tensor) -> Tensor | None:
     """Return the distribution function at points z of [-1, 1], without tails."""
     if d.has_spectrum or not kernels.wanted(d.impl, d.given, z):
         return None
-    z = z.expand(torch.broadcast_shapes(z.shape, d.batch_shape))
+    z = z.expand(common_shape(z.shape, d.batch_shape))
     a = coefficients(d, z)
     options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "spectra": a is None}
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from fourier_head._arrays import common_shape
 from fourier_head.densities.scalar import ScalarDensity, Shape
 from fourier_head.fourier.inversion import Curve, highest, invert, with_implicit_gradient
 from fourier_head.fourier.quadrature import between
@@ -99,7 +100,7 @@ class MixtureDensity(ScalarDensity):
 
     def _for_each(self, value: Tensor) -> Tensor:
         """Return values (..., 1, *batch), to be given to all components."""
-        return value.expand(torch.broadcast_shapes(value.shape, self.batch_shape)).unsqueeze(self._parts)
+        return value.expand(common_shape(value.shape, self.batch_shape)).unsqueeze(self._parts)
 
     def _mix(self, each: Tensor) -> Tensor:
         """Return the weighted mean of what components say, (..., K, *batch)."""
@@ -130,7 +131,7 @@ class MixtureDensity(ScalarDensity):
 
     def _icdf(self, level: Tensor) -> Tensor:
         """Return x with F(x) = level: the quantiles of the components enclose it."""
-        level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
+        level = level.expand(common_shape(level.shape, self.batch_shape))
         with torch.no_grad():
             x = self._between(level, self.components._icdf(self._for_each(level)))
         return self._with_gradient(x, level)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from fourier_head._arrays import needs_sync
+from fourier_head._arrays import common_shape, needs_sync
 from fourier_head.fourier.series import exporting
 
 Shape = torch.Size | list[int] | tuple[int, ...]
@@ -140,7 +140,7 @@ class Rows:
     """
 
     def __init__(self, value: Tensor, batch_shape: torch.Size) -> None:
-        self.shape = torch.broadcast_shapes(value.shape, batch_shape)
+        self.shape = common_shape(value.shape, batch_shape)
         self.batch = self.shape[len(self.shape) - len(batch_shape) :]
         samples = math.prod(self.shape[: len(self.shape) - len(batch_shape)])
         self.value = value.expand(self.shape).reshape(samples, math.prod(self.batch)).t().contiguous()

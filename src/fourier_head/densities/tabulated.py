@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fourier_head._arrays import common_shape
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.domains import Domain
@@ -111,7 +112,7 @@ class TabulatedMixture(MixtureDensity):
     @torch.no_grad()
     def _icdf(self, level: Tensor) -> Tensor:
         """Return x with F(x) = level, between two of the places where the densities are known to be smooth."""
-        level = level.expand(torch.broadcast_shapes(level.shape, self.batch_shape))
+        level = level.expand(common_shape(level.shape, self.batch_shape))
         shape, level = level.shape, level.reshape(-1, *self.batch_shape)
         ends = self._panels()
         at = self.cdf(ends).cummax(0).values

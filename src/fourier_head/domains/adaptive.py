@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn import functional
 
-from fourier_head._arrays import Numeric, as_tensors, widened
+from fourier_head._arrays import Numeric, as_tensors, common_shape, widened
 from fourier_head.domains.domain import Domain
 from fourier_head.domains.maps import MAPS, Affine, Asinh, Log, ValueMap, broadcast_shape
 from fourier_head.fourier import spectrum, tails
@@ -206,7 +206,7 @@ class Placed(Domain):
 
     @property
     def shape(self) -> torch.Size:
-        return torch.broadcast_shapes(broadcast_shape(self.loc, self.width), self.map.shape)
+        return common_shape(broadcast_shape(self.loc, self.width), self.map.shape)
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Placed:
         return Placed(function(self.loc), function(self.width), self.tails, self.map.apply(function), self.bins)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from fourier_head._arrays import common_shape
 from fourier_head.domains.maps import ValueMap, broadcast_shape
 from fourier_head.fourier.quadrature import legendre_pieces, legendre_rows
 
@@ -190,7 +191,7 @@ class Domain:
         z, weight, x = d.quadrature()
         slope = torch.exp(-self.log_slope(x))
         spread = (weight * slope * d.cdf_at(z) * d.survival_at(z)).sum(0)
-        shape = torch.broadcast_shapes(value.shape, d.batch_shape)
+        shape = common_shape(value.shape, d.batch_shape)
         value = value.expand(shape)
         end = self.to_unit(value).to(z.dtype)
         upper = end > 0

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from fourier_head._arrays import common_shape
 from fourier_head.domains.domain import Boundary, Domain, fine_grid
 from fourier_head.domains.maps import Number, log_of
 from fourier_head.fourier import spectrum
@@ -261,7 +262,7 @@ class BinnedInterval(Domain):
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Integrate in the stretches where the warp is linear; all that depends on the value is closed form."""
         z, weight, x = d.quadrature()
-        value = value.to(z.dtype).expand(torch.broadcast_shapes(value.shape, d.batch_shape))
+        value = value.to(z.dtype).expand(common_shape(value.shape, d.batch_shape))
 
         def integral_above(points: Tensor) -> Tensor:
             return d.at_points(lambda q, y: spectrum.cdf_integral_above(q, y, d.walls), d.spectrum, points)

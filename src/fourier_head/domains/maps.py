@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from fourier_head._arrays import common_shape
+
 Number = float | Tensor
 
 
 def broadcast_shape(*numbers: Number) -> torch.Size:
     """Return the common shape of numbers and tensors."""
     first, *others = [n.shape for n in numbers if isinstance(n, Tensor)] or [torch.Size()]
-    # Where there is nothing to find out torch would load symbolic algebra all the same, for half a second. Shapes are
-    # compared, not gathered in a set: those of an exported graph have no hash.
-    return first if all(shape == first for shape in others) else torch.broadcast_shapes(first, *others)
+    # Shapes are compared, not gathered in a set: those of an exported graph have no hash.
+    return first if all(shape == first for shape in others) else common_shape(first, *others)
 
 
 def log_of(x: Number) -> Number:

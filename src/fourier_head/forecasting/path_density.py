@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from fourier_head._arrays import common_shape
 from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.densities.scalar import ScalarDensity, Shape
 from fourier_head.fourier.inversion import with_implicit_gradient
@@ -86,7 +87,7 @@ class PathDensity(ScalarDensity):
 
         ``points`` says how many values the function looks at for each density, besides those given.
         """
-        values = tuple(x.expand(torch.broadcast_shapes(x.shape, self.batch_shape)) for x in values)
+        values = tuple(x.expand(common_shape(x.shape, self.batch_shape)) for x in values)
         each = points * max((math.prod(x.shape[: x.dim() - len(self.batch_shape)]) for x in values), default=1)
         series = self.batch_shape[-2]
         most = AT_ONCE * (ON_GPU if self._like.is_cuda else 1)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head._arrays import common_shape
 from fourier_head._devices import constant_result
 
 
@@ -31,7 +32,7 @@ def between(ends: Tensor, function: Callable[[Tensor], Tensor], nodes: int = 8) 
 
 def ranked_score(cdf: Callable[[Tensor], Tensor], ends: Tensor, value: Tensor) -> Tensor:
     r"""Return :math:`\int (F(x) - 1[x \ge y])^2 dx` for values (..., *batch) between ends (points, *batch)."""
-    value = value.expand(torch.broadcast_shapes(value.shape, ends.shape[1:]))
+    value = value.expand(common_shape(value.shape, ends.shape[1:]))
     scores = []
     for y in value.reshape(-1, *ends.shape[1:]):
         corners = torch.cat([ends, y.to(ends.dtype)[None]]).sort(0).values

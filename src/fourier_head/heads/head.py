@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from fourier_head import reductions
-from fourier_head._arrays import needs_sync, widened
+from fourier_head._arrays import common_shape, needs_sync, widened
 from fourier_head.bins import Bins
 from fourier_head.domains import BinnedInterval, Domain, Interval
 from fourier_head.domains.maps import ValueMap
@@ -141,7 +141,7 @@ class Head(nn.Module):
         """
         checked_features(x, self.proj)
         value = torch.as_tensor(value, device=x.device)
-        shape = torch.broadcast_shapes(self._batch_shape(x), self.domain.shape)
+        shape = common_shape(self._batch_shape(x), self.domain.shape)
         if value.dim() and value.shape != shape:
             raise ValueError(
                 f"value must have the shape {tuple(shape)} of x without features, got {tuple(value.shape)}"

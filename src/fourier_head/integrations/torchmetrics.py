@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fourier_head import metrics
+from fourier_head._arrays import common_shape
 from fourier_head.errors import needing
 
 with needing("lightning"):
@@ -123,7 +124,7 @@ class CalibrationError(Metric):
 
 def _seen(density: Any, value: Tensor) -> tuple[Tensor, Tensor]:
     """Return values with one of them in place of each missing one, and which were there."""
-    shape = torch.broadcast_shapes(value.shape, density.batch_shape)
+    shape = common_shape(value.shape, density.batch_shape)
     if shape not in (value.shape, density.batch_shape):
         # A column beside a row of distributions would be a table of all pairs.
         raise ValueError(
