@@ -162,7 +162,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles predict on a processor: where they are opened there may be no graphics card.
-        state: dict[str, Any] = super().__getstate__()
+        state = dict(super().__getstate__())  # which is the model's own
         if "network_" in state and next(self.network_.parameters()).device.type != "cpu":
             weights = self._mixing.weights.cpu()
             state |= {"network_": copy.deepcopy(self.network_).cpu(), "_mixing": replace(self._mixing, weights=weights)}
