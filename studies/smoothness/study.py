@@ -241,7 +241,7 @@ def reach(curve: Sequence[float]) -> str:
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
     trials = min(settings.trials, 100) if settings.quick else settings.trials
-    periods = PERIODS[:2] if settings.quick else PERIODS
+    periods = PERIODS[:1] if settings.quick else PERIODS
     tasks = []
     for number in periods:
         count = waves_to_nyquist(number)
@@ -262,7 +262,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         runs=[dict(task.settings) | result for task, result in zip(tasks, results, strict=False)],
         charts=[shapes_chart(), waves_chart(waves[1.0]), noise_chart(noise)],
         notes=notes(waves, noise),
-        quick=f"{trials} trials and a third of the sine waves",
+        quick=f"{trials} trials, one wavelength and a third of the sine waves",
     )
 
 

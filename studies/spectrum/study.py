@@ -105,7 +105,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     store = read_corpus(settings.corpus)
     shares: Any = "standard" if store is not None else {"kernels": 0.5, "structural": 0.5}
     corpus = standard_corpus(store, CONTEXT, HORIZON, shares=shares, device="cpu")
-    windows, seeds = (1024, 1) if settings.quick else (settings.windows, settings.seeds)
+    windows, seeds = (512, 1) if settings.quick else (settings.windows, settings.seeds)
     runs = []
     for seed in range(seeds):
         runs += measure(seed, corpus, windows)
