@@ -10,6 +10,7 @@ import numpy as np
 
 from studies.claims.claim import Claim, Side, joined
 from studies.claims.evidence import Selector, header, paired
+from studies.numbers.tables import PAPER_GAIN
 
 TEXT, BASE = {"head": "linear"}, {"head": "base"}
 WHERE = "Section 4.2, appendix C.4"
@@ -89,7 +90,7 @@ def language() -> list[Claim]:
             TEXT,
             BASE,
             "text against the base model (the paper: 2.07 times better)",
-            _times(2.07),
+            _times(PAPER_GAIN["linear"]),
             study=known.study,
         ),
         compared(
@@ -97,7 +98,7 @@ def language() -> list[Claim]:
             known.ours,
             BASE,
             f"{ours} against the base model (the paper: 4.86 times better)",
-            _times(4.86),
+            _times(PAPER_GAIN["fourier"]),
             known.choice,
             study=known.study,
         ),
@@ -106,7 +107,7 @@ def language() -> list[Claim]:
             known.ours,
             TEXT,
             f"{ours} against text (the paper: 2.3 times better)",
-            _times(4.86 / 2.07),
+            _times(PAPER_GAIN["fourier"] / PAPER_GAIN["linear"]),
             known.choice,
             study=known.study,
         ),
@@ -115,7 +116,7 @@ def language() -> list[Claim]:
             known.start,
             TEXT,
             f"{start}, divided by 1000, against text",
-            _times(4.86 / 2.07),
+            _times(PAPER_GAIN["fourier"] / PAPER_GAIN["linear"]),
             joined(known.choice_of_start, "A start near zero learns little in 64 steps."),
             study=known.study_of_start,
         ),

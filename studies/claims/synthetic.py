@@ -6,27 +6,23 @@ import numpy as np
 
 from studies.claims.claim import Claim, Side, decide
 from studies.claims.evidence import Figure, Selector, find, paired
+from studies.synthetic import likelihood
+from studies.synthetic.arms import TABLES, TITLES, Paper
+from studies.synthetic.study import PAPER
 
-SETS = {"gaussian": "Gaussian", "gmm2": "GMM-2", "beta": "Beta"}
+SETS = TITLES
 EVERY = [{"dataset": name} for name in SETS]
 LINEAR = {"head": "linear", "protocol": "released"}
-FOURIER = {"head": "fourier", "frequencies": 12, "packets": None, "gamma": 0.0, "protocol": "released"}
+FOURIER = {"head": "fourier", "frequencies": TABLES, "packets": None, "gamma": 0.0, "protocol": "released"}
 GMM = {"head": "gmm", "protocol": "released"}
 REGRESSION = {"head": "regression", "protocol": "released"}
 FOURIER_MLE = {key: FOURIER[key] for key in ("head", "frequencies", "packets", "gamma")}
 WORDS = {"kl": "KL divergence", "mse": "MSE"}
-PAPER = {
-    "kl": {"gaussian": (0.116, 0.170, 0.026), "gmm2": (0.146, 0.238, 0.030), "beta": (0.191, 0.234, 0.407)},
-    "smoothness": {"gaussian": (0.057, 0.116, 0.068), "gmm2": (0.038, 0.068, 0.043), "beta": (0.076, 0.127, 0.061)},
-    "mse": {"gaussian": (0.012, 0.013, 0.010), "gmm2": (0.123, 0.126, 0.120), "beta": (0.275, 0.276, 0.273)},
-}
-"""Fourier-12, linear and GMM as the paper prints them."""
-PAPER_MLE = {
-    "kl": {"gaussian": (0.034, 0.012), "gmm2": (0.072, 0.018), "beta": (0.130, 0.257)},
-    "perplexity": {"gaussian": (0.422, 0.410), "gmm2": (0.740, 0.702), "beta": (0.542, 0.623)},
-}
-"""Fourier and GMM by maximum likelihood."""
-PAPER_REGRESSION = {"gaussian": 0.010, "gmm2": 0.121, "beta": 0.275}
+
+
+def _printed(metric: str, ours: str, other: str, dataset: str, paper: Paper = PAPER) -> float:
+    """Return what the paper prints for one head minus what it prints for another."""
+    return round(paper[ours, metric][dataset][0] - paper[other, metric][dataset][0], 3)
 
 
 def _pair(metric: str, ours: Selector, other: Selector, dataset: str, study: str = "synthetic") -> Figure:
@@ -44,7 +40,7 @@ def against_linear() -> list[Claim]:
     for metric, table in (("kl", "Table 1"), ("smoothness", "Table 1"), ("mse", "Table 6")):
         words = WORDS.get(metric, metric)
         for name, title in SETS.items():
-            ours, theirs, _ = PAPER[metric][name]
+            ours, theirs = (PAPER[head, metric][name][0] for head in ("fourier", "linear"))
             means = f"Ours {_mean(metric, FOURIER, name):.3f} and {_mean(metric, LINEAR, name):.3f}"
             reason = ""
             if (metric, name) == ("mse", "gaussian"):
@@ -58,7 +54,7 @@ def against_linear() -> list[Claim]:
                     f"Fourier-12 has the lower {words} on {title} than the linear head.",
                     table,
                     f"{words} of Fourier-12 minus linear's, same seeds",
-                    round(ours - theirs, 3),
+                    _printed(metric, "fourier", "linear", name),
                     _pair(metric, FOURIER, LINEAR, name),
                     note=reason,
                     before=f"{means}, the paper {ours} and {theirs}.",
@@ -105,21 +101,21 @@ def against_mixtures() -> list[Claim]:
             f"The GMM head has the {'higher' if sides[name] == 'below' else 'lower'} KL divergence on {title}.",
             "Table 5",
             "KL of Fourier-12 minus the GMM head's",
-            round(PAPER["kl"][name][0] - PAPER["kl"][name][2], 3),
+            _printed("kl", "fourier", "gmm", name),
             _pair("kl", FOURIER, GMM, name),
             sides[name],
             note=_not_learned(name),
         )
         for name, title in SETS.items()
     ]
-    for metric, printed in PAPER_MLE.items():
+    for metric in likelihood.METRICS:
         words = WORDS.get(metric, metric)
         found += [
             Claim(
                 f"By maximum likelihood {'Fourier' if name == 'beta' else 'GMM'}-MLE has the lower {words} on {title}.",
                 "Table 7",
                 f"{words} of Fourier-MLE minus GMM-MLE's",
-                round(printed[name][0] - printed[name][1], 3),
+                _printed(metric, "fourier", "gmm", name, likelihood.PAPER),
                 _pair(metric, FOURIER_MLE, {"head": "gmm"}, name, "likelihood"),
                 sides[name],
             )
@@ -155,7 +151,7 @@ def curves() -> list[Claim]:
             f"The {'GMM' if name == 'beta' else 'Fourier'} head is the smoothest on {title}.",
             "Table 5",
             "smoothness of Fourier-12 minus the GMM head's",
-            round(PAPER["smoothness"][name][0] - PAPER["smoothness"][name][2], 3),
+            _printed("smoothness", "fourier", "gmm", name),
             _pair("smoothness", FOURIER, GMM, name),
             "above" if name == "beta" else "below",
         )
@@ -204,7 +200,7 @@ def curves() -> list[Claim]:
                 f"The MSE of a pointwise regression is roughly that of the Fourier head, on {title}.",
                 "Table 6",
                 "MSE of the regression minus Fourier-12's",
-                round(PAPER_REGRESSION[name] - PAPER["mse"][name][0], 3),
+                _printed("mse", "regression", "fourier", name),
                 figure,
                 note="Roughly is taken to mean within 0.01: the prediction of either is the mean of the conditional "
                 "distribution.",
