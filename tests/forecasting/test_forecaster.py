@@ -300,7 +300,7 @@ def test_saving_leaves_the_files_of_others_alone(forecaster, tmp_path):
 
 
 def test_an_unknown_model_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"neither a folder with config\.json nor a forecaster of the package"):
+    with pytest.raises(UserError, match=r"neither a folder with config\.json"):
         Forecaster.from_pretrained(tmp_path / "nothing")
 
 

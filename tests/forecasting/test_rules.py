@@ -101,7 +101,7 @@ def test_noise_has_no_season():
 
 def test_a_season_that_nobody_sees_is_said_once(forecaster):
     noise = np.random.default_rng(0).normal(size=(2, 1500))
-    with pytest.warns(UserWarning, match=r"reads 64 values, less than the season of 1,440 steps that 2 of 2") as said:
+    with pytest.warns(UserWarning, match="season of 1,440 steps that 2 of 2") as said:
         forecaster.predict(noise, 4, freq="min")
     assert len(said) == 1
     with warnings.catch_warnings():

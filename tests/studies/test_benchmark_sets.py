@@ -84,7 +84,7 @@ def test_bad_folders_and_files_get_one_sentence(tmp_path):
     with pytest.raises(UserError, match="one frequency, got None, h"):
         read_evaluation_sets(tmp_path, horizon=1)
     write_set(tmp_path / "mine.parquet", freq=["h"], target=["text"])
-    with pytest.raises(UserError, match="must be lists of numbers, one series per row, got string"):
+    with pytest.raises(UserError, match=r"lists of numbers, .* got string"):
         read_evaluation_sets(tmp_path, horizon=1)
     write_set(tmp_path / "mine.parquet", freq=["h"], value=[1.0])
     with pytest.raises(UserError, match="has no column 'target': "):

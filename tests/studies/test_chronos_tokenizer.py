@@ -140,7 +140,7 @@ def test_settings_survive_json_and_bad_ones_get_one_sentence(tokenizer):
         assert repr(again) == repr(one)
     with pytest.raises(ValueError, match="kind must be"):
         ChronosTokenizer("even")
-    with pytest.raises(ValueError, match="num_ids must be a whole number greater than 2"):
+    with pytest.raises(ValueError, match="num_ids must be"):
         ChronosTokenizer(num_ids=2)
     with pytest.raises(ValueError, match="two bins for every range"):
         ChronosTokenizer(num_ids=10, released=True)
