@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fourier_head.integrations import fine_tuning
 from fourier_head.integrations.language_models import lora_settings, tiny_model
@@ -133,16 +134,21 @@ def text_batch(pairs: Sequence[tuple[list[int], list[int]]], filler: int, cut: b
     With ``cut``, labels cover only the last positions, from the one before the longest answer on: their logits are all
     that the loss needs, and a vocabulary is large.
     """
-    width = max(len(prompt) + len(answer) for prompt, answer in pairs)
-    ids, mask, labels = [], [], []
-    for prompt, answer in pairs:
-        empty = width - len(prompt) - len(answer)
-        ids.append([filler] * empty + prompt + answer)
-        mask.append([0] * empty + [1] * (width - empty))
-        labels.append([-100] * (width - len(answer)) + answer)
-    kept = min(width, 1 + max(len(answer) for _, answer in pairs)) if cut else width
-    batch = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-    return batch | {"labels": torch.tensor(labels)[:, width - kept :]}
+    rows = [[*prompt, *answer] for prompt, answer in pairs]
+    labels = padded([[-100] * len(prompt) + answer for prompt, answer in pairs], -100)
+    kept = 1 + max(len(answer) for _, answer in pairs) if cut else labels.shape[1]
+    mask = padded([[1] * len(row) for row in rows], 0)
+    return {"input_ids": padded(rows, filler), "attention_mask": mask, "labels": labels[:, -kept:]}
+
+
+def padded(rows: Sequence[Sequence[int]], filler: int) -> Tensor:
+    """Return rows as one tensor, filled up on the left.
+
+    >>> padded([[1, 2], [3]], 0)
+    tensor([[1, 2],
+            [0, 3]])
+    """
+    return pad_sequence([torch.tensor(row) for row in rows], True, filler, padding_side="left")
 
 
 @torch.no_grad()
@@ -158,13 +164,11 @@ def text_answers(
     with fine_tuning.seeded(seed, language.device):
         for i in range(0, len(ids), at_once):
             part = ids[i : i + at_once]
-            width = max(map(len, part))
-            padded = torch.tensor([[filler] * (width - len(row)) + list(row) for row in part], device=language.device)
-            mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in part], device=language.device)
+            asked = padded(part, filler).to(language.device)
             # Every setting is named: the defaults of an instruct model would cut the tails.
             made = model.generate(
-                input_ids=padded,
-                attention_mask=mask,
+                input_ids=asked,
+                attention_mask=padded([[1] * len(row) for row in part], 0).to(language.device),
                 do_sample=True,
                 temperature=1.0,
                 top_p=recipe.top_p,
@@ -174,7 +178,7 @@ def text_answers(
                 max_new_tokens=NEW_TOKENS,
                 pad_token_id=filler,
             )
-            texts = language.tokenizer.batch_decode(made[:, width:], skip_special_tokens=True)
+            texts = language.tokenizer.batch_decode(made[:, asked.shape[1] :], skip_special_tokens=True)
             numbers = [parse_answer(text) for text in texts]
             out += [numbers[j : j + recipe.answers] for j in range(0, len(numbers), recipe.answers)]
     return out

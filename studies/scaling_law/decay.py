@@ -54,22 +54,17 @@ def predicted_smoothness(N: ArrayLike, C1: float, C2: float, t: float) -> Floats
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """The fitted law C1 - C2 / (N + offset)^(2t - 1) and the root mean square of what it leaves over."""
+    """The fitted law C1 - C2 / N^(2t - 1), N with what was added to it, and the root mean square of what is left."""
 
     C1: float
     C2: float
     t: float
     residual: float
-    offset: float = 0.0
 
     @property
     def exponent(self) -> float:
         """The power 2t - 1 of N."""
         return 2 * self.t - 1
-
-    def predict(self, N: ArrayLike) -> Floats:
-        """Return the smoothness predicted for N frequencies."""
-        return predicted_smoothness(np.asarray(N, dtype=float) + self.offset, self.C1, self.C2, self.t)
 
 
 def fit_scaling_law(N: ArrayLike, smoothness: Numeric, *, offset: float = 0.0) -> ScalingLaw:
@@ -122,7 +117,7 @@ def fit_scaling_law(N: ArrayLike, smoothness: Numeric, *, offset: float = 0.0) -
             low = left
     squares, C1, scaled = solve((low + high) / 2)
     exponent = math.exp((low + high) / 2)
-    return ScalingLaw(C1, scaled * unit**exponent, (exponent + 1) / 2, math.sqrt(squares / x.size), offset)
+    return ScalingLaw(C1, scaled * unit**exponent, (exponent + 1) / 2, math.sqrt(squares / x.size))
 
 
 DECAYS = (2, 3, 4)

@@ -199,7 +199,7 @@ def continuous_rows() -> list[Row]:
     odd = torch.zeros(2 * count, dtype=torch.float64)
     odd[::2] = 2 / math.pi / torch.arange(1, 2 * count, 2, dtype=torch.float64)
     values = continuous_smoothness(odd, least)[::2]
-    more = {"dataset": "square wave", "sine_waves": count, "falls": sum(a > b for a, b in _pairs(values))}
+    more = {"dataset": "square wave", "sine_waves": count, "falls": sum(a > b for a, b in itertools.pairwise(values))}
     rows.append(row("l2_first_fall", first_fall(values), **chosen, **more))
     return rows + [row("l2", values[n - 1], dataset="square wave", sine_waves=n, **chosen) for n in SHOWN]
 
@@ -211,7 +211,7 @@ def measure_steps(trials: int, samples: int, seed: int) -> dict[str, list[float]
         y = coloured_noise(noise.power, trials, samples, 1000 + seed * len(NOISES) + i)
         means["l2"].append(smoothness(y, max_sigma="released").mean().item())
         means["spectral_entropy"].append(spectral_entropy(y, base=math.e).mean().item())
-    return {name: [b - a for a, b in _pairs(values)] for name, values in means.items()}
+    return {name: [b - a for a, b in itertools.pairwise(values)] for name, values in means.items()}
 
 
 def step_rows(steps: Sequence[dict[str, list[float]]]) -> list[Row]:
@@ -273,8 +273,8 @@ def wave_rows(waves: dict[float, dict[str, list[float]]]) -> list[Row]:
         for norm, values in curves.items():
             # The paper tells no wavelength; its number goes with the plainest reading, one of them.
             paper = PAPER_L1_BREAK if norm == "l1" and periods == 1 else None
-            more = {"periods": periods, "sine_waves": len(values), "falls": sum(a > b for a, b in _pairs(values))}
-            fall = first_fall(values)
+            falls, fall = sum(a > b for a, b in itertools.pairwise(values)), first_fall(values)
+            more = {"periods": periods, "sine_waves": len(values), "falls": falls}
             rows.append(row(f"{norm}_first_fall", fall, dataset="square wave", paper=paper, **more))
             if periods == 1:
                 for count in SHOWN:
@@ -282,10 +282,6 @@ def wave_rows(waves: dict[float, dict[str, list[float]]]) -> list[Row]:
                         value = values[count - 1]
                         rows.append(row(norm, value, dataset="square wave", periods=periods, sine_waves=count))
     return rows
-
-
-def _pairs(values: Sequence[float]) -> list[tuple[float, float]]:
-    return list(itertools.pairwise(values))
 
 
 def noise_rows(noise: dict[str, dict[str, list[float]]]) -> list[Row]:

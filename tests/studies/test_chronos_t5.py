@@ -179,15 +179,11 @@ def test_samples_follow_the_predicted_probabilities():
     assert (counts - expected).abs().max() < 4 * math.sqrt(0.25 / 40_000)
 
 
-def test_top_k_and_temperature_narrow_what_is_drawn():
+def test_top_k_narrows_what_is_drawn():
     model, tokenizer = tiny("linear")
     context = [np.arange(1.0, 20)]
     few = T5Predictor(model, tokenizer, paths=500, top_k=3).samples(context, 1)
     assert len(np.unique(few)) <= 3
-    cold = T5Predictor(model, tokenizer, paths=500, temperature=1e-6).samples(context, 1)
-    assert len(np.unique(cold)) == 1
-    with pytest.raises(ValueError, match="top_k must be at least 1"):
-        T5Predictor(model, tokenizer, top_k=0)
 
 
 def test_long_horizons_roll_on_with_the_median():
@@ -199,8 +195,6 @@ def test_long_horizons_roll_on_with_the_median():
     assert np.array_equal(samples, predictor.samples([context], 10))  # every call starts from the seed
     assert np.array_equal(samples[..., :6], predictor.samples([context], 6))
     assert predictor([context], 10, None).quantiles.shape == (1, 10, 13)
-    with pytest.raises(ValueError, match="horizon must be at least 1"):
-        predictor.samples([context], 0)
 
 
 # --- the loss

@@ -45,15 +45,6 @@ class T5Config:
     near: bool = False
     epsilon: float = 1e-6
 
-    def __post_init__(self) -> None:
-        for name in ("context", "horizon", "width", "inner", "layers", "heads", "head_width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.context < 2:
-            raise ValueError(f"context must hold a value and EOS, got {self.context}")
-        if self.vocabulary < 3:
-            raise ValueError(f"vocabulary must hold PAD, EOS and a value, got {self.vocabulary}")
-
     @property
     def attention_width(self) -> int:
         """Features of all heads together."""

@@ -28,7 +28,7 @@ class T5Predictor:
         model: the forecaster.
         tokenizer: of its ids.
         paths: sample paths of each series.
-        temperature, top_k: sharpen what is sampled from; Chronos samples among the 50 likeliest ids, we among all.
+        top_k: ids to sample among, the likeliest; Chronos has 50, we take all.
         spread: whether the paths of a series share out what may happen at every step, see ``spread_levels``; each is
             as random as without, all together are closer to the distribution they are drawn from.
         tails: probability left out at either end of every distribution that is drawn from. What a model gives to values
@@ -54,23 +54,15 @@ class T5Predictor:
         tokenizer: ChronosTokenizer,
         *,
         paths: int = 20,
-        temperature: float = 1.0,
         top_k: int | None = None,
         spread: bool = False,
         tails: float = 0.0,
         seed: int = 0,
         probes: int = 0,
     ):
-        if paths < 1:
-            raise ValueError(f"paths must be at least 1, got {paths}")
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"top_k must be at least 1, got {top_k}")
         if not 0 <= tails < 0.5:
             raise ValueError(f"tails must be at least 0 and less than 0.5, got {tails}")
-        self.model, self.tokenizer, self.paths = model, tokenizer, paths
-        self.temperature, self.top_k = temperature, top_k
+        self.model, self.tokenizer, self.paths, self.top_k = model, tokenizer, paths, top_k
         self.spread, self.tails, self.seed, self.probes = spread, tails, seed, probes
         self._measured: list[Tensor] = []
 
@@ -94,8 +86,6 @@ class T5Predictor:
 
         Beyond the horizon of the model its median forecast becomes part of the context, as in Chronos.
         """
-        if horizon < 1:
-            raise ValueError(f"horizon must be at least 1, got {horizon}")
         self.model.eval()
         generator = torch.Generator(self.device).manual_seed(self.seed)
         past = [np.asarray(context, dtype=np.float64) for context in contexts]
@@ -154,7 +144,7 @@ class T5Predictor:
 
     def _draw(self, log_probs: Tensor, before: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one id from each row; special ids are no values, so they are never drawn."""
-        logs = log_probs[..., NUM_SPECIAL:].float() / self.temperature
+        logs = log_probs[..., NUM_SPECIAL:].float()
         if self.top_k is not None and self.top_k < logs.shape[-1]:
             least = logs.topk(self.top_k, dim=-1).values[..., -1:]
             logs = torch.where(logs < least, -torch.inf, logs)
