@@ -71,8 +71,7 @@ class T5Objective(nn.Module):
     def forward(self, context: Tensor, future: Tensor, period: Tensor | None = None) -> Tensor:
         groups = self.groups(context)
         config = self.model.config
-        fast = self.compiled and context.is_cuda and config.head_width >= NARROWEST
-        kind = self.kind or ("flex" if fast else "sdpa")
+        kind = self.kind or "sdpa"
         states, labels = [], []
         for rows, length in groups:
             tokens = self.tokenizer.encode_context(context if rows is None else context[rows], length - 1)
