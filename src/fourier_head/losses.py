@@ -208,7 +208,7 @@ def _why_not_placed(request: Request) -> str | None:
     if request.kind != "nll" and not request.mapped and any(_map(request).curved):
         return "behind a curved map only the CRPS in its coordinate has a closed form"
     if not placed.applies(request.x, request.weight, layout.num_frequencies, request.domain.tails):
-        return "it needs float32 on a CPU, a few frequencies, tails of a thousandth or more, and no tracer"
+        return "it needs float32 on a CPU or CUDA, a few frequencies, tails of a thousandth or more, and no tracer"
     return None
 
 

@@ -1,5 +1,7 @@
 """Likelihood and CRPS of the adaptive head in closed form, against plain torch in float64."""
 
+import copy
+
 import pytest
 import torch
 
@@ -98,3 +100,18 @@ def test_what_it_leaves_to_plain_torch_it_says(options, kind, words):
     x = torch.zeros(2, 4, dtype=head.proj.weight.dtype)
     with pytest.raises(ValueError, match=words):
         head.values_loss_of(head.proj(x), torch.ones(2), **kind)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["nll", "crps", "both"])
+def test_a_graphics_card_says_the_same(kind):
+    torch.manual_seed(1)
+    head = FourierHead(6, num_frequencies=7, domain=Adaptive(), impl="closed_form", init_scale=1.0)
+    x, value, found = 3 * torch.randn(5, 40, 6), 3 * torch.randn(5, 40), []
+    for device in ("cpu", "cuda"):
+        own = copy.deepcopy(head).to(device)
+        loss = own.values_loss_of(own.proj(x.to(device)), value.to(device), kind=kind)
+        found.append([loss, *torch.autograd.grad(loss.mean(), list(own.parameters()))])
+    for here, there in zip(*found, strict=True):
+        assert there.is_cuda
+        assert (there.cpu() - here).norm() < 1e-4 * here.norm()

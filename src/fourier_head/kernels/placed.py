@@ -34,10 +34,10 @@ def applies(x: Tensor, weight: Tensor | None, num_frequencies: int, weight_of_ta
     """Tell whether the scores of outputs, or of features and weights, can be taken here unseen by any tracer."""
     tensors = [x] if weight is None else [x, weight]
     return (
-        all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+        all(tensor.device.type in ("cpu", "cuda") and tensor.dtype == torch.float32 for tensor in tensors)
         and 1 <= num_frequencies <= MOST_FREQUENCIES
         and weight_of_tails >= LEAST_TAILS
-        and not torch.is_autocast_enabled("cpu")
+        and not torch.is_autocast_enabled(x.device.type)
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
         and not any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
@@ -66,7 +66,7 @@ class _Tables(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def _tables(length: int, floor: float) -> _Tables:
+def _tables(length: int, floor: float, device: torch.device) -> _Tables:
     with torch.inference_mode(False):
         points = 2 * length - 1
         k = torch.arange(length, dtype=torch.float64)
@@ -89,7 +89,7 @@ def _tables(length: int, floor: float) -> _Tables:
             means=torch.stack([torch.cat([zero, 2 * sign / w]), torch.cat([2 * sign / w**2 - distance, zero])], 1),
             squares=both**-2,
         )
-        return _Tables(*(table.float().contiguous() for table in tables))
+        return _Tables(*(table.float().contiguous().to(device) for table in tables))
 
 
 class _Kept(NamedTuple):
@@ -112,7 +112,7 @@ class _Kept(NamedTuple):
 
 def _forward(a: Tensor, v: Tensor, far: Tensor, weight: float, floor: float) -> tuple[Tensor, Tensor, _Kept]:
     """Return negative log-likelihood, and CRPS less |v|, of rows from coefficients (rows, 2 L) and v."""
-    table = _tables(a.shape[-1] // 2, floor)
+    table = _tables(a.shape[-1] // 2, floor, a.device)
     # Relative to the largest first: squares of numbers as small or large as float32 has are none.
     scale = a.abs().amax(-1, keepdim=True).clamp_min_(1e-30).reciprocal_()
     unit = a * scale
@@ -145,7 +145,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the coefficients, of v and of far."""
     v, far, scale, unit, wave, q, phase, mean, within, tail, mixed, off, fade = kept
-    table = _tables(unit.shape[-1] // 2, floor)
+    table = _tables(unit.shape[-1] // 2, floor, unit.device)
     share, rest = of_nll / mixed, of_crps * (1 - weight)
     to_series = torch.stack([share * within * (weight - 1), -2 * rest], 1)
     to_means = torch.stack([rest * torch.add(off, mean, alpha=weight).neg_(), weight * rest], 1)
