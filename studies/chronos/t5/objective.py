@@ -12,7 +12,7 @@ from torch.nn import functional
 from fourier_head.forecasting.corpora.windows import history
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import LinearHead
-from studies.chronos.t5.attention import NARROWEST, Attention
+from studies.chronos.t5.attention import Attention
 from studies.chronos.t5.model import T5Forecaster, shift
 from studies.chronos.tokenizer import ChronosTokenizer
 
