@@ -174,6 +174,7 @@ def main() -> None:
                     known = None if wrong is None else getattr(wrong, field)
                     row[f"{field}_error"] = "" if known is None else f"{known:.2e}"
                 rows.append(row | about)
+                save(rows, arguments.name)
                 print(shape, name, best(row), flush=True)
         if shape == SHAPES[0] and not arguments.only:
             rows.append(paper_row(shape, clock) | about)
