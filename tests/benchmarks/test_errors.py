@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from benchmarks.arms import Problem
+from benchmarks.head import SHAPES
 
 from benchmarks import arms, errors, heads
 
@@ -41,3 +42,15 @@ def test_a_loss_that_is_wrong_is_seen_to_be():
     assert all(math.isclose(value, 0.5, rel_tol=1e-4) for value in found[:3])
     assert found.gradient == max(found.x, found.weight)
     assert errors.of_head("nine quantiles, pinball", p) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradients_in_bfloat16_are_as_exact_as_those_of_a_linear_head(shape):
+    """Of the same tokens, each against its own float64; but for what the product in float32 has brought along."""
+    p = Problem(*shape)
+    linear = errors.of_linear(p).gradient
+    for name in heads.arms(p):
+        found = errors.of_head(name, p)
+        if found is not None:
+            assert found.gradient < math.hypot(1.5 * linear, 1.5 * found.product), (name, found, linear)

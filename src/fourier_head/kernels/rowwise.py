@@ -30,10 +30,11 @@ PADDED_FROM = 1 << 29
 # products of (16384, 1024) with 66 outputs take 44, the library's with what surrounds them 50.
 FEW_NUMBERS, FEW_OUTPUTS = 1 << 20, 64
 MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
-# The widest input that the likelihood's kernel multiplies with the weights of few tokens, since each program reads them
-# all; and the rows that one takes of many.
-PROJECTED_WIDTH = 512
+# The widest inputs that the likelihood's kernel multiplies with so few outputs itself: of few tokens, since each program
+# reads all weights, and of many; the rows that a program takes of those, and numbers it evaluates at a time.
+FEW_WIDTH, MANY_WIDTH = 512, 4096
 PROJECTED_ROWS = 128
+PROJECTED_NUMBERS = 2048
 # Programs of that kernel where tokens are many: one for every processor. Sums over tokens, one matrix for each group of
 # programs, take so many numbers at most: with packets no more than those of a plain head, at more rows for each.
 PRODUCTS = 128
@@ -75,7 +76,7 @@ def blocks_of(score: Score, tokens: int, projects: bool = False) -> plans.Blocks
     tile, tail = tiles_of(score)
     if projects and tokens > plans.FEW_TOKENS:
         # As many rows as fill a matrix unit are projected at once, then evaluated eight numbers a thread at a time.
-        rows = min(PROJECTED_ROWS, (512 if score.packets else 2048) // tile)
+        rows = min(PROJECTED_ROWS, (512 if score.packets else PROJECTED_NUMBERS) // tile)
         return plans.Blocks(rows, tile, depth=64, warps=8, stages=4, steps=PROJECTED_ROWS // rows)
     if score.kind == "crps":
         # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
@@ -159,9 +160,8 @@ def _numbers(score: Score, tokens: int, y_stride: int, projected: tuple[int, int
 
 def projects(x: Tensor, score: Score) -> bool:
     """Tell whether the kernel of a likelihood multiplies, too, where outputs are few: one pass over x, one launch."""
-    if score.kind == "crps" or (x.shape[0] <= plans.FEW_TOKENS and x.shape[1] > PROJECTED_WIDTH):
-        return False
-    return _in_one_kernel(x, score.outputs)
+    widest = FEW_WIDTH if x.shape[0] <= plans.FEW_TOKENS else MANY_WIDTH
+    return score.kind != "crps" and x.shape[1] <= widest and _in_one_kernel(x, score.outputs)
 
 
 def forward(
