@@ -30,7 +30,7 @@ PADDED_FROM = 1 << 29
 # products of (16384, 1024) with 66 outputs take 44, the library's with what surrounds them 50.
 FEW_NUMBERS, FEW_OUTPUTS = 1 << 20, 64
 MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
-# The widest inputs that the likelihood's kernel multiplies with so few outputs itself: of few tokens, since each program
+# The widest inputs that the likelihood's kernel projects itself to so few outputs: of few tokens, since each program
 # reads all weights, and of many; the rows that a program takes of those, and numbers it evaluates at a time.
 FEW_WIDTH, MANY_WIDTH = 512, 4096
 PROJECTED_ROWS = 128
