@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from fourier_head import FourierHead
+from fourier_head import FourierHead, losses
 from fourier_head.losses import IMPLEMENTATIONS, Request
 from tests import kernel_reference as reference
 
@@ -168,8 +168,17 @@ def test_likelihood_of_values_leaves_atoms_out():
     assert_near(found, expected)
 
 
-@pytest.mark.parametrize("options", [{}, {"packets": 2, "gamma": 1e-2}], ids=str)
-def test_compiled_equals_the_reference(options):
+@pytest.mark.parametrize(
+    ("options", "backend"),
+    [
+        ({}, "inductor"),
+        ({"packets": 2, "gamma": 1e-2}, "aot_eager"),  # one graph and its gradient; writing it in C++ takes longest
+        pytest.param({"packets": 2, "gamma": 1e-2}, "inductor", marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_compiled_equals_the_reference(options, backend, monkeypatch):
+    monkeypatch.setattr(losses, "_compiler", lambda: torch.compile(losses._reference, backend=backend))
     compiled = FourierHead(8, 18, 5, impl="compiled", init_scale=1.0, **options)
     plain = FourierHead(8, 18, 5, impl="reference", init_scale=1.0, **options)
     plain.load_state_dict(compiled.state_dict())
