@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 from studies.chronos.t5 import HeadSettings, T5Config, T5Objective, T5Predictor, build_forecaster
-from studies.chronos.t5.attention import Attention
 from studies.chronos.tokenizer import EOS, PAD, ChronosTokenizer
 from torch import Tensor, nn
 
@@ -140,15 +139,14 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
     config, compile = sizes.t5, device == "cuda"
     tokenizer = ChronosTokenizer(num_ids=config.vocabulary)
     fourier, linear = HeadSettings(frequencies=sizes.frequencies), HeadSettings("linear")
-    fastest: Attention = "flex" if compile else "sdpa"
 
     @functools.cache
-    def ours(head: HeadSettings, gamma: float, kind: Attention, formula: bool, grouped: bool) -> Callable[..., None]:
+    def ours(head: HeadSettings, gamma: float, formula: bool, grouped: bool) -> Callable[..., None]:
         model = build_forecaster(tokenizer, config, head, seed=0).to(device)
         if formula and isinstance(model.head, FourierHead):
             model.head.impl = "reference"
         lengths = (sizes.t5_short, config.context) if grouped else None
-        objective = T5Objective(model, tokenizer, lengths=lengths, gamma=gamma, kind=kind, compile=compile)
+        objective = T5Objective(model, tokenizer, lengths=lengths, gamma=gamma, compile=compile)
         return training_step(objective, objective, device)
 
     @functools.cache
@@ -168,15 +166,12 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
         about = {"task": "training", **about, "batch": batch, "data": "half short" if grouped else "given"}
         return Case(about, make, batch, compile and "eager" not in str(about["model"]))
 
-    def own(
-        head: HeadSettings, batch: int, graph: bool = False, more: str = "", kind: Attention = fastest,
-        grouped: bool = False,
-    ) -> Case:  # fmt: skip
+    def own(head: HeadSettings, batch: int, graph: bool = False, more: str = "", grouped: bool = False) -> Case:
         """Return a case of ours; ``more`` may say "formula" and "no regulariser"."""
         label = f"fourier-{sizes.frequencies}" if head == fourier else "linear"
         gamma = 0.0 if head == linear or more else PENALTY
-        about = {"model": "T5", "head": label + more, "attention": kind, "graph": "graph" if graph else "no graph"}
-        return case(about, batch, lambda: ours(head, gamma, kind, "formula" in more, grouped), grouped)
+        about = {"model": "T5", "head": label + more, "attention": "sdpa", "graph": "graph" if graph else "no graph"}
+        return case(about, batch, lambda: ours(head, gamma, "formula" in more, grouped), grouped)
 
     def outside(batch: int, compiled: bool) -> Case:
         how = "compiled" if compiled else "eager"
@@ -192,8 +187,6 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
     rest = [own(head, batch, graph) for batch in more for graph in graphs for head in (fourier, linear)]
     rest += [own(fourier, first, more=text) for text in (", no regulariser", ", formula, no regulariser")]
     rest += [outside(batch, compile) for batch in more]
-    if fastest != "sdpa":
-        rest.append(own(fourier, first, kind="sdpa"))
 
     def forecast() -> Step:
         model = build_forecaster(tokenizer, config, fourier, seed=0).to(device)

@@ -1,4 +1,4 @@
-"""Both attentions of the T5 equal attention written out in float64, and so do their gradients."""
+"""The attention of the T5 equals attention written out in float64, and so do its gradients."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from studies.chronos.t5 import HeadSettings, T5Config, build_forecaster
-from studies.chronos.t5.attention import HIDDEN, PositionBias, attention, position_buckets, visible_blocks
+from studies.chronos.t5 import T5Config, build_forecaster
+from studies.chronos.t5.attention import HIDDEN, PositionBias, attention, position_buckets
 from studies.chronos.tokenizer import ChronosTokenizer
-from torch.nn.attention import flex_attention as flex
-
-from tests.studies.test_chronos_t5 import IDS, TINY, batch
 
 
 def written_out(query, key, value, bias=None, hide=None):
@@ -48,20 +45,14 @@ def drawn(case, dtype, device="cpu"):
     return inputs, table, hide, torch.randn(3, 2, queries, width, generator=generator).to(device, dtype)
 
 
-def results(kind, case, dtype, device="cpu", compiled=False):
+def results(attend, case, dtype, device="cpu"):
     """Return what queries find and the gradients of queries, keys, values and the table."""
     (query, key, value), table, hide, upstream = drawn(case, dtype, device)
-
-    def found(query, key, value, table):
-        bias = None
-        if table is not None:
-            position = PositionBias(2, 8, 20, bool(case[3])).to(device)
-            bias = torch.func.functional_call(position, {"table": table}, (case[0],))
-        if kind == "written out":
-            return written_out(query, key, value, None if bias is None else bias.to(dtype), hide)
-        return attention(kind, bias, hide, queries=case[0])(query, key, value)
-
-    out = (torch.compile(found, dynamic=False) if compiled else found)(query, key, value, table)
+    bias = None
+    if table is not None:
+        position = PositionBias(2, 8, 20, bool(case[3])).to(device)
+        bias = torch.func.functional_call(position, {"table": table}, (case[0],)).to(dtype)
+    out = attend(query, key, value, bias, hide)
     wanted = [query, key, value] + ([] if table is None else [table])
     return out, *torch.autograd.grad(out, wanted, upstream)
 
@@ -77,13 +68,13 @@ ON_GPU = [
 ]  # fmt: skip
 
 
+def ours(query, key, value, bias, hide):
+    return attention(bias, hide)(query, key, value)
+
+
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", ["sdpa", "flex"])
-def test_results_and_gradients_are_those_of_the_formula(kind, case, monkeypatch):
-    # FlexAttention outside of a compiled region is its own definition, with gradients, which it refuses to give on a
-    # CPU for want of a kernel there. Score and mask are the same functions that a GPU's kernel is made of.
-    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
-    found, expected = results(kind, case, torch.float32), results("written out", case, torch.float64)
+def test_results_and_gradients_are_those_of_the_formula(case):
+    found, expected = results(ours, case, torch.float32), results(written_out, case, torch.float64)
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < 1e-5 * other.norm()
 
@@ -91,47 +82,10 @@ def test_results_and_gradients_are_those_of_the_formula(kind, case, monkeypatch)
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", ON_GPU)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_compiled_on_a_gpu_they_are_as_exact_as_their_inputs(case, dtype):
-    torch._dynamo.reset()
-    found = results("flex", case, dtype, "cuda", compiled=True)
-    expected = results("written out", case, torch.float64, "cuda")
+def test_on_a_gpu_they_are_as_exact_as_their_inputs(case, dtype):
+    found, expected = results(ours, case, dtype, "cuda"), results(written_out, case, torch.float64, "cuda")
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < (5e-2 if dtype == torch.bfloat16 else 1e-2) * other.norm()
-
-
-def test_blocks_are_left_out_where_nothing_is_seen_and_whole_where_everything_is():
-    seen = torch.ones(2, 300, dtype=torch.bool)
-    seen[0, :130] = False
-    blocks = visible_blocks(seen, 65)
-    assert blocks.shape == (2, 1, 65, 300)
-    assert blocks.kv_num_blocks.flatten().tolist() == [1, 0]  # half a block hides
-    assert blocks.full_kv_num_blocks.flatten().tolist() == [1, 3]
-    assert blocks.kv_indices[0, 0, 0, 0] == 1
-    assert blocks.full_kv_indices[0, 0, 0, 0] == 2
-    pairs = flex.create_mask(blocks.mask_mod, 2, 1, 65, 300, "cpu")
-    assert torch.equal(pairs[:, 0], seen[:, None].expand(-1, 65, -1))
-
-
-def test_a_forecaster_finds_the_same_by_both():
-    tokenizer = ChronosTokenizer(num_ids=IDS)
-    model = build_forecaster(tokenizer, replace(TINY, head_width=16), HeadSettings(frequencies=9), seed=0)
-    with torch.no_grad():
-        one, other = (model(*batch(), kind) for kind in ("sdpa", "flex"))
-    assert torch.allclose(one, other, atol=1e-5)
-
-
-@pytest.mark.gpu
-def test_a_forecaster_trains_the_same_by_both():
-    tokenizer = ChronosTokenizer(num_ids=IDS)
-    model = build_forecaster(tokenizer, replace(TINY, head_width=16), HeadSettings(frequencies=9), seed=0).cuda()
-    ids, mask, labels = (x.cuda() for x in batch())
-    parameters = [p for name, p in model.named_parameters() if not name.startswith("head.")]
-    gradients = []
-    for forward, kind in ((model.forward, "sdpa"), (torch.compile(model.forward, dynamic=False), "flex")):
-        states = forward(ids, mask, labels, kind)
-        gradients.append((states, *torch.autograd.grad(states.square().sum(), parameters)))
-    for one, other in zip(*gradients, strict=True):
-        assert (one - other).norm() < 1e-2 * one.norm()
 
 
 @pytest.mark.parametrize("two_sided", [True, False])

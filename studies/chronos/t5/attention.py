@@ -1,19 +1,14 @@
-"""Attention with T5's relative positions, in two implementations that agree: for GPUs, and for anything else."""
+"""Attention with T5's relative positions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-Attention = Literal["flex", "sdpa"]
-"""flex: FlexAttention, whose kernel adds the bias itself and so never makes anything of size time x time per sample; it
-has gradients on a GPU only, where it must be compiled. sdpa: torch's other kernels, which take the bias as a mask."""
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Gives what queries (B, heads, Q, D) find among keys and values (B, heads, K, D); scores are not scaled, as in T5."""
 
@@ -21,12 +16,6 @@ HIDDEN = -1e9
 """What is added to the score of a key nobody may see; finite, so that not even rows without a key are NaN."""
 STEEPEST, FLATTEST = 1.0, 1 / 64
 """How much the score of a key may fall at first with every step away, in the head that looks nearest and farthest."""
-BLOCK = 128
-"""Keys and queries of a block of FlexAttention's mask."""
-NARROWEST = 16
-"""Features of a head that FlexAttention needs at least."""
-FLEX_OPTIONS: Any = {"FORCE_USE_FLEX_ATTENTION": True}
-"""Short queries would otherwise go to the kernel for decoding, which is not made for training."""
 
 
 def position_buckets(distance: Tensor, buckets: int, max_distance: int, two_sided: bool) -> Tensor:
@@ -98,21 +87,13 @@ class PositionBias(nn.Module):
             return self.table.t() @ one_hot.t()
 
 
-def attention(kind: Attention, bias: Tensor | None = None, hide: Tensor | None = None, queries: int = 0) -> Attend:
+def attention(bias: Tensor | None = None, hide: Tensor | None = None) -> Attend:
     """Return the attention that all layers of a stack share.
 
     Args:
-        kind: of the implementation.
         bias: added to scores, (heads, Q, K), see ``PositionBias``.
         hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
-        queries: how many look at the keys that hide; as many as there are keys unless given.
     """
-    if kind == "sdpa":
-        return _sdpa(bias, hide)
-    return _flex(bias, None if hide is None else visible_blocks(hide == 0, queries or hide.shape[1]))
-
-
-def _sdpa(bias: Tensor | None, hide: Tensor | None) -> Attend:
     mask = bias
     if hide is not None:
         mask = hide[:, None, None] if bias is None else bias + hide[:, None, None]
@@ -122,44 +103,3 @@ def _sdpa(bias: Tensor | None, hide: Tensor | None) -> Attend:
         return functional.scaled_dot_product_attention(query, key, value, given, scale=1.0)
 
     return attend
-
-
-def _flex(bias: Tensor | None, blocks: BlockMask | None) -> Attend:
-    def add_bias(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        assert bias is not None
-        return score + bias[h, q, k]
-
-    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        options: Any = dict(FLEX_OPTIONS)
-        score_mod = None if bias is None else add_bias
-        return flex_attention(query, key, value, score_mod, blocks, scale=1.0, kernel_options=options)
-
-    return attend
-
-
-def visible_blocks(seen: Tensor, queries: int) -> BlockMask:
-    """Return the block mask of FlexAttention for keys (B, K) that all queries see, or none does.
-
-    Blocks without a visible key are left out, and blocks of visible keys alone need no mask. Written out because
-    ``create_block_mask`` would look at every pair of a query and a key.
-    """
-    missing = -seen.shape[1] % BLOCK
-    inside = functional.pad(seen, (0, missing), value=False).unflatten(1, (-1, BLOCK)).any(-1)
-    whole = functional.pad(seen, (0, missing), value=True).unflatten(1, (-1, BLOCK)).all(-1)
-
-    def listed(some: Tensor) -> tuple[Tensor, Tensor]:
-        """Return how many blocks each sample and block of queries has, and which, those first."""
-        rows = (len(seen), 1, -(-queries // BLOCK))
-        which = some.int().argsort(dim=-1, descending=True, stable=True).int()
-        return (
-            some.sum(-1, dtype=torch.int32)[:, None, None].expand(rows).contiguous(),
-            which[:, None, None].expand(*rows, -1).contiguous(),
-        )
-
-    return BlockMask.from_kv_blocks(
-        *listed(inside & ~whole),
-        *listed(whole),
-        BLOCK_SIZE=BLOCK,
-        mask_mod=lambda b, h, q, k: seen[b, k],
-        seq_lengths=(queries, seen.shape[1]),
-    )

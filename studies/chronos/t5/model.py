@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fourier_head.heads import Head
 from fourier_head.heads.baselines import LinearHead
-from studies.chronos.t5.attention import HIDDEN, Attend, Attention, PositionBias, attention
+from studies.chronos.t5.attention import HIDDEN, Attend, PositionBias, attention
 from studies.chronos.t5.config import T5Config
 from studies.chronos.tokenizer import NUM_SPECIAL, PAD
 
@@ -124,8 +124,8 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.norm = Norm(config.width, config.epsilon)
 
-    def forward(self, x: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        attend = attention(kind, self.position(x.shape[1]), hide)
+    def forward(self, x: Tensor, hide: Tensor | None) -> Tensor:
+        attend = attention(self.position(x.shape[1]), hide)
         for layer in self.layers:
             x = layer(x, attend)
         return narrow(self.norm(x))
@@ -165,9 +165,8 @@ class Decoder(nn.Module):
         keys, values = packed.permute(3, 2, 0, 4, 1, 5).unbind()
         return list(zip(keys.unbind(), values.unbind(), strict=True))
 
-    def forward(self, x: Tensor, states: Tensor, hide: Tensor | None, kind: Attention) -> Tensor:
-        back = attention(kind, self.position(x.shape[1]))
-        across = attention(kind, None, hide, queries=x.shape[1])
+    def forward(self, x: Tensor, states: Tensor, hide: Tensor | None) -> Tensor:
+        back, across = attention(self.position(x.shape[1])), attention(None, hide)
         for layer, context in zip(self.layers, self.contexts(states), strict=True):
             x = layer(x, context, back, across)
         return self.norm(x)
@@ -178,11 +177,11 @@ class Decoder(nn.Module):
         cross = self.contexts(states)
         shape = (len(states) * paths, config.heads, steps, config.head_width)
         own = [(key.new_empty(shape), value.new_empty(shape)) for key, value in cross]
-        return Memory(cross, attention("sdpa", None, hide), own)
+        return Memory(cross, attention(None, hide), own)
 
     def step(self, x: Tensor, memory: Memory, place: int) -> Tensor:
         """Return the states (series, paths, width) of the tokens x, same shape, at one place of all sequences."""
-        back = attention("sdpa", self.position.at(place))
+        back = attention(self.position.at(place))
         for layer, context, own in zip(self.layers, memory.cross, memory.own, strict=True):
             x = cast(DecoderLayer, layer).step(x, context, back, memory.across, own, place)
         return self.norm(x)
@@ -256,19 +255,19 @@ class T5Forecaster(nn.Module):
             if self.head.proj.bias is not None:
                 nn.init.zeros_(self.head.proj.bias)
 
-    def encode(self, ids: Tensor, mask: Tensor, kind: Attention = "sdpa") -> tuple[Tensor, Tensor]:
+    def encode(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states (B, T, width) of contexts, and what hides their missing values, (B, T)."""
         hide = torch.where(mask, 0.0, HIDDEN)
-        return self.encoder(self.embedding(ids), hide, kind), hide
+        return self.encoder(self.embedding(ids), hide), hide
 
-    def decode(self, inputs: Tensor, states: Tensor, hide: Tensor, kind: Attention = "sdpa") -> Tensor:
+    def decode(self, inputs: Tensor, states: Tensor, hide: Tensor) -> Tensor:
         """Return what the head reads, (B, L, width), for the ids that come before each place."""
-        return self.decoder(self.embedding(inputs), states, hide, kind) * self.scale
+        return self.decoder(self.embedding(inputs), states, hide) * self.scale
 
-    def forward(self, ids: Tensor, mask: Tensor, labels: Tensor, kind: Attention = "sdpa") -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor, labels: Tensor) -> Tensor:
         """Return what the head reads to predict labels (B, L), each from the context and the labels before it."""
-        states, hide = self.encode(ids, mask, kind)
-        return self.decode(shift(labels), states, hide, kind)
+        states, hide = self.encode(ids, mask)
+        return self.decode(shift(labels), states, hide)
 
     def next_state(self, tokens: Tensor, memory: Memory, place: int) -> Tensor:
         """Return what the head reads after one more token (series, paths) of every sequence."""

@@ -12,7 +12,6 @@ from torch.nn import functional
 from fourier_head.forecasting.corpora.windows import history
 from fourier_head.heads import FourierHead, Head
 from fourier_head.heads.baselines import LinearHead
-from studies.chronos.t5.attention import Attention
 from studies.chronos.t5.model import T5Forecaster, shift
 from studies.chronos.tokenizer import ChronosTokenizer
 
@@ -34,7 +33,6 @@ class T5Objective(nn.Module):
         tokenizer: of its ids.
         lengths: tokens that each group reads, ascending; one group as wide as the context unless given.
         gamma: strength of the head's regulariser.
-        kind: of attention; the fastest for the device unless given.
         compile: whether to compile encoder, decoder and loss, each on its own: what differs between arms of a study is
             the loss, the rest is compiled once.
     """
@@ -46,7 +44,6 @@ class T5Objective(nn.Module):
         *,
         lengths: Sequence[int] | None = None,
         gamma: float = 0.0,
-        kind: Attention | None = None,
         compile: bool = False,
     ):
         super().__init__()
@@ -57,28 +54,24 @@ class T5Objective(nn.Module):
             raise ValueError(f"lengths must not exceed the context of {model.config.context}, got {self.lengths}")
         if gamma and not isinstance(model.head, FourierHead):
             raise ValueError(f"gamma needs a FourierHead, got {type(model.head).__name__}")
-        self.model, self.tokenizer, self.gamma, self.kind = model, tokenizer, gamma, kind
-        self.compiled = compile
+        self.model, self.tokenizer, self.gamma = model, tokenizer, gamma
         parts: tuple[Callable[..., Any], ...] = (model.encode, model.decode, self.token_loss)
         if compile:
             # Arms of a study and their lengths go through the same functions. Torch would compile them a few times and
-            # then go on without, which FlexAttention must not.
+            # then go on without.
             torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
             # A few shapes, known from the first step on: better each on its own than one for all.
             parts = tuple(torch.compile(part, dynamic=False) for part in parts)
         self._encode, self._decode, self._loss = parts
 
     def forward(self, context: Tensor, future: Tensor, period: Tensor | None = None) -> Tensor:
-        groups = self.groups(context)
-        config = self.model.config
-        kind = self.kind or "sdpa"
         states, labels = [], []
-        for rows, length in groups:
+        for rows, length in self.groups(context):
             tokens = self.tokenizer.encode_context(context if rows is None else context[rows], length - 1)
             wanted = future if rows is None else future[rows]
-            labels.append(self.tokenizer.labels(wanted[:, : config.horizon], tokens.scale))
-            encoded, hide = self._encode(tokens.ids, tokens.mask, kind)
-            states.append(self._decode(shift(labels[-1]), encoded, hide, kind))
+            labels.append(self.tokenizer.labels(wanted[:, : self.model.config.horizon], tokens.scale))
+            encoded, hide = self._encode(tokens.ids, tokens.mask)
+            states.append(self._decode(shift(labels[-1]), encoded, hide))
         return self._loss(torch.cat(states), torch.cat(labels))
 
     def groups(self, context: Tensor) -> list[tuple[Tensor | None, int]]:
