@@ -1,7 +1,8 @@
 """Time a large table and what is asked of fitted models: ``python -m benchmarks.table_speed --device cuda``.
 
 ``fit``: 100,000 rows of 20 columns, with the seconds that it takes and the CRPS of 5000 test rows.
-``quantiles`` and ``sample``: 199 quantiles and 100 draws of each of 957 rows by a model fitted to 2000 of them.
+``quantiles`` and ``sample``: 199 quantiles and 100 draws of each of 957 rows by a model fitted to 2000 others, which is
+timed, too.
 Each is a row of ``results/table-speed.csv``: what, method, device, threads, seconds, processor seconds, CRPS, hardware.
 Threads are as many as ``OMP_NUM_THREADS`` says, or all cores.
 """
@@ -62,8 +63,9 @@ def rows_of(method: str, device: str, what: list[str]) -> list[list[Any]]:
         predict, *seconds = timed(lambda: fitted(method, device, X, y))
         found.append([f"fit {ROWS} x 20", *seconds, float(predict(T).crps(t).mean())])
     if {"quantiles", "sample"} & set(what):
-        X, y, T, _ = table(SMALL_ROWS, ASKED_ROWS)
-        predict = fitted(method, device, X, y)
+        X, y, T, t = table(SMALL_ROWS, ASKED_ROWS)
+        predict, *seconds = timed(lambda: fitted(method, device, X, y))
+        found.append([f"fit {SMALL_ROWS} x 20", *seconds, float(predict(T).crps(t).mean())])
         asked = {
             "quantiles": ("199 quantiles of 957 rows", lambda: quantiles(predict(T))),
             "sample": ("100 draws of 957 rows", lambda: predict(T).sample(100)),
