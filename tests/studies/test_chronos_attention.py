@@ -7,18 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 from studies.chronos.t5 import T5Config, build_forecaster
-from studies.chronos.t5.attention import HIDDEN, PositionBias, attention, position_buckets
+from studies.chronos.t5.attention import HIDDEN, PositionBias, attend, position_buckets
 from studies.chronos.tokenizer import ChronosTokenizer
 
 
-def written_out(query, key, value, bias=None, hide=None):
+def written_out(query, key, value, mask):
     """Return attention as a formula: a softmax between two products of matrices, scores not scaled."""
-    scores = query @ key.transpose(-1, -2)
-    if bias is not None:
-        scores = scores + bias
-    if hide is not None:
-        scores = scores + hide[:, None, None]
-    return torch.softmax(scores, dim=-1) @ value
+    return torch.softmax(query @ key.transpose(-1, -2) + mask, dim=-1) @ value
 
 
 def hidden_keys(keys):
@@ -45,14 +40,14 @@ def drawn(case, dtype, device="cpu"):
     return inputs, table, hide, torch.randn(3, 2, queries, width, generator=generator).to(device, dtype)
 
 
-def results(attend, case, dtype, device="cpu"):
+def results(found_by, case, dtype, device="cpu"):
     """Return what queries find and the gradients of queries, keys, values and the table."""
     (query, key, value), table, hide, upstream = drawn(case, dtype, device)
-    bias = None
+    mask = torch.zeros(3, 1, 1, case[1], device=device) if hide is None else hide[:, None, None]
     if table is not None:
         position = PositionBias(2, 8, 20, bool(case[3])).to(device)
-        bias = torch.func.functional_call(position, {"table": table}, (case[0],)).to(dtype)
-    out = attend(query, key, value, bias, hide)
+        mask = mask + torch.func.functional_call(position, {"table": table}, (case[0],))
+    out = found_by(query, key, value, mask.to(dtype))
     wanted = [query, key, value] + ([] if table is None else [table])
     return out, *torch.autograd.grad(out, wanted, upstream)
 
@@ -68,13 +63,9 @@ ON_GPU = [
 ]  # fmt: skip
 
 
-def ours(query, key, value, bias, hide):
-    return attention(bias, hide)(query, key, value)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_results_and_gradients_are_those_of_the_formula(case):
-    found, expected = results(ours, case, torch.float32), results(written_out, case, torch.float64)
+    found, expected = results(attend, case, torch.float32), results(written_out, case, torch.float64)
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < 1e-5 * other.norm()
 
@@ -83,7 +74,7 @@ def test_results_and_gradients_are_those_of_the_formula(case):
 @pytest.mark.parametrize("case", ON_GPU)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_on_a_gpu_they_are_as_exact_as_their_inputs(case, dtype):
-    found, expected = results(ours, case, dtype, "cuda"), results(written_out, case, torch.float64, "cuda")
+    found, expected = results(attend, case, dtype, "cuda"), results(written_out, case, torch.float64, "cuda")
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < (5e-2 if dtype == torch.bfloat16 else 1e-2) * other.norm()
 

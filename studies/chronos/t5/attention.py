@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Gives what queries (B, heads, Q, D) find among keys and values (B, heads, K, D); scores are not scaled, as in T5."""
 
 HIDDEN = -1e9
 """What is added to the score of a key nobody may see; finite, so that not even rows without a key are NaN."""
@@ -87,19 +83,10 @@ class PositionBias(nn.Module):
             return self.table.t() @ one_hot.t()
 
 
-def attention(bias: Tensor | None = None, hide: Tensor | None = None) -> Attend:
-    """Return the attention that all layers of a stack share.
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Return what queries (B, heads, Q, D) find among keys and values (B, heads, K, D), scores not scaled.
 
     Args:
-        bias: added to scores, (heads, Q, K), see ``PositionBias``.
-        hide: added to the scores of each key, (B, K): 0, or ``HIDDEN`` where there is nothing.
+        mask: added to scores: a bias by position, ``HIDDEN`` for keys nobody may see, or both.
     """
-    mask = bias
-    if hide is not None:
-        mask = hide[:, None, None] if bias is None else bias + hide[:, None, None]
-
-    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        given = None if mask is None else mask.to(query.dtype)
-        return functional.scaled_dot_product_attention(query, key, value, given, scale=1.0)
-
-    return attend
+    return functional.scaled_dot_product_attention(query, key, value, mask.to(query.dtype), scale=1.0)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fourier_head.heads import Head
 from fourier_head.heads.baselines import LinearHead
-from studies.chronos.t5.attention import HIDDEN, Attend, PositionBias, attention
+from studies.chronos.t5.attention import HIDDEN, PositionBias, attend
 from studies.chronos.t5.config import T5Config
 from studies.chronos.tokenizer import NUM_SPECIAL, PAD
 
@@ -61,8 +61,9 @@ class SelfAttention(nn.Module):
         """Return x with what attention found (B, heads, T, D)."""
         return x + self.out(found.transpose(1, 2).flatten(2))
 
-    def forward(self, x: Tensor, attend: Attend) -> Tensor:
-        return self.add(x, attend(*self.project(x)))
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        query, key, value = self.project(x)
+        return self.add(x, attend(query, key, value, mask))
 
 
 class CrossAttention(nn.Module):
@@ -75,8 +76,8 @@ class CrossAttention(nn.Module):
         self.query = nn.Linear(config.width, config.attention_width, bias=False)
         self.out = nn.Linear(config.attention_width, config.width, bias=False)
 
-    def forward(self, x: Tensor, context: Pair, attend: Attend) -> Tensor:
-        found = attend(self.query(self.norm(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2), *context)
+    def forward(self, x: Tensor, context: Pair, hide: Tensor) -> Tensor:
+        found = attend(self.query(self.norm(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2), *context, hide)
         return x + self.out(found.transpose(1, 2).flatten(2))
 
 
@@ -87,8 +88,8 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention, self.feed_forward = SelfAttention(config), FeedForward(config)
 
-    def forward(self, x: Tensor, attend: Attend) -> Tensor:
-        return self.feed_forward(self.attention(x, attend))
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.feed_forward(self.attention(x, mask))
 
 
 class DecoderLayer(nn.Module):
@@ -99,10 +100,10 @@ class DecoderLayer(nn.Module):
         self.attention, self.cross = SelfAttention(config), CrossAttention(config)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: Tensor, context: Pair, back: Attend, across: Attend) -> Tensor:
-        return self.feed_forward(self.cross(self.attention(x, back), context, across))
+    def forward(self, x: Tensor, context: Pair, bias: Tensor, hide: Tensor) -> Tensor:
+        return self.feed_forward(self.cross(self.attention(x, bias), context, hide))
 
-    def step(self, x: Tensor, context: Pair, back: Attend, across: Attend, own: Pair, place: int) -> Tensor:
+    def step(self, x: Tensor, context: Pair, bias: Tensor, hide: Tensor, own: Pair, place: int) -> Tensor:
         """Return x (series, paths, width) after one token of every path; its keys and values go into ``own``.
 
         All paths of a series look at the same context, so they are queries of one attention: its keys are read once.
@@ -110,9 +111,9 @@ class DecoderLayer(nn.Module):
         series, paths, _ = x.shape
         query, key, value = self.attention.project(x.view(series * paths, 1, -1))
         own[0][:, :, place], own[1][:, :, place] = key[:, :, 0], value[:, :, 0]
-        found = back(query, own[0][:, :, : place + 1], own[1][:, :, : place + 1])
+        found = attend(query, own[0][:, :, : place + 1], own[1][:, :, : place + 1], bias)
         x = self.attention.add(x, found.reshape(series, paths, *found.shape[1::2]).transpose(1, 2))
-        return self.feed_forward(self.cross(x, context, across))
+        return self.feed_forward(self.cross(x, context, hide))
 
 
 class Encoder(nn.Module):
@@ -124,10 +125,10 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.norm = Norm(config.width, config.epsilon)
 
-    def forward(self, x: Tensor, hide: Tensor | None) -> Tensor:
-        attend = attention(self.position(x.shape[1]), hide)
+    def forward(self, x: Tensor, hide: Tensor) -> Tensor:
+        mask = self.position(x.shape[1]) + hide
         for layer in self.layers:
-            x = layer(x, attend)
+            x = layer(x, mask)
         return narrow(self.norm(x))
 
 
@@ -137,12 +138,12 @@ class Memory:
 
     Args:
         cross: of the context, (series, heads, T, D).
-        across: attention to it.
+        hide: what hides its missing values, (series, 1, 1, T).
         own: room for one pair (series x paths, heads, steps, D) for each layer.
     """
 
     cross: list[Pair]
-    across: Attend
+    hide: Tensor
     own: list[Pair]
 
 
@@ -165,25 +166,25 @@ class Decoder(nn.Module):
         keys, values = packed.permute(3, 2, 0, 4, 1, 5).unbind()
         return list(zip(keys.unbind(), values.unbind(), strict=True))
 
-    def forward(self, x: Tensor, states: Tensor, hide: Tensor | None) -> Tensor:
-        back, across = attention(self.position(x.shape[1])), attention(None, hide)
+    def forward(self, x: Tensor, states: Tensor, hide: Tensor) -> Tensor:
+        bias = self.position(x.shape[1])
         for layer, context in zip(self.layers, self.contexts(states), strict=True):
-            x = layer(x, context, back, across)
+            x = layer(x, context, bias, hide)
         return self.norm(x)
 
-    def remember(self, states: Tensor, hide: Tensor | None, paths: int, steps: int) -> Memory:
+    def remember(self, states: Tensor, hide: Tensor, paths: int, steps: int) -> Memory:
         """Return the memory for decoding ``paths`` sequences of each series, ``steps`` tokens long."""
         config = self.config
         cross = self.contexts(states)
         shape = (len(states) * paths, config.heads, steps, config.head_width)
         own = [(key.new_empty(shape), value.new_empty(shape)) for key, value in cross]
-        return Memory(cross, attention(None, hide), own)
+        return Memory(cross, hide, own)
 
     def step(self, x: Tensor, memory: Memory, place: int) -> Tensor:
         """Return the states (series, paths, width) of the tokens x, same shape, at one place of all sequences."""
-        back = attention(self.position.at(place))
+        bias = self.position.at(place)
         for layer, context, own in zip(self.layers, memory.cross, memory.own, strict=True):
-            x = cast(DecoderLayer, layer).step(x, context, back, memory.across, own, place)
+            x = cast(DecoderLayer, layer).step(x, context, bias, memory.hide, own, place)
         return self.norm(x)
 
 
@@ -256,8 +257,8 @@ class T5Forecaster(nn.Module):
                 nn.init.zeros_(self.head.proj.bias)
 
     def encode(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states (B, T, width) of contexts, and what hides their missing values, (B, T)."""
-        hide = torch.where(mask, 0.0, HIDDEN)
+        """Return the states (B, T, width) of contexts, and what hides their missing values, (B, 1, 1, T)."""
+        hide = torch.where(mask, 0.0, HIDDEN)[:, None, None]
         return self.encoder(self.embedding(ids), hide), hide
 
     def decode(self, inputs: Tensor, states: Tensor, hide: Tensor) -> Tensor:
