@@ -138,8 +138,8 @@ def _train(
             features = network.body(torch.as_tensor(inputs_of(triple.test_inputs), dtype=torch.float32))
             if isinstance(head, RegressionHead):
                 prediction = head.predict(features).double()
-                observed = bin_centers(data.NUM_BINS, torch.float64)[data.quantize(triple.test_outcomes)]
-                error = ((prediction - observed) ** 2).mean().item()
+                observed = torch.from_numpy(data.quantize(triple.test_outcomes))
+                error = ((prediction - bin_centers(data.NUM_BINS, torch.float64)[observed]) ** 2).mean().item()
                 record |= {"mse": error, "example": prediction[:EXAMPLES].tolist()}
             else:
                 record |= _scores(head(features).double(), triple)
