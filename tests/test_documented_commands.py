@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from studies.atari.cli import app as atari
+from studies.atari.__main__ import app as atari
 from studies.cli import app as studies
 from typer.testing import CliRunner
 

@@ -26,14 +26,6 @@ FROM_EMULATOR = tuple(ACTIONS.index(name) for name in EMULATOR_ACTIONS)
 
 
 @dataclass(frozen=True)
-class Published:
-    """Mean and deviation of normalised returns in the paper, the table of section 5: four seeds, best epoch of each."""
-
-    linear: tuple[float, float]
-    fourier: tuple[float, float]
-
-
-@dataclass(frozen=True)
 class Game:
     """A game, the scores that normalise its returns, and what the paper's runs asked for and got.
 
@@ -42,7 +34,7 @@ class Game:
         title: in print.
         random, human: reference scores of Mnih et al. (2015) as later work on Atari uses them.
         target: return the released code of the paper conditions on.
-        paper: the paper's results.
+        linear, fourier: mean and deviation of normalised returns in the paper's table, four seeds at their best epochs.
     """
 
     name: str
@@ -50,7 +42,8 @@ class Game:
     random: float
     human: float
     target: float
-    paper: Published
+    linear: tuple[float, float]
+    fourier: tuple[float, float]
 
     def normalise(self, score: float) -> float:
         """Return a score in percent of the way from random play to a human tester.
@@ -64,10 +57,10 @@ class Game:
 GAMES = {
     game.name: game
     for game in (
-        Game("bank_heist", "BankHeist", 14.2, 753.1, 700, Published((-0.09, 0.05), (0.92, 0.33))),
-        Game("double_dunk", "DoubleDunk", -18.6, -16.4, -10, Published((-72.72, 33.08), (45.45, 36.36))),
-        Game("gravitar", "Gravitar", 173.0, 3351.4, 250, Published((1.32, 0.17), (4.98, 0.93))),
-        Game("seaquest", "Seaquest", 68.4, 42054.7, 1150, Published((2.53, 0.63), (3.70, 0.47))),
+        Game("bank_heist", "BankHeist", 14.2, 753.1, 700, (-0.09, 0.05), (0.92, 0.33)),
+        Game("double_dunk", "DoubleDunk", -18.6, -16.4, -10, (-72.72, 33.08), (45.45, 36.36)),
+        Game("gravitar", "Gravitar", 173.0, 3351.4, 250, (1.32, 0.17), (4.98, 0.93)),
+        Game("seaquest", "Seaquest", 68.4, 42054.7, 1150, (2.53, 0.63), (3.70, 0.47)),
     )
 }
 

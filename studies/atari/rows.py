@@ -51,7 +51,7 @@ def all_rows(runs: Sequence[Mapping[str, Any]], qualities: Mapping[str, Mapping[
     full = full_size(runs)
     main = [one for one in rows if is_main(one, full)]
     for dataset in dict.fromkeys(one["dataset"] for one in rows):
-        published = find_game(dataset).paper
+        published = find_game(dataset)
         for linear in _returns(main, dataset, "linear")[:1]:
             linear |= {"paper": published.linear[0], "paper_std": published.linear[1]}
         best = best_fourier(main, dataset)

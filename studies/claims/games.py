@@ -49,7 +49,7 @@ def returns() -> list[Claim]:
                 f"The Fourier head has the higher returns on {game.title}.",
                 "Table 2",
                 f"normalised return of Fourier-{n} minus linear's at the last epoch, N chosen {how}",
-                round(game.paper.fourier[0] - game.paper.linear[0], 2),
+                round(game.fourier[0] - game.linear[0], 2),
                 figure,
                 "above",
                 joined(levels.get(name, usual), "Other recordings than the paper's: levels do not compare."),

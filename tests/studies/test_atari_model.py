@@ -14,8 +14,8 @@ pytest.importorskip("ale_py")
 pytest.importorskip("accelerate")
 
 from studies.atari import recording as records
+from studies.atari.__main__ import app
 from studies.atari.agent import AgentSettings, Learner, QNetwork, Rollout
-from studies.atari.cli import app
 from studies.atari.games import ACTIONS
 from studies.atari.model import DecisionTransformer, FrameEncoder, ModelSettings, action_head
 from studies.atari.recording import About, Recording

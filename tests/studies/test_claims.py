@@ -7,7 +7,7 @@ from html import escape
 
 import pytest
 import typer
-from studies.atari.cli import app as atari_app
+from studies.atari.__main__ import app as atari_app
 from studies.claims.claim import STATUSES, decide
 from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
