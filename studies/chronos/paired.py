@@ -208,9 +208,9 @@ def paired_charts(rows: Sequence[Row]) -> list[Chart]:
         for place, dataset in enumerate(groups):
             own = [one for one in shown if one["dataset"] == dataset and one["metric"] == f"{metric}_difference"]
             names = [one["model"].removeprefix("fourier-").removeprefix("linear-") for one in own]
-            ends = np.array([[one["low"], one["high"]] for one in own])
-            middle, half = ends.mean(1), (ends[:, 1] - ends[:, 0]) / 2  # error bars are as long on either side
-            series.append(Series(dataset, names, middle, f"curve-{place + 1}", "bars", error=half))
+            below, means, above = np.array([[one["low"], one["ours"], one["high"]] for one in own]).T
+            bars = {"error": above - means, "below": means - below}
+            series.append(Series(dataset, names, means, f"curve-{place + 1}", "bars", **bars))
         panels.append(Panel(series, metric.upper(), "", "percent", marks=[Mark(0.0, "", "y")]))
     caption = (
         "Error against that of the linear head of the same seed, and 95 % intervals; below zero the arm is better."

@@ -83,6 +83,14 @@ def test_rows_compare_with_linear_and_with_the_head_that_is_varied():
     assert all(one["paper"] is None for one in rows)
     (chart,) = paired_charts(rows)
     assert [series.name for series in chart.panels[0].series] == ["all"]  # of groups of one set there is no mean
+    bars, own = (
+        chart.panels[0].series[0],
+        [one for one in rows if one["dataset"] == "all" and one["against"] == "linear"],
+    )
+    mase = [one for one in own if one["metric"] == "mase_difference"]
+    assert bars.y == pytest.approx([one["ours"] for one in mase])  # not the middle of the interval
+    assert np.subtract(bars.y, bars.below) == pytest.approx([one["low"] for one in mase])
+    assert np.add(bars.y, bars.error) == pytest.approx([one["high"] for one in mase])
 
 
 def test_errors_are_written_and_read(tmp_path):

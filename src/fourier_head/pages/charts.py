@@ -42,10 +42,10 @@ def _numbers(values: Iterable[Any] | None, digits: int = 6) -> tuple[Any, ...] |
 class Series:
     """One curve: a line (with dots where `dots`), points, an area above zero, a band from `lower` to y, or bars.
 
-    `colour` names a head, a curve or an ink of the style; `error` is half the length of each error bar; `legend=False`
-    keeps a companion of another series, hidden and shown together with it by their common name, out of the legend.
-    With `time`, x holds seconds since 1970 and the axis shows dates, by the panel's clock; `opacity` is that of a band,
-    which covers what was drawn before it.
+    `colour` names a head, a curve or an ink of the style; `error` is the length of each error bar above y, and
+    below it too unless `below` gives that; `legend=False` keeps a companion of another series, hidden and shown
+    together with it by their common name, out of the legend. With `time`, x holds seconds since 1970 and the axis
+    shows dates, by the panel's clock; `opacity` is that of a band, which covers what was drawn before it.
     """
 
     name: str
@@ -61,13 +61,14 @@ class Series:
     lower: Values | None = None
     time: bool = False
     opacity: float = 0.3
+    below: Values | None = None
 
     def __post_init__(self) -> None:
-        for key in ("x", "y", "error", "lower"):
+        for key in ("x", "y", "error", "lower", "below"):
             digits = 15 if key == "x" and self.time else 6
             object.__setattr__(self, key, _numbers(getattr(self, key), digits))
-        if len(self.x) != len(self.y) or (self.error is not None and len(self.error) != len(self.y)):
-            counts = [len(values) for values in (self.x, self.y, self.error) if values is not None]
+        counts = [len(values) for values in (self.x, self.y, self.error, self.below) if values is not None]
+        if len(set(counts)) > 1:
             raise ValueError(f"series {self.name!r} must have x, y and error of one length, got {counts}")
         if (self.kind == "band") != (self.lower is not None) or len(self.lower or self.y) != len(self.y):
             raise ValueError(f"series {self.name!r} must have lower, as long as y, if and only if it is a band")

@@ -165,7 +165,9 @@ def _draw_series(cell: Axes, one: Series, bars: list[Series]) -> Iterable[Any]:
     label = one.name if one.legend else f"_{one.name}"
     y = [math.nan if value is None else value for value in one.y]
     x: list[Any] = [value / 86400 for value in one.x] if one.time else list(one.x)  # matplotlib counts in days
-    error = None if one.error is None else [value or 0.0 for value in one.error]
+    error = None
+    if one.error is not None:
+        error = [[value or 0.0 for value in side] for side in (one.below or one.error, one.error)]
     if one.kind == "band":
         low = [math.nan if value is None else value for value in one.lower or ()]
         ground = cell.fill_between(x, low, y, color=ink("paper"), linewidth=0)

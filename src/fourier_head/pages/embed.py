@@ -134,4 +134,7 @@ def _value(one: Series, i: int) -> str:
     text = short(one.y[i])
     if one.lower is not None and one.lower[i] is not None:
         text = f"{short(one.lower[i])} to {text}"
-    return f"{text} ± {short(one.error[i], 2)}" if one.error is not None and one.error[i] else text
+    if one.error is None or not one.error[i]:
+        return text
+    above = short(one.error[i], 2)
+    return f"{text} ± {above}" if one.below is None else f"{text} (+{above}, -{short(one.below[i], 2)})"
