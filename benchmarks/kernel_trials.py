@@ -77,7 +77,7 @@ def applied(variant: Variant) -> Iterator[None]:
 
     before = rowwise.blocks_of, rowwise.FEW_NUMBERS, plan.RESIDENT_WIDTH
     choose = rowwise.blocks_of
-    rowwise.blocks_of = functools.cache(lambda *asked: variant.blocks(choose(*asked)))
+    rowwise.blocks_of = functools.cache(lambda score, tokens: variant.blocks(choose(score, tokens)))
     rowwise.FEW_NUMBERS = 0 if variant.library else before[1]
     if variant.by_rows:
         plan.RESIDENT_WIDTH = 0

@@ -330,8 +330,8 @@ def anew():
 def test_both_products_of_many_tokens_block_after_block(name, monkeypatch):
     monkeypatch.setattr(plan, "FEW_TOKENS", 64)
     monkeypatch.setattr(rowwise, "PRODUCTS", 2)
+    monkeypatch.setattr(rowwise, "LIKELIHOODS", 16)
     monkeypatch.setattr(plan, "RESIDENT_WIDTH", 0)
-    monkeypatch.setattr(rowwise, "product", None)  # the kernel of the likelihood multiplies, too
     options, loss = {**LOSSES, "packets": ({**BINS, "packets": 2}, LOSSES["bins"][1])}[name]
     fused, plain = pair(width=20, dtype=torch.bfloat16, **options)
     x, value = torch.randn(700, 20, device=DEVICE).bfloat16(), 3 * torch.randn(700, device=DEVICE)

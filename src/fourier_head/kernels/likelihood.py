@@ -109,7 +109,7 @@ def put_rows(gradient_rows, start, harmonics, inside, alpha, beta, WALLS: tl.con
 @triton.jit
 def _project(
     x_ptr, weight_ptr, y_ptr, tokens, width, outputs, x_stride, weight_stride, y_stride,
-    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, WIDEN: tl.constexpr,
+    ROWS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
     """Multiply a block of rows with the weights; the program reads its outputs once all threads have written theirs."""
     first = tl.program_id(0) * ROWS
@@ -123,7 +123,7 @@ def _project(
     x_place = row[:, None] * x_stride + feature[None, :]
     weight_place = output[None, :] * weight_stride + feature[:, None]
     sums = tl.zeros([ROWS, OUTPUTS], tl.float32)
-    for start in tl.range(0, width, DEPTH, num_stages=STAGES):
+    for start in tl.range(0, width, DEPTH, num_stages=1):
         some = feature < width - start
         x = tl.load(x_rows + start + x_place, mask=inside[:, None] & some[None, :], other=0.0)
         weight = tl.load(weight_ptr + start + weight_place, mask=some[:, None] & (output < outputs)[None, :], other=0.0)
@@ -306,8 +306,7 @@ def likelihood_kernel(
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
     ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
     GRAD: tl.constexpr, POINTS: tl.constexpr, APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
-    TAIL: tl.constexpr, STEPS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    WIDEN: tl.constexpr,
+    TAIL: tl.constexpr, STEPS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr, WIDEN: tl.constexpr,
 ):  # fmt: skip
     """Reduce every row of y to its loss and write the gradient of that: STEPS blocks of ROWS rows one by one.
 
@@ -317,7 +316,7 @@ def likelihood_kernel(
     if OUTPUTS > 0:
         _project(
             x_ptr, weight_ptr, y_ptr, tokens, width, outputs, x_stride, weight_stride, y_stride,
-            ROWS * STEPS, OUTPUTS, DEPTH, STAGES, WIDEN,
+            ROWS * STEPS, OUTPUTS, DEPTH, WIDEN,
         )  # fmt: skip
     losses = tl.zeros([ROWS], tl.float32)
     weights = tl.zeros([ROWS], tl.float32)

@@ -30,11 +30,9 @@ PADDED_FROM = 1 << 29
 # products of (16384, 1024) with 66 outputs take 44, the library's with what surrounds them 50.
 FEW_NUMBERS, FEW_OUTPUTS = 1 << 20, 64
 MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
-# The widest inputs that the likelihood's kernel projects itself to so few outputs: of few tokens, since each program
-# reads all weights, and of many; the rows that a program takes of those, and numbers it evaluates at a time.
-FEW_WIDTH, MANY_WIDTH = 512, 4096
-PROJECTED_ROWS = 128
-PROJECTED_NUMBERS = 2048
+# The widest inputs of few tokens that the likelihood's kernel projects itself to so few outputs: each program reads all
+# weights. Of many tokens the library's product is as fast, and with a place or packets a sixth to a quarter faster.
+FEW_WIDTH = 512
 # Programs of that kernel where tokens are many: one for every processor. Sums over tokens, one matrix for each group of
 # programs, take so many numbers at most: with packets no more than those of a plain head, at more rows for each.
 PRODUCTS = 128
@@ -71,13 +69,9 @@ def tiles_of(score: Score) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def blocks_of(score: Score, tokens: int, projects: bool = False) -> plans.Blocks:
-    """Return the blocks of the kernel of a score of so many rows; ``projects``: it makes them, too."""
+def blocks_of(score: Score, tokens: int) -> plans.Blocks:
+    """Return the blocks of the kernel of a score of so many rows."""
     tile, tail = tiles_of(score)
-    if projects and tokens > plans.FEW_TOKENS:
-        # As many rows as fill a matrix unit are projected at once, then evaluated eight numbers a thread at a time.
-        rows = min(PROJECTED_ROWS, (512 if score.packets else PROJECTED_NUMBERS) // tile)
-        return plans.Blocks(rows, tile, depth=64, warps=8, stages=4, steps=PROJECTED_ROWS // rows)
     if score.kind == "crps":
         # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
         return plans.Blocks(rows=32 if tile <= 64 else 16, tile=tile, warps=4 if tile <= 32 else 8)
@@ -99,7 +93,7 @@ def _site(
     projected: tuple[int, int, int] = (0, 0, 0),
 ) -> Site:  # fmt: skip
     """Return the launch of the kernel of a score; ``projected``: width and strides of what it is to multiply first."""
-    blocks, ranked = blocks_of(score, tokens, projected[0] > 0), score.kind == "crps"
+    blocks, ranked = blocks_of(score, tokens), score.kind == "crps"
     kernel: Any = ranked_kernel if ranked else likelihood_kernel
     points = blocks.tile if score.walls else 2 * blocks.tile  # that determine a spectrum
     known: dict[str, Any] = {
@@ -123,7 +117,6 @@ def _site(
         "STEPS": blocks.steps,
         "OUTPUTS": max(16, power_of_two_above(score.outputs)) if projected[0] else 0,
         "DEPTH": min(blocks.depth, max(16, power_of_two_above(projected[0]))),
-        "STAGES": blocks.stages,
         "WIDEN": INTERPRETED,
     }
     constants = {name: known[name] for name in kernel.arg_names if name in known}
@@ -159,9 +152,9 @@ def _numbers(score: Score, tokens: int, y_stride: int, projected: tuple[int, int
 
 
 def projects(x: Tensor, score: Score) -> bool:
-    """Tell whether the kernel of a likelihood multiplies, too, where outputs are few: one pass over x, one launch."""
-    widest = FEW_WIDTH if x.shape[0] <= plans.FEW_TOKENS else MANY_WIDTH
-    return score.kind != "crps" and x.shape[1] <= widest and _in_one_kernel(x, score.outputs)
+    """Tell whether the kernel of a likelihood multiplies, too: of few tokens a step is bound by launches."""
+    few = x.shape[0] <= plans.FEW_TOKENS and x.shape[1] <= FEW_WIDTH
+    return few and score.kind != "crps" and _in_one_kernel(x, score.outputs)
 
 
 def forward(
