@@ -313,6 +313,13 @@ def test_products_of_rows_that_fill_whole_vectors(name, dtype, monkeypatch):
     weight.requires_grad_(False)
     assert torch.equal(torch.autograd.grad(loss(fused, x, value), x)[0], whole[0])
 
+    def watched(site, tensors, launch=launch.launch):
+        assert site.grid[0], "a launch of no programs"
+        launch(site, tensors)
+
+    monkeypatch.setattr(matrices, "launch", watched)  # of the bias alone there is nothing to multiply
+    assert torch.autograd.grad(loss(fused, x.detach(), value), fused.proj.bias)[0].isfinite().all()
+
 
 @pytest.fixture
 def anew():

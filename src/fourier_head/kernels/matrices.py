@@ -76,7 +76,7 @@ def weight_products(
     (outputs, width), columns = weight.shape, gradient.shape[1]
     sums = torch.mm(gradient.t(), x) if needs[1] else None
     result, wide = sums, weight
-    if columns != outputs or scale is not None:
+    if (needs[0] or needs[1]) and (columns != outputs or scale is not None):
         wide = x.new_empty((columns, width)) if needs[0] else weight
         if sums is not None and columns != outputs:
             result = x.new_empty((outputs, width)) if length < outputs else sums[:outputs]
@@ -84,8 +84,8 @@ def weight_products(
             length, columns * length // outputs, columns if needs[0] else 0, outputs if needs[1] else 0, width,
             weight.stride(0), scale is not None,
         )  # fmt: skip
-        source, target = (weight, weight) if sums is None else (sums, result)
-        launch(site, (weight, wide, source, target, *(scale or (None, None))))
+        copied = (weight, weight) if sums is None else (sums, result)
+        launch(site, (weight, wide, *copied, *(scale or (None, None))))
     return torch.mm(gradient, wide) if needs[0] else None, result
 
 

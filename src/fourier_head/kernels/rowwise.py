@@ -189,7 +189,7 @@ def forward(
         terms = tables.ranked_terms(tile, score.length, score.walls, score.target == "circle", x.device)
         launch(site, (y, bias, target, anchor, *waves, terms, gradient, loss, partial, factor))
     else:
-        both = (x, weight) if projected[0] else (None, None)
+        both: tuple[Tensor | None, Tensor | None] = (x, weight) if projected[0] else (None, None)
         launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor, *both))
     return loss, gradient, factor
 
@@ -286,7 +286,8 @@ def backward(
     if scale is None and not pads(x.shape[0], x.shape[1], outputs):
         gradient = real  # else zeros after the weights cost no launch of their own
     if scale is None or x.dtype != torch.float16:
-        return *weight_products(gradient, x, weight, outputs, needs, scale), grad_bias
+        grad_x, grad_weight = weight_products(gradient, x, weight, outputs, needs, scale)
+        return grad_x, grad_weight, grad_bias
     # float16, whose smallest numbers are not small enough for weights: results are multiplied in their place.
     grads = weight_products(gradient, x, weight, outputs, needs)
     grad_x, grad_weight = (None if grad is None else _scaled(grad, grad, scale) for grad in grads)
