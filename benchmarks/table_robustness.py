@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -25,6 +24,7 @@ import numpy as np
 
 from benchmarks.head import RESULTS
 from benchmarks.table_methods import METHODS, Floats
+from benchmarks.tables import score
 from fourier_head.compare.results import hardware
 
 Table = tuple[Any, Floats, Any, Floats]
@@ -76,18 +76,6 @@ def tables(seed: int = 0) -> Iterator[tuple[str, Table]]:
     yield "targets of 1e9 + 1e-2", noise(lambda random, X: 1e9 + 0.01 * law(X, random))
 
 
-def score(table: Table, method: str) -> dict[str, float]:
-    """Fit a method and return its scores on the test rows."""
-    X, y, T, t = table
-    start = time.perf_counter()
-    predict = METHODS[method](X, y, 0)
-    seconds = time.perf_counter() - start
-    density = predict(T)
-    low, high = density.interval(0.9).T
-    scores = density.crps(t).mean(), -density.logpdf(t).mean(), np.mean((t >= low) & (t <= high)), seconds
-    return dict(zip(("crps", "nll", "coverage_90", "seconds"), map(float, scores), strict=True))
-
-
 def row(name: str, method: str, draw: int) -> list[Any]:
     """Return the row of one table, method and draw; what a method cannot do is part of what is shown."""
     import torch
@@ -96,7 +84,8 @@ def row(name: str, method: str, draw: int) -> list[Any]:
     table = dict(tables(draw))[name]
     try:
         with np.errstate(all="ignore"):
-            scores = score(table, method)
+            every = score(*table, method, seed=0)
+        scores = {key: every[key] for key in COLUMNS if key in every}
         lost = [key for key, value in scores.items() if not np.isfinite(value)]
         found = [*(f"{value:.4g}" for value in scores.values()), f"{' and '.join(lost)} not finite" if lost else ""]
     except ImportError:

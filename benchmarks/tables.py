@@ -62,12 +62,12 @@ NEMENYI = {2: 1.960, 3: 2.343, 4: 2.569, 5: 2.728, 6: 2.850, 7: 2.949, 8: 3.031,
 Row = dict[str, str]
 
 
-def score(X: Floats, y: Floats, rows: Floats, test: Floats, method: str, seed: int) -> dict[str, float]:
-    """Fit the training rows and return the scores of the test rows."""
+def score(X: Floats, y: Floats, test: Floats, truth: Floats, method: str, seed: int) -> dict[str, float]:
+    """Fit a method to rows and return its scores on test rows, by the names of ``SCORES``."""
     start, worked = time.perf_counter(), time.process_time()
-    predict = METHODS[method](X[rows], y[rows], seed)
+    predict = METHODS[method](X, y, seed)
     seconds, worked = time.perf_counter() - start, time.process_time() - worked
-    density, truth = predict(X[test]), y[test]
+    density = predict(test)
     low, high = density.interval(0.9).T
     return {
         "nll": -float(density.logpdf(truth).mean()),
@@ -97,7 +97,7 @@ def _task(folder: Path, name: str, method: str, split: int, validation: bool = F
     if validation:
         rows = np.random.default_rng(1000 + split).permutation(rows)
         rows, test = np.split(rows, [len(rows) - len(rows) // 10])
-    found = score(X, y, rows, test, method, split)
+    found = score(X[rows], y[rows], X[test], y[test], method, split)
     row = {key: f"{value:.3g}" if "seconds" in key else f"{value:.6g}" for key, value in found.items()}
     of_fit = {"hardware": hardware(), "revision": REVISIONS.get(method, "")}
     return {"dataset": name, "method": method, "split": str(split), **row, **of_fit}
