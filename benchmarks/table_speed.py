@@ -1,6 +1,6 @@
 """Time a large table and what is asked of fitted models: ``python -m benchmarks.table_speed --device cuda``.
 
-``fit``: 100,000 rows of 20 columns, with the seconds that it takes and the CRPS of 5000 test rows.
+``fit``: 100,000 rows of 20 columns, or ``--rows``, with the seconds that it takes and the CRPS of 5000 test rows.
 ``quantiles`` and ``sample``: 199 quantiles and 100 draws of each of 957 rows by a model fitted to 2000 others, which is
 timed, too.
 Each is a row of ``results/table-speed.csv``: what, method, device, threads, seconds, processor seconds, CRPS, hardware.
@@ -55,13 +55,13 @@ def fitted(method: str, device: str, X: Floats, y: Floats) -> Callable[[Floats],
     return METHODS[method](X, y, 0)
 
 
-def rows_of(method: str, device: str, what: list[str]) -> list[list[Any]]:
+def rows_of(method: str, device: str, what: list[str], many: int = ROWS) -> list[list[Any]]:
     """Return the rows of one method: what, seconds, processor seconds and, of a fit, the CRPS."""
     found: list[list[Any]] = []
     if "fit" in what:
-        X, y, T, t = table(ROWS, TEST_ROWS)
+        X, y, T, t = table(many, TEST_ROWS)
         predict, *seconds = timed(lambda: fitted(method, device, X, y))
-        found.append([f"fit {ROWS} x 20", *seconds, float(predict(T).crps(t).mean())])
+        found.append([f"fit {many} x 20", *seconds, float(predict(T).crps(t).mean())])
     if {"quantiles", "sample"} & set(what):
         X, y, T, t = table(SMALL_ROWS, ASKED_ROWS)
         predict, *seconds = timed(lambda: fitted(method, device, X, y))
@@ -92,11 +92,12 @@ def main() -> None:
     parser.add_argument("--what", nargs="+", choices=["fit", "quantiles", "sample"], default=["fit"])
     parser.add_argument("--method", choices=["fourier", "ngboost", "catboost"], default="fourier")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of the large table")
     parser.add_argument("--output", type=Path, default=RESULTS / "table-speed.csv")
     arguments = parser.parse_args()
     if arguments.device != "cpu":  # the first call to a card starts it, which is no part of a fit
         torch.zeros(1, device=arguments.device).sum().item()
-    rows = rows_of(arguments.method, arguments.device, arguments.what)
+    rows = rows_of(arguments.method, arguments.device, arguments.what, arguments.rows)
     new = not arguments.output.exists()
     with arguments.output.open("a", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

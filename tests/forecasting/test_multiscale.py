@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -294,17 +295,19 @@ def test_a_run_can_end_at_a_moment_and_must_find_what_it_resumes(command):
     assert all(torch.allclose(one[name], other[name], atol=1e-4) for name in one)
 
 
-def test_what_is_saved_lies_between_the_weights_at_the_start_and_at_the_end(command):
-    with pytest.raises(UserError, match="--blend is a share"):
-        command("none", "--steps", "1", "--blend", "0.5")
+def test_the_mean_of_several_weights_is_saved_without_training(command):
+    with pytest.raises(UserError, match="--weights must name"):
+        command("none", "--steps", "0")
     first = command("first", "--steps", "2") / "last"
-    going_on = ("--steps", "5", "--learning-rate", "0.02", "--ema", "0", "--weights", str(first))
-    end, mean, start = (command(f"to {x}", *going_on, "--blend", str(x)) for x in (0, 0.5, 1))
-    begun, ended = load_model(first).state_dict(), load_model(end / "model").state_dict()
-    assert any(not torch.equal(begun[name], ended[name]) for name in begun)
-    for folder, share in ((mean, 0.5), (start, 1.0)):
-        for name, value in load_model(folder / "model").state_dict().items():  # to the rounding of bfloat16
-            torch.testing.assert_close(value, ended[name].lerp(begun[name], share), rtol=0.02, atol=1e-3)
+    second = command("second", "--steps", "5", "--learning-rate", "0.02", "--weights", str(first)) / "last"
+    mean = command("mean", "--steps", "0", "--weights", str(first), str(second)) / "model"
+    one, other = (load_model(folder).state_dict() for folder in (first, second))
+    assert any(not torch.equal(one[name], other[name]) for name in one)
+    for name, value in load_model(mean).state_dict().items():  # to the rounding of bfloat16
+        torch.testing.assert_close(value, (one[name] + other[name]) / 2, rtol=0.01, atol=1e-6)
+    small = MultiscaleForecaster(replace(load_model(first).config, layers=2))
+    with pytest.raises(UserError, match="differ in shape"):
+        command("none", "--steps", "0", "--weights", str(first), str(save_model(small, first.parent / "small")))
 
 
 def test_the_command_trains_and_scores_on_whole_sets(tmp_path):

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,8 +113,7 @@ def parser() -> argparse.ArgumentParser:
     add("--size", choices=SIZES, default="small")
     add("--layers", type=int, help="other than the size has")
     add("--variant", choices=VARIANTS, default="recipe")
-    add("--weights", type=Path, help="folder of a model to start from")
-    add("--blend", type=float, default=0.0, help="share of the weights started from in those that are saved")
+    add("--weights", type=Path, nargs="+", help="folder of a model to start from, or several to start from their mean")
     add("--choose", action="store_true", help="hold whole sets out of training, not a few series of every set")
     add("--score", action="store_true", help="score the model on what was held out")
     add(
@@ -122,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="at the end fit the spread of forecasts on sets that are held out whole",
     )
-    add("--steps", type=int, help="budget in steps")
+    add("--steps", type=int, help="budget in steps; 0 trains nothing and saves the weights started from")
     add("--seconds", type=float, help="budget in seconds, over all runs, without what is needed to compile")
     add(
         "--until", type=float, help="moment, in seconds since 1970, to end at: what was spent and is left is the budget"
@@ -184,40 +183,42 @@ def held_out_sets(model: MultiscaleForecaster, held: SeriesStore, most: int) -> 
     return validation_sets(held, most=most, longest=model.config.context + 1024, far=True)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train, save the model beside the checkpoint, and score it on what was held out."""
-    begin = time.monotonic()
-    given = parser().parse_args(arguments)
-    if sum(budget is not None for budget in (given.steps, given.seconds, given.until)) != 1:
-        raise UserError("one of --steps, --seconds and --until must be given.")
-    if not 0 <= given.blend <= 1 or (given.blend and given.weights is None):
-        raise UserError("--blend is a share, 0 to 1, of the weights that --weights names.")
-    variant = VARIANTS[given.variant]
-    device = given.device or best_device()
+def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of the weights of models of one shape: ends of one training forecast worse than their mean."""
+    every = [load_model(folder).state_dict() for folder in folders]
+    if any({k: v.shape for k, v in one.items()} != {k: v.shape for k, v in every[0].items()} for one in every[1:]):
+        raise UserError(f"{', '.join(map(str, folders))} have no mean: their networks differ in shape.")
+    return {name: torch.stack([one[name] for one in every]).mean(0) for name in every[0]}
+
+
+def _train(
+    model: MultiscaleForecaster, store: SeriesStore, given: argparse.Namespace, spent: float | None, begin: float
+) -> tuple[Training, bool]:
+    """Train within the budget that is given, and return the training and whether its budget is spent.
+
+    Args:
+        model: the network.
+        store: the series to train on.
+        given: the options of the command.
+        spent: seconds that earlier runs of this command have spent.
+        begin: when this run began.
+    """
+    variant, device = VARIANTS[given.variant], given.device
     process, processes = rank_and_world()
-    if processes > 1 and device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    spent = seconds_spent(given.output)
-    if given.resume and spent is None:
-        raise UserError(f"--resume was given, but {given.output} holds no checkpoint.")
-    store, held = (hold_out_sets if given.choose else hold_out)(read_store(given.corpus))
-    whole = held
-    if given.calibrate and not given.choose:
-        store, whole = hold_out_sets(store, CALIBRATION_SETS)
-    torch.manual_seed(given.seed)
-    size = {**SIZES[given.size], **({"layers": given.layers} if given.layers else {}), **variant.model}
-    model = MultiscaleForecaster(MultiscaleConfig(**size))
-    if given.weights is not None:
-        model.load_state_dict(load_model(given.weights).state_dict())
     if given.compile:
         # One graph for all layers, of each shape: one for the whole network would take minutes.
         torch._dynamo.config.recompile_limit = 64
         for layer in model.layers:
             layer.compile(dynamic=False)
     precision, _ = fast_training(device)
-    chunk = CHUNK[device]
     stream = BucketStream(
-        store, given.batch // processes, given.seed, buckets=variant.buckets, device=device, chunk=chunk, rank=process
+        store,
+        given.batch // processes,
+        given.seed,
+        buckets=variant.buckets,
+        device=device,
+        chunk=CHUNK[device],
+        rank=process,
     )
     objective = BucketObjective(model, variant.buckets, given.compile).to(device)
     warm_up(objective, stream, device, precision)
@@ -238,25 +239,52 @@ def main(arguments: list[str] | None = None) -> int:
     }
     settings = TrainingSettings(given.output, **{**options, **variant.training})
     training = Training(objective, lambda process: stream, settings, device)
-
     done = training.run(lambda line: print_line(line, "windows"))
-    if process:
-        return 0  # the first one saves and scores
     for layer in model.layers:
         layer._compiled_call_impl = None  # series to score come in any shape
-    save_model(model, given.output / "last")
-    training.use_ema()
-    if given.blend:
-        # Both ends of a training that went on forecast differently well; their mean better than either.
-        with torch.no_grad():
-            for own, first in zip(model.parameters(), load_model(given.weights).parameters(), strict=True):
-                own.lerp_(first.to(own), given.blend)
+    return training, done
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, save the model beside the checkpoint, and score it on what was held out."""
+    begin = time.monotonic()
+    given = parser().parse_args(arguments)
+    if sum(budget is not None for budget in (given.steps, given.seconds, given.until)) != 1:
+        raise UserError("one of --steps, --seconds and --until must be given.")
+    if given.steps == 0 and given.weights is None:
+        raise UserError("--steps 0 trains nothing, so --weights must name what is saved.")
+    variant = VARIANTS[given.variant]
+    device = given.device = given.device or best_device()
+    process, processes = rank_and_world()
+    if processes > 1 and device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    spent = seconds_spent(given.output)
+    if given.resume and spent is None:
+        raise UserError(f"--resume was given, but {given.output} holds no checkpoint.")
+    store, held = (hold_out_sets if given.choose else hold_out)(read_store(given.corpus))
+    whole = held
+    if given.calibrate and not given.choose:
+        store, whole = hold_out_sets(store, CALIBRATION_SETS)
+    torch.manual_seed(given.seed)
+    size = {**SIZES[given.size], **({"layers": given.layers} if given.layers else {}), **variant.model}
+    model = MultiscaleForecaster(MultiscaleConfig(**size)).to(device)
+    if given.weights is not None:
+        model.load_state_dict(mean_weights(given.weights))
+    step, seconds, done = 0, 0.0, True
+    if given.steps != 0:
+        training, done = _train(model, store, given, spent, begin)
+        step, seconds = training.step, training.spent
+        if not process:
+            save_model(model, given.output / "last")
+            training.use_ema()
+    if process:
+        return 0  # the first one saves and scores
     about: dict[str, Any] = {
         "variant": given.variant,
         "seed": given.seed,
-        "steps": training.step,
+        "steps": step,
         "batch": given.batch,
-        "seconds": training.spent,
+        "seconds": seconds,
         "parameters": sum(p.numel() for p in model.parameters()),
         "hardware": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "torch": torch.__version__,
