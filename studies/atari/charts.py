@@ -129,11 +129,11 @@ def ablations_chart(rows: Sequence[Row], runs: Sequence[Mapping[str, Any]], full
         ("share of the data", lambda r: r["share"], lambda r: (r["layers"], r["width"]) == full),
     ):
         series = []
-        for head, colour in (("linear", "linear"), ("fourier", "fourier")):
-            points = sorted((place(r), r["ours"], r["std"] or 0.0) for r in own if r["head"] == head and kept(r))
+        for n, colour in ((None, "linear"), *zip(sorted(ablated), ("fourier", *CURVES[1:]), strict=False)):
+            points = sorted((place(r), r["ours"], r["std"] or 0.0) for r in own if r["frequencies"] == n and kept(r))
             if points:
                 x, y, error = zip(*points, strict=True)
-                name = "Linear" if head == "linear" else f"Fourier-{min(ablated)}"
+                name = "Linear" if n is None else f"Fourier-{n}"
                 series.append(Series(name, x, y, colour, error=error, dots=True))
         panels.append(Panel(series, title, label, "normalised return, best epoch"))
     caption = "One seed, but for the full model on all data, which has the main arms' seeds; all trained equally long."

@@ -51,7 +51,11 @@ class Settings(options.Study):
     transitions: int = option(500_000, "To record where there is no recording.", low=1)
     steps: int = option(5_000_000, "Of the recorded agent's training.", low=1)
     ablations: bool = option(True, "Train without regulariser, smaller models and on less data, too.")
-    ablated: str = option("auto", "N of the Fourier heads of the ablations, such as 20,32; auto for 14.")
+    ablated: str = option(
+        "auto",
+        "N of smaller models and of those on less data, such as 20,32; auto for 14, and with gamma 0.",
+    )
+    reuse: Path | None = option(None, "runs.json of earlier results, whose runs of planned arms are not trained again.")
     packets: str = option("none", "N of Fourier heads with packets, which are not the paper's, or none.")
     device: str = options.device("cpu", told=True)
     compile: bool | None = option(None, "Compile the model.", shown="on a GPU")
@@ -136,7 +140,7 @@ def arms(settings: Settings, game: str) -> list[ArmSettings]:
         found.append(dataclasses.replace(base, seed=seed))
         found += [fourier(n, GAMMA, seed=seed) for n in chosen]
         found += [dataclasses.replace(base, head="fourier_packets", frequencies=n, seed=seed) for n in packets]
-        if first and settings.ablations:
+        if first and settings.ablations and settings.ablated == "auto":
             found += [fourier(n, 0.0, seed=seed) for n in middles]
     if first and settings.ablations:
         sizes = [{"layers": a, "heads": b, "width": c} for a, b, c in SIZES]

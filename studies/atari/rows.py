@@ -111,6 +111,9 @@ def notes(runs: Sequence[Mapping[str, Any]], left: int, qualities: Mapping[str, 
         "N was chosen by the best epoch's return, as in the paper's table.",
         training_note(main),
     ]
+    for place in sorted({run["taken_from"] for run in runs if "taken_from" in run}):
+        count = sum(run.get("taken_from") == place for run in runs)
+        told.append(f"{count} of {len(runs)} runs are those of {place}, trained before the others with the same seeds.")
     if left:
         told.append(f"{left} runs of the plan are not finished; what stands here is of those that are.")
     return told

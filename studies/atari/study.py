@@ -134,6 +134,8 @@ def run(settings: Settings, console: Console = SILENT) -> Summary | None:
         left = sum(len(arms(settings, game)) for game in settings.chosen_games if game not in ready)
         # All games at once: processes start, and models are compiled, a single time.
         tasks = plan_tasks(settings, ready, deadline, lines)
+        if settings.reuse is not None:
+            take_over(tasks, settings.reuse, store)
         results = run_tasks(tasks, store, console=console, title="arms", workers=settings.workers)
         left += sum(result == UNFINISHED for result in results)
     runs = matching(settings, store.every())
@@ -194,6 +196,25 @@ def plan_tasks(settings: Settings, games: list[str], deadline: float | None, lin
         )
         for game, arm in sorted(planned, key=lambda one: rank(one[1], settings))
     ]
+
+
+def take_over(tasks: Sequence[Task], path: Path, store: RunStore) -> None:
+    """Keep those runs of earlier results that tasks would repeat; each says where it comes from.
+
+    Args:
+        tasks: what is planned; a run is taken where the recording and all settings of the arm are the same.
+        path: a `runs.json`.
+        store: keeps them; what it has already stays.
+    """
+    try:
+        earlier = [dict(run) for run in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"--reuse must name the runs.json of an Atari study, got {path}: {error}.") from None
+    for task in tasks:
+        for run in earlier:
+            if task.settings.items() <= run.items() and store.get(task.label, task.settings) is None:
+                result = {key: value for key, value in run.items() if key not in task.settings and key != "label"}
+                store.put(task.label, task.settings, result | {"taken_from": path.as_posix()})
 
 
 def prepare(settings: Settings, game: str, deadline: float | None, console: Console) -> bool:

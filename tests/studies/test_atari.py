@@ -10,15 +10,16 @@ pytest.importorskip("ale_py")
 pytest.importorskip("matplotlib")
 
 from studies.atari import study
-from studies.atari.charts import epochs_chart
+from studies.atari.charts import ablations_chart, epochs_chart
 from studies.atari.games import find_game
 from studies.atari.model import action_head
 from studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms, rank
-from studies.atari.rows import BEST, FINAL, WHOLE, all_rows, notes
+from studies.atari.rows import BEST, FINAL, WHOLE, all_rows, full_size, notes
 from studies.atari.study import UNFINISHED, KeptRuns
 from studies.common.results import read_summary
 
 from fourier_head.errors import UserError
+from fourier_head.tasks.engine import Task
 
 
 def made_up_run(arm, game, returns, smooth):
@@ -109,6 +110,7 @@ def test_options_choose_games_frequencies_and_seeds():
     assert "--ablations" not in Settings().command
     ablated = [arm for arm in arms(Settings(ablated="20,32"), "seaquest") if arm.width < 128 or arm.share < 1]
     assert [arm.frequencies for arm in ablated] == [None, 20, 32] * 6
+    assert not any(arm.head == "fourier" and not arm.gamma for arm in arms(Settings(ablated="20,32"), "seaquest"))
     packets = [arm for arm in arms(Settings(packets="20", seeds=2), "gravitar") if arm.head == "fourier_packets"]
     assert [(arm.frequencies, arm.seed) for arm in packets] == [(20, 0), (20, 1)]
     assert action_head("fourier_packets", 8, 20).proj.out_features == 2 * 21 + 4 * 4
@@ -185,6 +187,42 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     wider = study.run(more)
     assert wider is not None
     assert wider.extra["unfinished"] == len(arms(more, "seaquest")) - len(runs) == 7
+
+
+def test_planned_runs_of_earlier_results_are_taken_over_and_say_so(settings, runs, tmp_path):
+    planned, others = runs[0], runs[1] | {"recording": "another"}
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps([planned, others, runs[2] | {"samples": 7}]))
+    store = KeptRuns(settings.data)
+
+    def task(run):
+        arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
+        return Task(study.run_arm, arm, run["label"])
+
+    tasks = [task(run) for run in runs[:3]]
+    study.take_over(tasks, path, store)
+    (taken,) = store.every()
+    assert taken == planned | {"taken_from": path.as_posix()}
+    assert store.get(tasks[0].label, tasks[0].settings)["evaluations"] == planned["evaluations"]
+    keep(store, settings, planned | {"seconds": 5.0})
+    study.take_over(tasks, path, store)
+    assert [run["seconds"] for run in store.every()] == [5.0]  # what was trained here stays
+    text = " ".join(notes([taken, *runs[1:]], 0, {}))
+    assert f"1 of {len(runs)} runs are those of {path.as_posix()}" in text
+    for bad in ("no JSON", "[1]"):
+        path.write_text(bad)
+        with pytest.raises(UserError, match=r"--reuse must name the runs\.json"):
+            study.take_over(tasks, path, store)
+
+
+def test_every_number_of_frequencies_is_a_curve_of_the_ablations():
+    settings = Settings(games="seaquest", frequencies="20,32", ablated="20,32", seeds=1)
+    found = [made_up_run(arm, "seaquest", [1.0, arm.frequencies or 2.0], 0.1) for arm in arms(settings, "seaquest")]
+    chart = ablations_chart(all_rows(found, {}), found, full_size(found))
+    for panel in chart.panels:
+        assert [series.name for series in panel.series] == ["Linear", "Fourier-20", "Fourier-32"]
+        assert [len(series.x) for series in panel.series] == [4, 4, 4]
+        assert len({series.colour for series in panel.series}) == 3
 
 
 def keep(store, settings, run):
