@@ -244,20 +244,24 @@ def draw(table: dict[str, dict[str, float]], difference: float, path: Path) -> N
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(len(table), 1, figsize=(8, 2.6 * len(table)), squeeze=False)
+    figure, axes = pyplot.subplots(len(table), 1, figsize=(8, 2.8 * len(table)), squeeze=False)
     for axis, (metric, found) in zip(axes[:, 0], table.items(), strict=True):
         order = sorted(found, key=found.__getitem__)
-        axis.axhline(0, color="black", linewidth=1)
-        for i, method in enumerate(order):
-            height = 0.35 + 0.3 * (i % 3)
-            axis.plot([found[method]] * 2, [0, height], color="tab:blue" if method == "fourier" else "grey")
-            # On white, as lines of higher ones would run through it.
-            words, box = f"{method} {found[method]:.2f}", {"facecolor": "white", "edgecolor": "none", "pad": 1}
-            axis.annotate(words, (found[method], height), ha="center", va="bottom", bbox=box, zorder=3)
-        axis.plot([found[order[0]], found[order[0]] + difference], [-0.15, -0.15], linewidth=4, color="tab:orange")
-        axis.annotate(f"critical difference {difference:.2f}", (found[order[0]], -0.45))
-        axis.set(xlim=(0.8, len(order) + 0.2), ylim=(-0.6, 1.4), yticks=[], xlabel=f"mean rank, {metric.upper()}")
-        for side in ("left", "right", "top"):
+        half = math.ceil(len(order) / 2)
+        # Names stand at the sides, the outermost ranks nearest to the line, so that no line runs through a name.
+        for depth, method in [*enumerate(order[:half]), *enumerate(order[half:][::-1])]:
+            left, height = method in order[:half], -0.5 - 0.4 * depth
+            end = 0.8 if left else len(order) + 0.2
+            color = "tab:blue" if method == "fourier" else "grey"
+            axis.plot([found[method]] * 2 + [end], [0, height, height], color=color)
+            words, side = f" {method} {found[method]:.2f} ", "right" if left else "left"
+            axis.annotate(words, (end, height), ha=side, va="center")
+        first = found[order[0]]
+        axis.plot([first, first + difference], [-0.15, -0.15], linewidth=4, color="tab:orange")
+        title = f"mean rank, {metric.upper()} (bar: critical difference {difference:.2f})"
+        axis.set(xlim=(0.8, len(order) + 0.2), ylim=(-0.6 - 0.4 * (half - 1), 0), yticks=[], title=title)
+        axis.xaxis.tick_top()
+        for side in ("left", "right", "bottom"):
             axis.spines[side].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
