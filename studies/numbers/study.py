@@ -35,7 +35,7 @@ from studies.numbers.tables import FOURIER_KEYS, notes, rows
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TINY = "tiny Llama"
 PAIRS = 256
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
 Run = dict[str, Any]
 
 
@@ -67,7 +67,9 @@ class Settings(options.TaskStudy):
     gamma: str = option("0", "Regulariser of the Fourier heads; 0,1e-4 tries both.")
     head_first: str = option("0", "Epochs of a Fourier head alone before those with LoRA; 0,64 tries both.")
     top_p: float = option(1.0, "Share of probability all arms sample from.")
-    dtype: str = option("float32", "Of the model: float32 or bfloat16.", choices=tuple(DTYPES))
+    dtype: str = option(
+        "float32", "Of the model: float32, tf32 (float32 with quick products) or bfloat16.", choices=tuple(DTYPES)
+    )
     device: str = options.device()
     workers: int = options.workers(1, "Processes, each with a model of its own.")
 
@@ -98,7 +100,8 @@ def source_of(settings: Settings) -> tuple[str | None, str]:
 
 @functools.lru_cache(maxsize=1)
 def load(source: str | None, dtype: str, device: str) -> LanguageModel:
-    """Return the language model, loaded once in each process."""
+    """Return the language model, loaded once in each process, whose products in float32 are from here on as asked."""
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     if source is None:
         language = tiny_language(device)
     else:

@@ -247,6 +247,19 @@ def scored(gaussian, answer):
     return {"gaussian": gaussian.name, "group": group} | score([answer] * 4, gaussian)
 
 
+def test_quick_products_are_asked_for_by_name(monkeypatch):
+    monkeypatch.setattr(study, "tiny_language", lambda device: LanguageModel(*tiny_model()))
+    study.load.cache_clear()
+    try:
+        assert study.load(None, "tf32", "cpu").model.dtype == torch.float32
+        assert torch.get_float32_matmul_precision() == "high"
+        study.load(None, "float32", "cpu")
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        study.load.cache_clear()
+        torch.set_float32_matmul_precision("highest")
+
+
 def test_blanks_between_layers_leave_none_of_them_out():
     from peft import get_peft_model
 
