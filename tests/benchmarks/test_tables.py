@@ -2,9 +2,10 @@
 
 import csv
 
+import numpy as np
 import pytest
 
-from benchmarks import tables
+from benchmarks import table_methods, table_twins, tables
 
 
 def fit(dataset, method, split, crps, revision="", hardware="usual", seconds="2"):
@@ -43,3 +44,24 @@ def test_only_splits_that_every_method_has_are_compared():
     methods, sets, means = tables.mean_scores(rows, "crps")
     assert sets == ["yacht"]
     assert dict(zip(methods, means[0], strict=True)) == {"fourier": 1.0, "ngboost": 2.0}
+
+
+def test_rows_that_training_has_are_scored_apart(monkeypatch):
+    def remember(X, y, seed):
+        known = {tuple(row): value for row, value in zip(X, y, strict=True)}
+
+        def predict(rows):
+            return table_methods.Normal(
+                np.array([known.get(tuple(row), 100.0) for row in rows]), np.full(len(rows), 1e-6)
+            )
+
+        return predict
+
+    monkeypatch.setitem(table_twins.METHODS, "memory", remember)
+    # The third test row has the inputs of a training row, but another target, so it is no twin.
+    X, y = np.array([[1.0], [2.0], [1.0], [3.0], [2.0]]), np.array([5.0, 6.0, 5.0, 7.0, 8.0])
+    table = {"X": X, "y": y, "train_index": np.array([[0, 1]]), "test_index": np.array([[2, 3, 4]])}
+    share, of_twins, of_others = table_twins.split_scores(table, "memory", 0)
+    assert share == pytest.approx(1 / 3)
+    assert of_twins == pytest.approx(0, abs=1e-5)
+    assert of_others == pytest.approx((93 + 2) / 2, rel=1e-5)
