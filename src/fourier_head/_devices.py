@@ -62,6 +62,15 @@ def fast_training(device: str) -> tuple[Literal["bf16", "no"], bool]:
 
 
 @contextmanager
+def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Seed the global generators inside, for layers and libraries that know no other; restore them after."""
+    device = torch.device(device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
 def plain_blas() -> Iterator[None]:
     """Multiply matrices without oneDNN, which is slower than plain BLAS on ARM processors."""
     with warnings.catch_warnings():

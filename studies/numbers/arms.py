@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fourier_head._devices import seeded
 from fourier_head.integrations import fine_tuning
 from fourier_head.integrations.language_models import lora_settings, tiny_model
 from fourier_head.integrations.numbers import NumberLM
@@ -83,7 +84,7 @@ def ask_text(
     """Fine-tune on answers written as text, with the model's own head; return answers and the loss of each epoch."""
     from peft import get_peft_model
 
-    with fine_tuning.seeded(seed, language.device):
+    with seeded(seed, language.device):
         adapted: Any = get_peft_model(language.model, recipe.adapter)
     try:
         losses = train_text(TextLoss(adapted), language, prompts, answers, seed, recipe)
@@ -161,7 +162,7 @@ def text_answers(
     model.eval()
     out: list[list[float | None]] = []
     at_once = max(1, ROWS_AT_ONCE // recipe.answers)
-    with fine_tuning.seeded(seed, language.device):
+    with seeded(seed, language.device):
         for i in range(0, len(ids), at_once):
             part = ids[i : i + at_once]
             asked = padded(part, filler).to(language.device)
@@ -202,13 +203,13 @@ def ask_fourier(
     ``init_scale`` and ``gamma``.
     """
     half_bin = (HIGH - LOW) / NUM_BINS / 2
-    with fine_tuning.seeded(seed, language.device):
+    with seeded(seed, language.device):
         given = (language.model, language.tokenizer, LOW, HIGH, NUM_BINS, frequencies)
         numbers = NumberLM(*given, boundary="periodic", **options)
     try:
         # A number of two decimals is the lower edge of its bin, as in the released code; 1.00 has none and joins 0.99.
         centres = [min(x / 100, HIGH - 2 * half_bin) + half_bin for x in answers]
-        with fine_tuning.seeded(seed, language.device):
+        with seeded(seed, language.device):
             numbers.add_lora(recipe.adapter)
         training = recipe.training | {"head_lr": recipe.head_lr, "head_first": head_first}
         losses = numbers.fine_tune(prompts, centres, seed=seed, **training)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from fourier_head._devices import seeded
 from fourier_head.bins import Bins
 from fourier_head.domains import Adaptive
 from fourier_head.heads import FourierHead, Head
@@ -90,8 +91,7 @@ class Network(nn.Module):
 
 def draw_network(seed: int, make: Callable[[int], Head]) -> Network:
     """Return a network whose first weights are drawn from a seed; the body's are the same for any head."""
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return Network(make)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fourier_head._devices import seeded
 from fourier_head.errors import needing
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
@@ -133,7 +133,7 @@ def fine_tune(
         if report is not None:
             report(int(line["step"]), steps, stopping.scores[-1] if stopping is not None else math.nan)
 
-    with _randomness(device, seed):
+    with seeded(seed, device):
         run.run(tell)
     tuned = Forecaster(finish().eval())
     if stopping is None:
@@ -191,14 +191,6 @@ class _WindowLoss(nn.Module):
         return self.model.loss(context, future, period)
 
 
-@contextmanager
-def _randomness(device: torch.device, seed: int) -> Iterator[None]:
-    """Draw from a seed what losses and layers draw, and leave the generators of others as they were."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
 def _shortened(windows: Windows, config: MultiscaleConfig) -> tuple[Tensor, Tensor, Tensor]:
     """Return windows without the patches before all of the series begin, which change nothing and cost time."""
     context = windows.context
@@ -210,7 +202,7 @@ def _shortened(windows: Windows, config: MultiscaleConfig) -> tuple[Tensor, Tens
 def _mean_loss(loss: _WindowLoss, windows: Windows, batch: int, device: torch.device) -> float:
     """Return the mean loss over all future values that are known, with the same noise on them each time."""
     total, count = 0.0, 0
-    with _randomness(device, 0):
+    with seeded(0, device):
         for start in range(0, len(windows.period), batch):
             part = windows.rows(slice(start, start + batch)).to(device)
             known = int((~part.future.isnan()).sum())

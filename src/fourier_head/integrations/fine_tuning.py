@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fourier_head._devices import seeded
 from fourier_head.training.data import Epochs
 from fourier_head.training.loop import Training
 from fourier_head.training.processes import rank_and_world
@@ -17,15 +17,6 @@ from fourier_head.training.settings import TrainingSettings
 
 Progress = Callable[[float, str], None]
 """What the loop calls with the fraction done and a few words."""
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the global generators inside, for dropout and libraries that know no other; restore them after."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
 
 
 def fine_tune(

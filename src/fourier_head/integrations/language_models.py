@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from fourier_head._devices import seeded
 from fourier_head.errors import needing
 
 if TYPE_CHECKING:
@@ -207,8 +208,7 @@ def tiny_model(seed: int = 0, width: int = 64, layers: int = 2, text: str = SENT
         eos_token_id=2,
         pad_token_id=0,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return LlamaForCausalLM(config).eval(), tokenizer
 
 

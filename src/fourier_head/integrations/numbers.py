@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head._arrays import plain
+from fourier_head._devices import seeded
 from fourier_head.bins import Bins
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.domains import Interval
@@ -373,7 +374,7 @@ class NumberLM(nn.Module):
         ids = self._tokenize(prompts)
         targets = self._checked(values, len(ids))
         if lora is not False and not self._adapter:
-            with fine_tuning.seeded(seed, self.device):
+            with seeded(seed, self.device):
                 self.add_lora(None if lora is True else lora)
         elif lora is False and self._adapter:
             raise ValueError("lora=False trains all weights, but there is an adapter: merge_lora() first")

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from fourier_head._devices import chosen_device, small_matrices
+from fourier_head._devices import chosen_device, seeded, small_matrices
 from fourier_head.errors import UserError
 from fourier_head.integrations.scikit_learn import settings
 from fourier_head.integrations.scikit_learn.calibration import HeldOut, conformal_levels
@@ -202,8 +202,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         plan = self._plan(len(y))
         progress = Progress(plan, self.verbose)
         threads = small_matrices() if plan.batch <= ONE_THREAD and device.type == "cpu" else quiet(device)
-        with torch.random.fork_rng(devices=[]), threads:
-            torch.manual_seed(seed)
+        with seeded(seed), threads:
             bodies = self._inputs.plan(inputs.shape[1], self.n_members, self.hidden_sizes)
             network = MemberNetwork(bodies, [target.make_head for target in targets]).to(device)
 
