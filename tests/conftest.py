@@ -38,6 +38,8 @@ def patch_language_once_per_launch():
 
 # Inductor would build and start a program for every instruction set that this processor has, in every process.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# It would also start processes to compile in, each of which imports torch first: tests compile too little for that.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 if not torch.cuda.is_available():
     # Read when kernels are decorated, so before anything imports them: without a GPU they run in the interpreter.
     os.environ.setdefault("TRITON_INTERPRET", "1")
