@@ -187,7 +187,7 @@ def sampling(folder: Path = HERE, steps: int = 400) -> Path:
             train(
                 head.parameters(),
                 lambda wanted=wanted: (head.density(ONE).quantile(0.9) - wanted).square().sum(),
-                150,
+                min(150, steps),
                 lr=0.01,
             )
         with torch.no_grad():

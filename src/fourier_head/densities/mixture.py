@@ -193,9 +193,6 @@ class MixtureDensity(ScalarDensity):
             x = self.icdf_of(self.choose(which), level)
         return self._with_gradient(x)
 
-    def _uniform(self, shape: Shape, generator: torch.Generator | None) -> Tensor:
-        return torch.rand(shape, dtype=self._like.dtype, device=self._like.device, generator=generator)
-
     def choose(self, level: Tensor) -> Tensor:
         """Return the numbers of the components at levels of their cumulated weights."""
         upto = self.weights.movedim(0, -1).cumsum(-1)[..., :-1]

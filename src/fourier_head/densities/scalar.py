@@ -115,8 +115,12 @@ class ScalarDensity(Distribution):
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw samples whose gradients flow to the parameters."""
-        shape = self._extended_shape(checked_shape(sample_shape))
-        return self._icdf(torch.rand(shape, dtype=self._like.dtype, device=self._like.device, generator=generator))
+        return self._icdf(self._uniform(self._extended_shape(checked_shape(sample_shape)), generator))
+
+    def _uniform(self, shape: Shape, generator: torch.Generator | None) -> Tensor:
+        """Draw levels where the generator is: one seed gives the same samples on every device."""
+        device = self._like.device if generator is None else generator.device
+        return torch.rand(shape, dtype=self._like.dtype, device=device, generator=generator).to(self._like.device)
 
     def sample(
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None

@@ -134,11 +134,6 @@ class PathDensity(ScalarDensity):
         cdf, prob = (self._over(lambda block, x, i=i: block.cdf_and_prob(x)[i], x) for i in (0, 1))
         return with_implicit_gradient(x, cdf, prob.clamp_min(torch.finfo(prob.dtype).tiny))
 
-    def _uniform(self, shape: Shape, generator: torch.Generator | None) -> Tensor:
-        # Drawn where the generator is: one seed gives the same samples on every device.
-        device = self._like.device if generator is None else generator.device
-        return torch.rand(shape, dtype=self._like.dtype, device=device, generator=generator).to(self._like.device)
-
     # --- summaries
 
     @property
