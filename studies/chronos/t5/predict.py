@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head.forecasting.patch.predict import batches
 from fourier_head.forecasting.scores import Forecast, central_levels
 from fourier_head.metrics import smoothness
 from studies.chronos.t5.build import load_forecaster
@@ -119,8 +120,10 @@ class T5Predictor:
         out = np.empty((len(contexts), self.paths, steps), dtype=np.float64)
         probed = np.zeros(len(contexts), dtype=bool)
         probed[np.linspace(0, len(contexts) - 1, min(probes, len(contexts))).astype(int)] = probes > 0
-        for chosen, block in batches(contexts, config.context - 1, rows):
-            tokens = self.tokenizer.encode_context(block.to(self.device), config.context - 1)
+        longest = config.context - 1
+        # A series costs one of the rows, however long; widths are multiples of 8, so that there are few shapes.
+        for chosen, block in batches(contexts, longest, 8, rows, np.ones_like, np.float64, self.device):
+            tokens = self.tokenizer.encode_context(block, longest)
             probe = torch.from_numpy(np.flatnonzero(probed[chosen])).to(self.device)
             ids = self._decode(tokens.ids, tokens.mask, steps, generator, probe)
             out[chosen] = self.tokenizer.decode(ids, tokens.scale).cpu().numpy()
@@ -184,24 +187,3 @@ def spread_levels(before: Tensor, generator: torch.Generator) -> Tensor:
 def load_predictor(folder: str | Path, device: torch.device | str = "cpu", **options: Any) -> T5Predictor:
     """Return the forecaster that ``save_forecaster`` wrote to a folder, ready to be called."""
     return T5Predictor(*load_forecaster(Path(folder), device), **options)
-
-
-def batches(contexts: Sequence[np.ndarray], longest: int, rows: int) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Yield numbers of series and their contexts (B, C) in float64, NaN before each begins, of like length together.
-
-    Args:
-        contexts: values of each series, oldest first.
-        longest: values that count, the last ones.
-        rows: series of a batch.
-    """
-    lengths = np.array([min(len(context), longest) for context in contexts], dtype=int)
-    order = np.argsort(lengths, kind="stable")
-    for start in range(0, len(order), rows):
-        chosen = order[start : start + rows]
-        width = max(int(lengths[chosen[-1]]), 1)
-        width = min(-(-width // 8) * 8, longest)  # few shapes, whole rows of memory
-        block = np.full((len(chosen), width), np.nan)
-        for i, number in enumerate(chosen):
-            if lengths[number]:
-                block[i, width - lengths[number] :] = contexts[number][-lengths[number] :]
-        yield chosen, torch.from_numpy(block)
