@@ -89,10 +89,10 @@ def _sets(settings: Settings) -> list[EvaluationSet]:
         sets = read_evaluation_sets(settings.evaluation, [name for name in BENCHMARK if name in there])
     else:
         from fourier_head.forecasting.corpora.readers import read_store
-        from fourier_head.forecasting.validation import HELD_OUT, validation_sets
+        from fourier_head.forecasting.validation import hold_out, validation_sets
 
         assert settings.corpus is not None
-        sets = validation_sets(read_store(settings.corpus).split(HELD_OUT, seed=0)[1], most=settings.most)
+        sets = validation_sets(hold_out(read_store(settings.corpus))[1], most=settings.most)
     most = QUICK_SERIES if settings.quick else settings.most
     out = []
     for one in sets:

@@ -23,7 +23,7 @@ from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.rules import Rules
 from fourier_head.forecasting.scores import DECILES, Forecast, score
-from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold_out_sets, validation_sets
+from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold_out_sets, moves, validation_sets
 
 View = Callable[[Forecaster, EvaluationSet], np.ndarray]
 
@@ -88,15 +88,10 @@ def windows(held: SeriesStore, count: int, most: int, longest: int) -> list[Eval
     for one in validation_sets(held, most=most, longest=longest + 12 * 1024, far=True):
         earlier = [(k, past[: len(past) - k * one.horizon]) for past in one.series for k in range(count)]
         kept = [(k, past[-longest - one.horizon :]) for k, past in earlier if len(past) >= 2 * one.horizon + 8]
-        kept = [(k, past) for k, past in kept if k == 0 or _moves(past, one.horizon)]
+        kept = [(k, past) for k, past in kept if k == 0 or moves(past, one.horizon)]
         series = [past for _, past in sorted(kept, key=lambda pair: pair[0])][:most]
         out.append(EvaluationSet(one.name, series or list(one.series), one.horizon, one.season, one.freq))
     return out
-
-
-def _moves(past: np.ndarray, horizon: int) -> bool:
-    before, after = past[:-horizon], past[-horizon:]
-    return bool(np.isfinite(before).sum() >= 8 and np.nanstd(before) > 0 and np.isfinite(after).any())
 
 
 def compare(forecaster: Forecaster, sets: Sequence[EvaluationSet]) -> dict[str, list[tuple[str, int, float, float]]]:

@@ -74,9 +74,7 @@ def _sets(held: SeriesStore, most: int, longest: int, times: int) -> list[Evalua
         horizon = times * HORIZONS.get(period, 48)
         if len(series) < 2 * horizon and times > 1:
             continue
-        known = np.isfinite(series[:-horizon]).sum()
-        moving = known >= SHORTEST and np.nanstd(series[:-horizon]) > 0 and np.isfinite(series[-horizon:]).any()
-        if len(members) < most and moving:
+        if len(members) < most and moves(series, horizon):
             members.append(series)
     return [
         EvaluationSet(
@@ -90,6 +88,12 @@ def _sets(held: SeriesStore, most: int, longest: int, times: int) -> list[Evalua
         for (index, period), members in groups.items()
         if members
     ]
+
+
+def moves(series: np.ndarray, horizon: int) -> bool:
+    """Tell whether a series has a past that is long enough and not constant, and something of what followed it."""
+    past, future = series[:-horizon], series[-horizon:]
+    return bool(np.isfinite(past).sum() >= SHORTEST and np.nanstd(past) > 0 and np.isfinite(future).any())
 
 
 def group_of(name: str) -> str:
