@@ -1,7 +1,8 @@
 """Time variants of the row kernel on one GPU: ``python -m benchmarks.kernel_trials``.
 
-Every variant computes the same loss and gradients; what differs is warps, blocks that a program takes one after the
-other, the paper's loss through the row kernel in place of its own, and the library's products in a small backward pass.
+Every variant computes the same loss and gradients; what differs is warps, registers of a thread, blocks that a program
+takes one after the other, the paper's loss through the row kernel in place of its own, and the library's products in a
+small backward pass.
 Writes ``benchmarks/results/kernel-trials.csv`` and prints, per shape and loss, what each takes of the present choice.
 The file that is there has more variants: those that were fastest nowhere on an H200 are no longer tried.
 
@@ -43,6 +44,7 @@ class Variant:
     rows: int | None = None
     warps: int | None = None
     steps: int | None = None
+    registers: int | None = None
     library: bool = False
     by_rows: bool = True
 
@@ -53,6 +55,7 @@ class Variant:
             rows=self.rows or chosen.rows,
             warps=self.warps or chosen.warps,
             steps=self.steps or chosen.steps,
+            registers=self.registers or chosen.registers,
         )
 
 
@@ -64,6 +67,8 @@ def variants(case: str, shape: tuple[int, int, int, int]) -> list[Variant]:
         found.append(Variant("row kernel"))
     if tokens * width <= FEW:
         found.append(Variant("the library's products", library=True))
+    else:
+        found += [Variant(f"{count} registers", registers=count) for count in (128, 152, 168, 255)]
     for warps, steps in ((1, 4), (1, 8), (1, 16), (2, 8), (4, 1)):
         if warps == 1 or 32 * warps <= 1 << frequencies.bit_length():  # a thread takes one harmonic at least
             found.append(Variant(f"rows 1, warps {warps}, {steps} in turn", rows=1, warps=warps, steps=steps))
@@ -77,7 +82,7 @@ def applied(variant: Variant) -> Iterator[None]:
 
     before = rowwise.blocks_of, rowwise.FEW_NUMBERS, plan.RESIDENT_WIDTH
     choose = rowwise.blocks_of
-    rowwise.blocks_of = functools.cache(lambda score, tokens: variant.blocks(choose(score, tokens)))
+    rowwise.blocks_of = functools.cache(lambda *given: variant.blocks(choose(*given)))
     rowwise.FEW_NUMBERS = 0 if variant.library else before[1]
     if variant.by_rows:
         plan.RESIDENT_WIDTH = 0
@@ -156,7 +161,7 @@ def compiled(case: str, shape: tuple[int, int, int, int], variant: Variant) -> s
     score = score_of(case, shape)
     with applied(variant):
         like = torch.empty(shape[:2], dtype=torch.bfloat16, device="meta")
-        multiplies = rowwise.projects(like, score)
+        multiplies = rowwise.projects(like, score, score.outputs)
         projected = (shape[1],) * 3 if multiplies else (0, 0, 0)
         site = rowwise._site(score, shape[0], rowwise.padded(score.outputs), True, False, False, True, projected)
     pointers = {"y_ptr": "*fp32", "bias_ptr": None, "target_ptr": "*i64" if score.num_bins else "*fp32",

@@ -1,4 +1,4 @@
-"""Project and evaluate in one kernel; pad weights."""
+"""Project and evaluate in one kernel."""
 
 # The arguments of a kernel are what Triton makes of them: no type of the host describes them.
 # mypy: disable-error-code="no-untyped-def"
@@ -153,16 +153,3 @@ def project_kernel(
         table_ptr, loss_ptr, partial_ptr, class_weight_ptr, rows, inside, tokens, high, low, counted, wrong,
         target, bits, re, im, energy, sums, floor, units, penalty, omega, POINTS, LANES, WEIGHTED, REDUCE, MEAN, TABLE,
     )  # fmt: skip
-
-
-@triton.jit
-def pad_kernel(source_ptr, result_ptr, harmonics, padded, width, stride, BLOCK: tl.constexpr):
-    """Copy a matrix of weights with zeros after each of its halves; one program per row of the result."""
-    row = tl.program_id(0)
-    half = row // padded
-    harmonic = row % padded
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    source = source_ptr + (half * harmonics + harmonic).to(tl.int64) * stride + column
-    filled = tl.where(harmonic < harmonics, width, 0)
-    value = tl.load(source, mask=column < filled, other=0.0)
-    tl.store(result_ptr + row.to(tl.int64) * width + column, value.to(result_ptr.dtype.element_ty), mask=column < width)

@@ -83,9 +83,10 @@ _SUMS: dict[tuple[int, int], Tensor] = {}
 
 def sums_buffer(x: Tensor, size: int) -> Tensor:
     """Return room for a counter, zero, and sums of programs: always the same on one stream, which keeps order."""
-    if not x.is_cuda or torch.cuda.is_current_stream_capturing():
+    if not x.is_cuda or torch._C._cuda_isCurrentStreamCapturing():
         return torch.zeros(size + 1, device=x.device)
-    place = (x.device.index, torch._C._cuda_getCurrentRawStream(x.device.index))
+    device = x.get_device()
+    place = (device, torch._C._cuda_getCurrentRawStream(device))
     found = _SUMS.get(place)
     if found is None or len(found) <= size:
         found = _SUMS[place] = torch.zeros(max(2 * size, 1 << 14), device=x.device)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels.backward import gather_kernel
-from fourier_head.kernels.forward import pad_kernel
 from fourier_head.kernels.launch import Site, launch, traits
 from fourier_head.kernels.plan import Score, ceil_div
 from fourier_head.kernels.products import restack_kernel
@@ -35,33 +34,26 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 @functools.lru_cache(maxsize=256)
-def _pad_site(length: int, room: int, halves: int, width: int, stride: int) -> Site:
-    block = min(1024, plans.power_of_two_above(width))
-    numbers = (length, room, width, stride)
-    grid = (halves * room, ceil_div(width, block), 1)
-    return Site(pad_kernel, grid, numbers, {"BLOCK": block}, {}, ("pad", *map(traits, numbers), block), {})
-
-
-def pad_rows(weight: Tensor, length: int, room: int) -> Tensor:
-    """Return the weights with zeros after every ``length`` rows, ``room`` rows each."""
-    halves, width = weight.shape[0] // length, weight.shape[1]
-    result = weight.new_empty((halves * room, width))
-    launch(_pad_site(length, room, halves, width, weight.stride(0)), (weight, result))
-    return result
-
-
-def pad(weight: Tensor, score: Score) -> Tensor:
-    """Return the weights with each half padded to whole vectors; the weights themselves where they fit already."""
-    return weight if score.padded == score.length else pad_rows(weight, score.length, score.padded)
-
-
-@functools.lru_cache(maxsize=256)
 def _restack_site(length: int, room: int, wide: int, rows: int, width: int, stride: int, scaled: bool) -> Site:
     block = min(1024, plans.power_of_two_above(width))
     constants = {"SCALED": scaled, "BLOCK": block}
     key = ("restack", traits(width), traits(stride), *constants.values())
     grid = (wide + rows, ceil_div(width, block), 1)
     return Site(restack_kernel, grid, (length, room, wide, width, stride), constants, {}, key, {})
+
+
+def pad_rows(weight: Tensor, length: int, room: int) -> Tensor:
+    """Return the weights with zeros after every ``length`` rows, ``room`` rows each."""
+    rows, width = weight.shape[0] // length * room, weight.shape[1]
+    result = weight.new_empty((rows, width))
+    site = _restack_site(length, room, rows, 0, width, weight.stride(0), False)
+    launch(site, (weight, result, weight, weight, None, None))
+    return result
+
+
+def pad(weight: Tensor, score: Score) -> Tensor:
+    """Return the weights with each half padded to whole vectors; the weights themselves where they fit already."""
+    return weight if score.padded == score.length else pad_rows(weight, score.length, score.padded)
 
 
 def weight_products(

@@ -116,6 +116,7 @@ class Blocks:
     warps: int = 4
     stages: int = 1
     steps: int = 1
+    registers: int | None = None
     prefetch: bool = True
 
 
