@@ -33,10 +33,13 @@ MOST = tl.constexpr(30.0)
 
 
 @triton.jit
-def _load(y_rows, bias_ptr, start, harmonics, inside, WALLS: tl.constexpr, BIAS: tl.constexpr, TILE: tl.constexpr):
-    """Load a tile of coefficients, and the largest of every row."""
+def _load(
+    y_rows, bias_ptr, start, harmonics, inside,
+    WALLS: tl.constexpr, BIAS: tl.constexpr, FULL: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Load a tile of coefficients, and the largest of every row; FULL: all of them are there."""
     harmonic = start + tl.arange(0, TILE)
-    real = harmonic < harmonics
+    real = harmonic >= 0 if FULL else harmonic < harmonics
     keep = inside[:, None] & real[None, :]
     alpha = tl.load(y_rows[:, None] + harmonic[None, :], mask=keep, other=0.0).to(tl.float32)
     if BIAS:
@@ -63,7 +66,7 @@ def _scales(largest):
 @triton.jit
 def load_rows(y_rows, bias_ptr, harmonics, inside, WALLS: tl.constexpr, BIAS: tl.constexpr, TILE: tl.constexpr):
     """Load the coefficients of rows relative to a power of two, and what their gradients are to be multiplied with."""
-    alpha, beta, largest = _load(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, TILE)
+    alpha, beta, largest = _load(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, False, TILE)
     inverse, scale = _scales(largest)
     return alpha * inverse, beta * inverse, scale
 
@@ -96,10 +99,12 @@ def _gradients(alpha, beta, cos, sin, re, im, radial):
 
 
 @triton.jit
-def put_rows(gradient_rows, start, harmonics, inside, alpha, beta, WALLS: tl.constexpr, TILE: tl.constexpr):
+def put_rows(
+    gradient_rows, start, harmonics, inside, alpha, beta, WALLS: tl.constexpr, FULL: tl.constexpr, TILE: tl.constexpr
+):
     """Store the gradients of a tile of coefficients of rows."""
     harmonic = start + tl.arange(0, TILE)
-    keep = inside[:, None] & (harmonic < harmonics)[None, :]
+    keep = inside[:, None] & (harmonic >= 0 if FULL else harmonic < harmonics)[None, :]
     place = gradient_rows[:, None] + harmonic[None, :]
     tl.store(place, alpha.to(gradient_rows.dtype.element_ty), mask=keep)
     if not WALLS:
@@ -151,9 +156,9 @@ def _block(
     y_rows = y_ptr + (rows - first).to(tl.int64) * y_stride
     gradient_rows = gradient_ptr + rows.to(tl.int64) * gradient_stride
     # Asked for first, so that nothing waits for it that need not.
-    alpha, beta, largest = _load(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, TILE)
+    alpha, beta, largest = _load(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, TAIL > 0, TILE)
     if TAIL > 0:
-        tail_alpha, tail_beta, more = _load(y_rows, bias_ptr, TILE, harmonics, inside, WALLS, BIAS, TAIL)
+        tail_alpha, tail_beta, more = _load(y_rows, bias_ptr, TILE, harmonics, inside, WALLS, BIAS, False, TAIL)
         largest = tl.maximum(largest, more)
     inverse, scale = _scales(largest)
     alpha, beta = alpha * inverse, beta * inverse
@@ -271,10 +276,10 @@ def _block(
         grad_alpha, grad_beta = _gradients(alpha, beta, cos, sin, push * re, push * im, radial)
         if POINTS > 0:
             grad_alpha, grad_beta = grad_alpha + rough_alpha, grad_beta + rough_beta
-        put_rows(gradient_rows, 0, harmonics, inside, grad_alpha, grad_beta, WALLS, TILE)
+        put_rows(gradient_rows, 0, harmonics, inside, grad_alpha, grad_beta, WALLS, TAIL > 0, TILE)
         if TAIL > 0:
             grad_alpha, grad_beta = _gradients(tail_alpha, tail_beta, tail_cos, tail_sin, push * re, push * im, radial)
-            put_rows(gradient_rows, TILE, harmonics, inside, grad_alpha, grad_beta, WALLS, TAIL)
+            put_rows(gradient_rows, TILE, harmonics, inside, grad_alpha, grad_beta, WALLS, False, TAIL)
         if PACKETS > 0:
             taken = pressure[:, None] * share
             of_mu = tl.where(tl.abs(mu) <= MOST, -taken * by_mu, 0.0)

@@ -118,7 +118,7 @@ def ranked_kernel(
         if not WALLS:
             grad_beta = product(re, tl.trans(sine), HALF) + product(im, tl.trans(cosine), HALF)
             grad_beta = (grad_beta * mix - beta * along) * per_row[:, None]
-        put_rows(gradient_rows, 0, harmonics, inside, grad_alpha, grad_beta, WALLS, TILE)
+        put_rows(gradient_rows, 0, harmonics, inside, grad_alpha, grad_beta, WALLS, False, TILE)
         if PLACES > 0:
             turned = tl.sum(series * k[None, :] * (q_re * sin + q_im * cos), axis=1) * omega
             side = tl.where(v < 0.0, -1.0, 1.0)
