@@ -35,8 +35,10 @@ MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
 # packets it is a sixth to a quarter faster. The rows that a program takes of many, and numbers of one block of them.
 FEW_WIDTH, MANY_WIDTH = 512, 4096
 PROJECTED_ROWS, PROJECTED_NUMBERS, PROJECTED_WARPS = 128, 2048, 8
-# Programs of that kernel where tokens are many: one for every processor. Sums over tokens, one matrix for each group of
-# programs, take so many numbers at most: with packets no more than those of a plain head, at more rows for each.
+# Of the kernel of both products: rows, columns, warps and stages, and programs where tokens are many, one for every
+# processor. Sums over tokens, one matrix for each group of programs, take so many numbers at most: with packets no more
+# than those of a plain head, at more rows for each.
+FEW_BLOCKS, MANY_BLOCKS = (64, 64, 4, 1), (128, 128, 8, 3)
 PRODUCTS = 128
 FEW_SUMS, MANY_SUMS = 300_000, 1_275_000
 # Numbers of one block of the likelihood's kernel where rows are many: eight for each thread of one warp, which needs no
@@ -250,8 +252,8 @@ def _product_sites(
 ) -> tuple[Site, Site]:  # fmt: skip
     """Return the launch of both products, and that which adds up their parts."""
     many = tokens > plans.FEW_TOKENS
-    rows = 128 if many else 64
-    columns = min(rows, max(16, power_of_two_above(width)))
+    rows, columns, warps, stages = MANY_BLOCKS if many else FEW_BLOCKS
+    columns = min(columns, max(16, power_of_two_above(width)))
     blocks = ceil_div(tokens, rows)
     groups = max(1, PRODUCTS // ceil_div(width, columns)) if many else blocks
     groups = max(1, min(groups, (MANY_SUMS if many else FEW_SUMS) // (outputs * (width + 1))))
@@ -267,16 +269,15 @@ def _product_sites(
         "OUTPUTS": max(16, power_of_two_above(outputs)),
         "WIDTH": columns,
         "STEPS": steps,
-        "STAGES": 3 if many else 1,
+        "STAGES": stages,
         "WIDEN": INTERPRETED,
     }
     groups = ceil_div(blocks, steps)
     key = ("products", *map(traits, (width, *strides)), *constants.values())
     grid = (groups, ceil_div(width, columns), 1)
     numbers = (tokens, width, outputs, *strides)
-    return Site(products_kernel, grid, numbers, constants, {"num_warps": 8 if many else 4}, key, {}), gather_site(
-        groups, outputs, width, wanted
-    )
+    first = Site(products_kernel, grid, numbers, constants, {"num_warps": warps}, (warps, *key), {})
+    return first, gather_site(groups, outputs, width, wanted)
 
 
 def _products(
