@@ -11,3 +11,11 @@ def _each_fan_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "save_png", once(titled=False))
         yield
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """Return the folder of a tiny forecaster, for commands to name."""
+    from tests.forecasting.test_forecaster import tiny
+
+    return str(tiny().save_pretrained(tmp_path_factory.mktemp("model") / "tiny"))

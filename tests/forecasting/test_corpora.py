@@ -23,9 +23,6 @@ from fourier_head.forecasting.corpora.windows import (
     mix_windows,
 )
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
-
 NAN = math.nan
 
 

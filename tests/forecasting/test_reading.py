@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from fourier_head.cli import app
 from fourier_head.forecasting.inputs import read_series
-from tests.forecasting.test_forecaster import tiny
 
 DAYS = pd.date_range("2024-01-01", periods=40)
 RANDOM = np.random.default_rng(0)
@@ -253,11 +252,6 @@ def test_blank_rows_are_left_out_where_there_are_dates():
 
 
 # --- the command
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return str(tiny().save_pretrained(tmp_path_factory.mktemp("model") / "tiny"))
 
 
 @pytest.fixture

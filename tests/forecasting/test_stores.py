@@ -11,25 +11,10 @@ from fourier_head.forecasting.corpora.__main__ import main
 from fourier_head.forecasting.corpora.readers import LEFT_OUT, join, read_hub, read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.frequency import natural_period, season_length
+from tests.forecasting.test_corpora import NAN, counting_store, same
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-
-NAN = math.nan
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def same(left, right):
-    return torch.equal(left.isnan(), right.isnan()) and torch.equal(left.nan_to_num(0), right.nan_to_num(0))
-
-
-def counting_store(lengths=(200, 30, 12, 5), period=12):
-    """Series n counts 1000 n, 1000 n + 1, ...: a value says where it came from."""
-    return SeriesStore.from_series([1000.0 * n + np.arange(k) for n, k in enumerate(lengths)], period=period)
-
 
 # Frequencies
 

@@ -206,11 +206,6 @@ def test_the_page_draws_its_fans_and_fetches_nothing(tmp_path):
 # --- the command
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return str(tiny().save_pretrained(tmp_path_factory.mktemp("model") / "tiny"))
-
-
 @pytest.fixture
 def run(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
