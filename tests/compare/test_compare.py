@@ -230,9 +230,13 @@ def test_missing_typer_is_told_too():
 
 
 def test_earlier_comparison_is_replaced_but_not_other_files(tmp_path, monkeypatch):
-    from fourier_head.compare import figures
+    from fourier_head.compare import figures, page
+    from fourier_head.pages import drawing
 
     monkeypatch.chdir(tmp_path)
+    # Which files are there is asked, not what is drawn in them.
+    monkeypatch.setattr(drawing, "save_png", lambda chart, path: path.touch())
+    monkeypatch.setattr(page, "build", lambda result, charts: "")
     words = ["--epochs", 1, "--heads", "linear", "--bins", 10]
     assert invoke(*words).exit_code == 0
     out = tmp_path / "compare-hills"
