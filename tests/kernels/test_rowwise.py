@@ -335,8 +335,9 @@ def anew():
 @pytest.mark.parametrize(("name", "projects"), [("bins", True), ("bins", False), ("nll", False), ("packets", False)])
 @pytest.mark.usefixtures("anew")
 def test_both_products_of_many_tokens_block_after_block(name, projects, monkeypatch):
-    monkeypatch.setattr(plan, "FEW_TOKENS", 64)
+    monkeypatch.setattr(plan, "FEW_TOKENS", 32)
     monkeypatch.setattr(rowwise, "PRODUCTS", 2)
+    monkeypatch.setattr(rowwise, "MANY_BLOCKS", (32, 128, 8, 3))  # two for each program: rows take the interpreter long
     monkeypatch.setattr(rowwise, "LIKELIHOODS", 16)
     monkeypatch.setattr(plan, "RESIDENT_WIDTH", 0)
     options, loss = {**LOSSES, "packets": ({**BINS, "packets": 2}, LOSSES["bins"][1])}[name]
@@ -345,7 +346,7 @@ def test_both_products_of_many_tokens_block_after_block(name, projects, monkeypa
     else:
         monkeypatch.setattr(rowwise, "MANY_WIDTH", 0)
     fused, plain = pair(width=20, dtype=torch.bfloat16, **options)
-    x, value = torch.randn(400, 20, device=DEVICE).bfloat16(), 3 * torch.randn(400, device=DEVICE)
+    x, value = torch.randn(100, 20, device=DEVICE).bfloat16(), 3 * torch.randn(100, device=DEVICE)
     for reduction in ("none", "mean"):
         compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023
 
