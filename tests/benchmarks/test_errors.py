@@ -44,6 +44,21 @@ def test_a_loss_that_is_wrong_is_seen_to_be():
     assert errors.of_head("nine quantiles, pinball", p) is None
 
 
+def test_values_at_an_end_of_their_domain_are_put_to_its_middle():
+    p = problem(torch.bfloat16)
+    head = heads.in_float64(heads.arms(p)["nll, adaptive"]().head)
+    outputs = head.proj(p.x.detach().double())[:, -2:].detach()
+    domain = head.domain.at_outputs(outputs)
+    value = p.value.clone()
+    value[3], value[5] = domain.from_unit(torch.ones(20))[3], domain.from_unit(torch.full((20,), 1.001))[5]
+    moved = errors.off_the_ends(head, p.x.detach(), value)
+    assert moved.dtype == value.dtype
+    assert torch.nonzero(moved != value).flatten().tolist() == [3]
+    assert math.isclose(moved[3], domain.loc[3], rel_tol=1e-6)
+    fixed = heads.in_float64(heads.arms(p)["nll"]().head)
+    assert errors.off_the_ends(fixed, p.x.detach(), value) is value
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gradients_in_bfloat16_are_as_exact_as_those_of_a_linear_head(shape):
@@ -52,6 +67,5 @@ def test_gradients_in_bfloat16_are_as_exact_as_those_of_a_linear_head(shape):
     linear = errors.of_linear(p).gradient
     for name in heads.arms(p):
         found = errors.of_head(name, p)
-        # Of 550 frequencies with a place and packets, 3.2e-3 was measured on an H200, more than is allowed: RESULTS.md.
-        if found is not None and (name, p.frequencies) != ("nll, adaptive, packets=4", 550):
+        if found is not None:
             assert found.gradient < math.hypot(1.5 * linear, 1.5 * found.product), (name, found, linear)
