@@ -49,7 +49,7 @@ IN_BLOCK = 256
 ONE_WARP = 1024
 LIKELIHOODS = 2048
 # Registers of a thread of that kernel at most: with 128 all of these programs find room on an H200 at once, and 551
-# harmonics take 137 microseconds in place of 150. Packets, which need up to 255, take as many as they like.
+# harmonics take 137 microseconds in place of 150. Packets and float32, which need up to 255, take what they like.
 REGISTERS = 128
 # Harmonics from which on a row is held in a tile and a short tail where one tile would be half empty.
 SPLIT_FROM = 128
@@ -135,7 +135,7 @@ def _site(
     }
     constants = {name: known[name] for name in kernel.arg_names if name in known}
     # Other numbers make no difference to the compiler: it looks into none, and only ids to ignore may take 64 bits.
-    options = {"num_warps": blocks.warps} | ({"maxnreg": blocks.registers} if blocks.registers else {})
+    options = {"num_warps": blocks.warps} | ({"maxnreg": blocks.registers} if half and blocks.registers else {})
     key = (score.kind, score.ignore_index >> 31, *options.values(), *map(traits, projected), *constants.values())
     grid = (ceil_div(tokens, blocks.rows * blocks.steps), 1, 1)
     numbers = _numbers(score, tokens, y_stride, projected)
