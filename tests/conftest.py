@@ -36,6 +36,54 @@ def patch_language_once_per_launch():
     interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_once, launch_anew
 
 
+def make_types_once():
+    """Spare Triton's interpreter a third of what is left.
+
+    For every number that a kernel computes it makes the type and the shape anew, out of a dozen objects. They depend on
+    nothing but the type's name, so they are made once for each and copied. Pointers, of which there are few, are not.
+    """
+    from triton.language import core
+    from triton.runtime import interpreter
+
+    if not hasattr(interpreter, "_get_np_dtype"):
+        return
+
+    def is_plain(kind):
+        return type(getattr(kind, "scalar", None)) is core.dtype
+
+    block, tensor, numpy_type = core.block_type.__init__, core.tensor.__init__, interpreter._get_np_dtype
+    blocks, tensors, numpy_types = {}, {}, {}
+
+    def make_block(self, element_ty, shape):
+        if type(element_ty) is not core.dtype:
+            return block(self, element_ty, shape)
+        key = (element_ty.name, *(getattr(size, "value", size) for size in shape))
+        if key not in blocks:
+            block(self, element_ty, shape)
+            blocks[key] = dict(vars(self))
+        vars(self).update(blocks[key])
+        return None
+
+    def make_tensor(self, handle, type):
+        if not is_plain(type):
+            return tensor(self, handle, type)
+        if type.name not in tensors:
+            tensor(self, handle, type)
+            tensors[type.name] = dict(vars(self))
+        vars(self).update(tensors[type.name], handle=handle)
+        return None
+
+    def find_numpy_type(kind):
+        if not is_plain(kind):
+            return numpy_type(kind)
+        if kind.name not in numpy_types:
+            numpy_types[kind.name] = numpy_type(kind)
+        return numpy_types[kind.name]
+
+    core.block_type.__init__, core.tensor.__init__ = make_block, make_tensor
+    interpreter._get_np_dtype = find_numpy_type
+
+
 # Inductor would build and start a program for every instruction set that this processor has, in every process.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # It would also start processes to compile in, each of which imports torch first: tests compile too little for that.
@@ -45,6 +93,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
     if importlib.util.find_spec("triton"):
         patch_language_once_per_launch()
+        make_types_once()
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
