@@ -44,23 +44,14 @@ def launch(site: Site, tensors: tuple[Tensor | None, ...]) -> None:
         site.kernel[site.grid](*tensors, *site.numbers, **site.constants, **site.options)
         return
     # The launcher reads addresses faster from numbers than from tensors, each of which it would ask for its device.
-    # What a compiled kernel depends on in tensors: whether they are there, their types and how they are aligned.
-    device = torch._C._cuda_getDevice()
-    addresses: list[int | None] = []
-    known: list[Any] = [device]
+    addresses = [None if t is None else t.data_ptr() for t in tensors]
     odd = 0
-    for tensor in tensors:
-        if tensor is None:
-            addresses.append(None)
-            known.append(None)
-        else:
-            address = tensor.data_ptr()
-            odd |= address
-            addresses.append(address)
-            known.append(tensor.dtype)
-    if odd & 15:
-        known += [address and address & 15 for address in addresses]
-    key = tuple(known)
+    for address in addresses:
+        odd |= address or 0
+    device = torch._C._cuda_getDevice()
+    # What a compiled kernel depends on in tensors: whether they are there, their types and how they are aligned.
+    where = tuple([address and address & 15 for address in addresses]) if odd & 15 else None
+    key = (device, where, *[None if t is None else t.dtype for t in tensors])
     found = site.ready.get(key) or _prepared(site, tensors, key)
     if found is not None:
         run, first, last = found
