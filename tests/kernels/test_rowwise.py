@@ -351,25 +351,6 @@ def test_both_products_of_many_tokens_block_after_block(name, projects, monkeypa
         compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023
 
 
-@pytest.mark.parametrize("name", ["nll", "atoms"])
-@pytest.mark.usefixtures("anew")
-def test_rows_projected_a_part_at_a_time(name, monkeypatch):
-    """Parts of 128 rows, the last of which has fewer, and of each more than one program; never all outputs at once."""
-    monkeypatch.setattr(plan, "FEW_TOKENS", 64)
-    monkeypatch.setattr(rowwise, "SPLIT_FROM", 4)
-    monkeypatch.setattr(rowwise, "LIKELIHOODS", 16)
-    monkeypatch.setattr(rowwise, "PART_BYTES", 7_000)
-    options, loss = LOSSES[name]
-    fused, plain = pair(width=20, **options)
-    x, value = torch.randn(300, 20, device=DEVICE), 3 * torch.randn(300, device=DEVICE)
-    for reduction in ("none", "mean"):
-        compare(fused, plain, lambda h, x: loss(h, x, value, reduction=reduction), x)  # noqa: B023
-    seen = []
-    monkeypatch.setattr(rowwise, "product", lambda x, w: seen.append(len(x)) or matrices.product(x, w))
-    loss(fused, x, value)
-    assert seen == [128, 128, 44]
-
-
 @pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize(
     ("options", "kind"),

@@ -142,18 +142,15 @@ def _project(
 
 @triton.jit
 def _block(
-    rows, first, inside, y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr,
+    rows, inside, y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr,
     harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
     num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
     ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, GRAD: tl.constexpr, POINTS: tl.constexpr,
     APPROX: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, TAIL: tl.constexpr,
 ):  # fmt: skip
-    """Return (loss, weight, roughness, whether they count) of a block of rows; write the gradient of these.
-
-    ``first``: the row that y begins with.
-    """
-    y_rows = y_ptr + (rows - first).to(tl.int64) * y_stride
+    """Return (loss, weight, roughness, whether they count) of a block of rows; write the gradient of these."""
+    y_rows = y_ptr + rows.to(tl.int64) * y_stride
     gradient_rows = gradient_ptr + rows.to(tl.int64) * gradient_stride
     # Asked for first, so that nothing waits for it that need not.
     alpha, beta, largest = _load(y_rows, bias_ptr, 0, harmonics, inside, WALLS, BIAS, TAIL > 0, TILE)
@@ -302,14 +299,14 @@ def _block(
 @triton.jit(
     do_not_specialize=[
         "tokens", "harmonics", "outputs", "y_stride", "gradient_stride", "first_packet", "first_atom", "num_atoms",
-        "first_place", "num_bins", "ignore_index", "before", "programs",
+        "first_place", "num_bins", "ignore_index",
     ]
 )  # fmt: skip
 def likelihood_kernel(
     y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr, loss_ptr, partial_ptr,
     factor_ptr, x_ptr, weight_ptr,
     tokens, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
-    num_bins, ignore_index, before, programs, width, x_stride, weight_stride,
+    num_bins, ignore_index, width, x_stride, weight_stride,
     floor, units, origin, unit, tails, penalty, omega, gain, count, rounded,
     TARGET: tl.constexpr, WALLS: tl.constexpr, PLACES: tl.constexpr, PACKETS: tl.constexpr, PACKET_LANES: tl.constexpr,
     ATOM_LANES: tl.constexpr, BIAS: tl.constexpr, WEIGHTED: tl.constexpr, REDUCE: tl.constexpr, MEAN: tl.constexpr,
@@ -320,10 +317,8 @@ def likelihood_kernel(
     """Reduce every row of y to its loss and write the gradient of that: STEPS blocks of ROWS rows one by one.
 
     The harmonics of a row are held in one tile, or in one and a short TAIL where that is less. OUTPUTS, if not 0: y is
-    not known yet, and made here. Else y may be a part of it, after that of so many programs ``before``; ``programs``
-    are those of all parts.
+    not known yet, and made here.
     """
-    program = tl.program_id(0) + before
     if OUTPUTS > 0:
         _project(
             x_ptr, weight_ptr, y_ptr, tokens, width, outputs, x_stride, weight_stride, y_stride,
@@ -334,12 +329,12 @@ def likelihood_kernel(
     roughs = tl.zeros([ROWS], tl.float32)
     counts = tl.zeros([ROWS], tl.float32)
     for step in tl.range(STEPS):
-        rows = (program * STEPS + step) * ROWS + tl.arange(0, ROWS)
+        rows = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
         inside = rows < tokens
         loss, weight, rough, counted = _block(
-            rows, before * (STEPS * ROWS), inside, y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr,
-            class_weight_ptr, gradient_ptr, harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom,
-            num_atoms, first_place, num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
+            rows, inside, y_ptr, bias_ptr, target_ptr, anchor_ptr, offset_ptr, class_weight_ptr, gradient_ptr,
+            harmonics, outputs, y_stride, gradient_stride, first_packet, first_atom, num_atoms, first_place,
+            num_bins, ignore_index, floor, units, origin, unit, tails, penalty, omega, gain,
             TARGET, WALLS, PLACES, PACKETS, PACKET_LANES, ATOM_LANES, BIAS, WEIGHTED, GRAD, POINTS, APPROX, ROWS, TILE,
             TAIL,
         )  # fmt: skip
@@ -352,6 +347,6 @@ def likelihood_kernel(
             tl.store(loss_ptr + rows, loss * weight + penalty * rough, mask=inside)
     if REDUCE:
         put_sums(
-            loss_ptr, partial_ptr, factor_ptr, program, programs, losses, weights, roughs, counts, penalty, count,
-            rounded, MEAN, WEIGHTED, POINTS > 0,
+            loss_ptr, partial_ptr, factor_ptr, losses, weights, roughs, counts, penalty, count, rounded, MEAN, WEIGHTED,
+            POINTS > 0,
         )  # fmt: skip

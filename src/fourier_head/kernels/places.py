@@ -154,8 +154,8 @@ def put_losses(
     if REDUCE:
         counts = tl.where(counted, 1.0, 0.0)
         put_sums(
-            loss_ptr, partial_ptr, factor_ptr, tl.program_id(0), tl.num_programs(0), loss * weight, weight, rough,
-            counts, penalty, tokens, rounded, MEAN, WEIGHTED, ROUGH,
+            loss_ptr, partial_ptr, factor_ptr, loss * weight, weight, rough, counts, penalty, tokens, rounded, MEAN,
+            WEIGHTED, ROUGH,
         )  # fmt: skip
     else:
         tl.store(loss_ptr + rows, loss * weight + penalty * rough, mask=inside)
@@ -173,15 +173,17 @@ def _sum_of_all(sums_ptr, programs):
 
 @triton.jit
 def put_sums(
-    loss_ptr, partial_ptr, factor_ptr, program, programs, losses, weights, roughs, counts, penalty, tokens, rounded,
+    loss_ptr, partial_ptr, factor_ptr, losses, weights, roughs, counts, penalty, tokens, rounded,
     MEAN: tl.constexpr, WEIGHTED: tl.constexpr, ROUGH: tl.constexpr,
 ):  # fmt: skip
-    """Store the sums of one of all programs, which the last one to finish adds up in a fixed order.
+    """Store the sums of a program, which the last one to finish adds up in a fixed order.
 
     ``partial_ptr``: a counter, which starts and is left at zero, then up to four sums per program: tokens that are not
     WEIGHTED are counted once, and without a ROUGH there is no sum of it. What is stored at ``factor_ptr`` is what
     gradients, kept rounded / tokens times too large, are to be multiplied with.
     """
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
     sums = partial_ptr + 1
     tl.store(sums + program, tl.sum(losses, axis=0))
     if MEAN:

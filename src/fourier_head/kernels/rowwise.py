@@ -33,9 +33,9 @@ MANY_NUMBERS, MANY_OUTPUTS = 1 << 24, 128
 # The widest inputs that the likelihood's kernel projects itself to so few outputs, each program reading all weights: of
 # few tokens, and of many that are bins on a circle, where a step takes 75 microseconds of an H200 in place of 73, but
 # the host launches two kernels less; of values, with atoms, a place or packets the library's product is a tenth to a
-# quarter faster. Rows that a program takes of many, numbers of one block of them, and warps.
+# quarter faster. Rows that a program takes of many, and numbers of one block of them.
 FEW_WIDTH, MANY_WIDTH = 512, 4096
-PROJECTED_ROWS, PROJECTED_NUMBERS, PROJECTED_WARPS = 64, 1024, 4
+PROJECTED_ROWS, PROJECTED_NUMBERS = 64, 1024
 # Of the kernel of both products: rows, columns, warps and stages, and programs where tokens are many, one for every
 # processor. Sums over tokens, one matrix for each group of programs, take so many numbers at most: with packets no more
 # than those of a plain head, at more rows for each.
@@ -48,14 +48,11 @@ FEW_SUMS, MANY_SUMS = 300_000, 1_275_000
 IN_BLOCK = 256
 ONE_WARP = 1024
 LIKELIHOODS = 2048
-# Registers of a thread of that kernel at most, without and with packets: with 128 all of these programs find room on an
-# H200 at once, and 551 harmonics take 137 microseconds in place of 150. Packets and float32 take what they like.
-REGISTERS: tuple[int | None, int | None] = (128, None)
+# Registers of a thread of that kernel at most: with 128 all of these programs find room on an H200 at once, and 551
+# harmonics take 137 microseconds in place of 150. Packets and float32, which need up to 255, take what they like.
+REGISTERS = 128
 # Harmonics from which on a row is held in a tile and a short tail where one tile would be half empty.
 SPLIT_FROM = 128
-# The bytes that outputs in float32 may take where rows are many and long: beyond, one part of them is projected and
-# evaluated after the other. Three parts take half of the memory and an eighth more time of an H200: switched off.
-PART_BYTES = 1 << 62
 Saved = tuple[Tensor, Tensor, Tensor]
 
 
@@ -80,24 +77,21 @@ def tiles_of(score: Score) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def blocks_of(score: Score, tokens: int, projects: bool = False, size: int = 0) -> plans.Blocks:
-    """Return the blocks of the kernel of a score of so many rows, ``size`` of them at a time where they are parted.
-
-    ``projects``: it makes them, too.
-    """
+def blocks_of(score: Score, tokens: int, projects: bool = False) -> plans.Blocks:
+    """Return the blocks of the kernel of a score of so many rows; ``projects``: it makes them, too."""
     tile, tail = tiles_of(score)
     if projects and tokens > plans.FEW_TOKENS:
         # As many rows as fill a matrix unit are projected at once, then evaluated eight numbers a thread at a time.
         rows = min(PROJECTED_ROWS, PROJECTED_NUMBERS // tile)
-        return plans.Blocks(rows, tile, depth=64, warps=PROJECTED_WARPS, stages=4, steps=PROJECTED_ROWS // rows)
+        return plans.Blocks(rows, tile, depth=64, warps=4, stages=4, steps=PROJECTED_ROWS // rows)
     if score.kind == "crps":
         # All threads together keep the tables of cosines: with four warps 64 harmonics spill a thousand bytes each.
         return plans.Blocks(rows=32 if tile <= 64 else 16, tile=tile, warps=4 if tile <= 32 else 8)
     if tokens > plans.FEW_TOKENS and tile <= ONE_WARP:
         # Packets take the registers of a row of their own.
         rows = 1 if score.packets else max(1, IN_BLOCK // tile)
-        steps = power_of_two_above(ceil_div(size or tokens, rows * LIKELIHOODS))
-        registers = REGISTERS[score.packets > 0]
+        steps = power_of_two_above(ceil_div(tokens, rows * LIKELIHOODS))
+        registers = None if score.packets else REGISTERS
         return plans.Blocks(rows=rows, tile=tile, tail=tail, warps=1, steps=steps, registers=registers)
     # Whole rows, four warps to a few: a step of few tokens waits for one program after another.
     rows = max(1, 128 // tile) if tile <= 128 else 2 if tile <= 512 else 1
@@ -109,13 +103,10 @@ def blocks_of(score: Score, tokens: int, projects: bool = False, size: int = 0) 
 @functools.lru_cache(maxsize=1024)
 def _site(
     score: Score, tokens: int, y_stride: int, half: bool, bias: bool, weighted: bool, keep: bool,
-    projected: tuple[int, int, int] = (0, 0, 0), size: int = 0, start: int = 0,
+    projected: tuple[int, int, int] = (0, 0, 0),
 ) -> Site:  # fmt: skip
-    """Return the launch of the kernel of a score, of all rows or of ``size`` from ``start`` on.
-
-    ``projected``: width and strides of what it is to multiply first.
-    """
-    blocks, ranked = blocks_of(score, tokens, projected[0] > 0, size), score.kind == "crps"
+    """Return the launch of the kernel of a score; ``projected``: width and strides of what it is to multiply first."""
+    blocks, ranked = blocks_of(score, tokens, projected[0] > 0), score.kind == "crps"
     kernel: Any = ranked_kernel if ranked else likelihood_kernel
     points = blocks.tile if score.walls else 2 * blocks.tile  # that determine a spectrum
     known: dict[str, Any] = {
@@ -146,13 +137,12 @@ def _site(
     # Other numbers make no difference to the compiler: it looks into none, and only ids to ignore may take 64 bits.
     options = {"num_warps": blocks.warps} | ({"maxnreg": blocks.registers} if half and blocks.registers else {})
     key = (score.kind, score.ignore_index >> 31, *options.values(), *map(traits, projected), *constants.values())
-    in_one = blocks.rows * blocks.steps
-    grid = (ceil_div(min(size or tokens, tokens - start), in_one), 1, 1)
-    numbers = _numbers(score, tokens, y_stride, (start // in_one, ceil_div(tokens, in_one), *projected))
+    grid = (ceil_div(tokens, blocks.rows * blocks.steps), 1, 1)
+    numbers = _numbers(score, tokens, y_stride, projected)
     return Site(kernel, grid, numbers, constants, options, key, {})
 
 
-def _numbers(score: Score, tokens: int, y_stride: int, more: tuple[int, ...]) -> tuple[float, ...]:
+def _numbers(score: Score, tokens: int, y_stride: int, projected: tuple[int, int, int]) -> tuple[float, ...]:
     """Return the numbers that the kernel of a score takes, in its order; a floor of 0 is as real as one of 0.1."""
     stride, outputs = padded(score.outputs), score.outputs
     packets = score.coefficients
@@ -172,7 +162,7 @@ def _numbers(score: Score, tokens: int, y_stride: int, more: tuple[int, ...]) ->
     )  # fmt: skip
     return (
         tokens, score.length, outputs, y_stride, stride, packets, atoms, score.atoms, places, max(score.num_bins, 1),
-        score.ignore_index, *more, *map(float, reals),
+        score.ignore_index, *projected, *map(float, reals),
     )  # fmt: skip
 
 
@@ -183,13 +173,6 @@ def projects(x: Tensor, score: Score, outputs: int) -> bool:
     else:
         fits = x.shape[1] <= MANY_WIDTH and score.target == "bins" and score.is_free and not score.walls
     return fits and _in_one_kernel(x, outputs)
-
-
-def rows_at_a_time(score: Score, tokens: int) -> int:
-    """Return how many rows of a likelihood are projected at a time; whole blocks of those that one program takes."""
-    parts = ceil_div(4 * tokens * score.outputs, PART_BYTES)
-    long = score.kind != "crps" and score.length >= SPLIT_FROM
-    return tokens if parts == 1 or not long or tokens <= plans.FEW_TOKENS else ceil_div(tokens, 128 * parts) * 128
 
 
 def forward(
@@ -207,31 +190,23 @@ def forward(
     gradient = x.new_empty((tokens, padded(outputs))) if keep else factor
     if tokens == 0:
         return loss.zero_(), gradient, factor.zero_()
-    projected, size = (0, 0, 0), tokens
-    both: tuple[Tensor | None, Tensor | None] = (None, None)
+    projected = (0, 0, 0)
     if weight is not None:
         if projects(x, score, outputs):
             y = x.new_empty((tokens, outputs), dtype=torch.float32)
-            projected, both = (width, x.stride(0), weight.stride(0)), (x, weight)
+            projected = (width, x.stride(0), weight.stride(0))
         else:
-            size = rows_at_a_time(score, tokens)
-            wide = pad_rows(weight, outputs, padded(outputs)) if pads(tokens, width, outputs) else weight
-            y = product(x if size == tokens else x[:size], wide)
+            y = product(x, pad_rows(weight, outputs, padded(outputs)) if pads(tokens, width, outputs) else weight)
     half = x.dtype != torch.float32
-    flags = (half, bias is not None, class_weight is not None, keep)
-    site = _site(score, tokens, y.stride(0), *flags, projected, size)
-    partial = sums_buffer(x, 4 * ceil_div(tokens, size) * site.grid[0]) if reduce else factor
+    site = _site(score, tokens, y.stride(0), half, bias is not None, class_weight is not None, keep, projected)
+    partial = sums_buffer(x, 4 * site.grid[0]) if reduce else factor
     if score.kind == "crps":
         tile, points = site.constants["TILE"], site.constants["POINTS"]
         waves = tables.power_points(tile, points, score.walls, torch.float16 if half else torch.float32, x.device)
         terms = tables.ranked_terms(tile, score.length, score.walls, score.target == "circle", x.device)
         launch(site, (y, bias, target, anchor, *waves, terms, gradient, loss, partial, factor))
-        return loss, gradient, factor
-    launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor, *both))
-    for start in range(size, tokens, size):
-        del y  # so that the next part takes its place
-        y = product(x[start : start + size], wide)
-        site = _site(score, tokens, y.stride(0), *flags, projected, size, start)
+    else:
+        both: tuple[Tensor | None, Tensor | None] = (x, weight) if projected[0] else (None, None)
         launch(site, (y, bias, target, anchor, offsets, class_weight, gradient, loss, partial, factor, *both))
     return loss, gradient, factor
 
