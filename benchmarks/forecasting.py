@@ -185,8 +185,8 @@ def t5_cases(sizes: Sizes, device: str) -> tuple[list[Case], list[Case], Case]:
     main = [own(head, first, graph) for graph in graphs for head in (fourier, linear)]
     last = sizes.t5_batches[-1]
     main += [own(head, last, graph, grouped=True) for graph in graphs for head in (fourier, linear)]
-    reference = [outside(first, how) for how in ((True, False) if compile else (False,))]
-    reference = [outside(first, True, graph=True), *reference] if compile else reference
+    ways = ((True, True), (True, False), (False, False)) if compile else ((False, False),)
+    reference = [outside(first, compiled, graph) for compiled, graph in ways]
     rest = [own(head, batch, graph) for batch in more for graph in graphs for head in (fourier, linear)]
     rest += [own(fourier, first, more=text) for text in (", no regulariser", ", formula, no regulariser")]
     rest += [outside(batch, compile) for batch in more]

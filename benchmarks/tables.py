@@ -27,6 +27,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,11 @@ def score(X: Floats, y: Floats, test: Floats, truth: Floats, method: str, seed: 
     start, worked = time.perf_counter(), time.process_time()
     predict = METHODS[method](X, y, seed)
     seconds, worked = time.perf_counter() - start, time.process_time() - worked
-    density = predict(test)
+    return {**density_scores(predict(test), truth), "seconds": seconds, "processor_seconds": worked}
+
+
+def density_scores(density: Any, truth: Floats) -> dict[str, float]:
+    """Return how good densities of rows are, given what came."""
     low, high = density.interval(0.9).T
     return {
         "nll": -float(density.logpdf(truth).mean()),
@@ -75,8 +80,6 @@ def score(X: Floats, y: Floats, test: Floats, truth: Floats, method: str, seed: 
         "rmse": float(np.sqrt(np.mean((density.mean() - truth) ** 2))),
         "coverage_90": float(np.mean((truth >= low) & (truth <= high))),
         "sharpness": float((high - low).mean()),
-        "seconds": seconds,
-        "processor_seconds": worked,
     }
 
 

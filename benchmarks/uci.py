@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.head import RESULTS, save
+from benchmarks.tables import density_scores
 from fourier_head.compare.results import hardware
 from fourier_head.integrations.scikit_learn import FourierRegressor
 
@@ -35,15 +36,8 @@ def score(table: dict[str, np.ndarray], split: int, options: dict[str, str]) -> 
     X, y = table["X"], table["y"]
     rows, test = table["train_index"][split], table["test_index"][split]
     model = FourierRegressor(**options, random_state=split).fit(X[rows], y[rows])  # type: ignore[arg-type]
-    density, truth = model.predict_density(X[test]), y[test]
-    low, high = density.interval(0.9).T
-    error = density.mean() - truth
-    return (
-        float(density.logpdf(truth).mean()),
-        float(density.crps(truth).mean()),
-        float(np.sqrt(np.mean(error**2))),
-        float(np.mean((truth >= low) & (truth <= high))),
-    )
+    found = density_scores(model.predict_density(X[test]), y[test])
+    return (-found["nll"], *(found[metric] for metric in METRICS[1:]))
 
 
 def summary(name: str, arm: str, scores: list[tuple[float, ...]], seconds: float) -> dict[str, object]:
