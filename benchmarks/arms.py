@@ -108,10 +108,24 @@ def plain_of(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, p: 
     return -series.log_bin_mass(a, target, p.num_bins, FLOOR).mean()
 
 
+def kernel_nll(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *, walls: bool = False,
+    class_weight: Tensor | None = None, offsets: Tensor | None = None, **options: Any,
+) -> Tensor:  # fmt: skip
+    """The fused loss of bin ids where there are ``num_bins``, else of values in [-1, 1]; one for each unless reduced.
+
+    Further options are those of ``kernels.Score``.
+    """
+    length = len(weight) if walls else len(weight) // 2
+    more: dict[str, Any] = {"target": "bins"} if "num_bins" in options else {"target": "interval", "origin": -1.0}
+    score = kernels.Score("nll", length=length, walls=walls, **{"reduction": "none", **more, **options})
+    return kernels.row_scores(x, weight, bias, target, score, class_weight, offsets=offsets)
+
+
 def fused(p: Problem, **options: Any) -> Tensor:
     """The fused kernels."""
     more = {"num_bins": p.num_bins, "floor": FLOOR, "reduction": "mean"} | options
-    return kernels.cross_entropy(p.x, p.weight, p.vector, p.target, **more)
+    return kernel_nll(p.x, p.weight, p.vector, p.target, **more)
 
 
 fused_rough, fused_rough_2 = (functools.partial(fused, penalty=PENALTY, points=points) for points in (1, 2))
@@ -120,7 +134,7 @@ fused_rough, fused_rough_2 = (functools.partial(fused, penalty=PENALTY, points=p
 
 def fused_nll(p: Problem) -> Tensor:
     """The fused likelihood of real values."""
-    return kernels.density_nll(p.x, p.weight, p.vector, p.value, floor=FLOOR, reduction="mean")
+    return kernel_nll(p.x, p.weight, p.vector, p.value, floor=FLOOR, reduction="mean")
 
 
 def paper(p: Problem) -> Tensor:

@@ -74,9 +74,19 @@ def tasks(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
         SAMPLE: {
             "linear": lambda: torch.multinomial(logits().softmax(-1), 1),
             "FourierHead": lambda: head.density(p.x).sample(),
-            "from inputs": lambda: kernels.sample(p.x, p.weight, None, floor=FLOOR),
+            "from inputs": lambda: sample_inputs(p),
         },
     }
+
+
+def sample_inputs(p: Problem) -> torch.Tensor:
+    """Draw from a product in float32 whose halves are padded to whole vectors."""
+    from fourier_head.kernels import evaluation, inference, matrices
+
+    length = p.frequencies + 1
+    room = kernels.Score("nll", "interval", length).padded
+    source = evaluation.Source(matrices.product(p.x, matrices.pad_rows(p.weight, length, room)), length, room)
+    return evaluation.drawn(source, None, inference._noise(p.x, length, 1, None), FLOOR)
 
 
 def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:

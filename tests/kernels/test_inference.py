@@ -36,10 +36,11 @@ def test_samples_follow_the_density(frequencies, walls):
 def test_sampling_kernel_equals_the_reference(dtype, walls):
     tokens = 1000 if GPU else 12
     x, weight, bias, _ = problem(tokens, 20, 64, 550 if GPU else 12, dtype, walls)
-    z = kernels.sample(x, weight, bias, 3, floor=0.2, generator=torch.Generator(DEVICE).manual_seed(1), walls=walls)
-    digits = 10 if GPU else 4
-    noise = torch.rand((2 + digits, 3, tokens), device=DEVICE, generator=torch.Generator(DEVICE).manual_seed(1))
-    y = F.linear(x.float(), weight.float(), bias.float()).detach()
+    noise = torch.rand((2 + (10 if GPU else 4), 3, tokens), device=DEVICE)
+    y, bias = F.linear(x.float(), weight.float()).detach(), bias.detach()
+    length = y.shape[1] if walls else y.shape[1] // 2
+    z = evaluation.drawn(evaluation.Source(y, length, length, walls), bias, noise, 0.2)
+    y = y + bias.float()
     for i in range(3):
         expected = reference.sample(y, noise[:, i], floor=0.2, walls=walls)
         # A draw that falls on the edge of two digits may go the other way.

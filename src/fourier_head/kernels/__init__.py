@@ -17,10 +17,9 @@ from fourier_head.kernels.inference import (
     log_pmf,
     ordered_quantiles,
     quantile,
-    sample,
 )
 from fourier_head.kernels.plan import Score
-from fourier_head.kernels.scores import RANKED_FREQUENCIES, cross_entropy, density_nll, row_scores
+from fourier_head.kernels.scores import RANKED_FREQUENCIES, row_scores
 
 __all__ = [
     "FEW_COEFFICIENTS",
@@ -30,8 +29,6 @@ __all__ = [
     "available",
     "coefficient_quantile",
     "coefficient_sample",
-    "cross_entropy",
-    "density_nll",
     "distribution",
     "interpreted",
     "log_density",
@@ -39,6 +36,5 @@ __all__ = [
     "ordered_quantiles",
     "quantile",
     "row_scores",
-    "sample",
     "wanted",
 ]

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from fourier_head._devices import constant_result
+from fourier_head._devices import constant_result, is_distributed
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _CAPABLE: dict[int, bool] = {}
@@ -63,6 +63,8 @@ def wanted(impl: str, *tensors: Tensor) -> bool:
 
 def require(name: str, tensor: Tensor) -> None:
     """Raise an error where the kernels do not run on a tensor."""
+    if is_distributed(tensor):
+        raise TypeError(f'{name}: the fused kernels need plain tensors, got a DTensor; use impl="reference"')
     if not available(tensor) and not interpreted(tensor):
         raise TypeError(
             f"{name}: the fused kernels need a CUDA tensor in {DTYPES}, got {tensor.dtype} on {tensor.device}"

@@ -18,7 +18,7 @@ from fourier_head.kernels.inverse import (
     solve_kernel,
 )
 from fourier_head.kernels.launch import INTERPRETED, empty, run
-from fourier_head.kernels.matrices import pad, product
+from fourier_head.kernels.matrices import product
 from fourier_head.kernels.plan import Blocks, Score, ceil_div, power_of_two_above
 from fourier_head.kernels.points import direct_kernel, four_step_kernel
 from fourier_head.kernels.sampling import sample_kernel
@@ -68,12 +68,6 @@ def _outputs(y: Tensor) -> Source:
 
 def _coefficients(a: Tensor, walls: bool) -> Source:
     return Source(a, a.shape[2], a.stride(1), walls)
-
-
-def sample(x: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor, score: Score) -> Tensor:
-    """Return samples (samples, tokens) from uniform ``noise`` (2 + digits, samples, tokens)."""
-    y = product(x, pad(weight, score)) if x.shape[0] else empty(x, 0, len(weight))
-    return drawn(Source(y, score.length, score.padded, score.walls), bias, noise, score.floor)
 
 
 def coefficient_sample(a: Tensor, noise: Tensor, floor: float, walls: bool = False) -> Tensor:

@@ -7,37 +7,11 @@ from torch import Tensor
 
 from fourier_head.kernels.devices import on, require
 from fourier_head.kernels.plan import Score
-from fourier_head.kernels.scores import check_projection, check_rows, match, row_scores
+from fourier_head.kernels.scores import row_scores
 
 # Up to this many levels are put in order while they are found, up to this many coefficients sampled one by one.
 FEW_LEVELS = 32
 FEW_COEFFICIENTS = 4096
-
-
-@torch.no_grad()
-def sample(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    num_samples: int = 1,
-    *,
-    floor: float = 0.0,
-    generator: torch.Generator | None = None,
-    walls: bool = False,
-) -> Tensor:
-    """Draw exact samples of the projected densities, (num_samples, tokens) in [-1, 1], in O(N) each.
-
-    No bins, no search and no approximation: `sampling.py` explains the method. No gradient flows.
-    """
-    from fourier_head.kernels import evaluation  # triton is optional, and importing it takes a while
-
-    check_projection(x, weight, bias)
-    x, weight = match(x, weight)
-    length = weight.shape[0] if walls else weight.shape[0] // 2
-    noise = _noise(x, length, num_samples, generator)
-    bias = bias if bias is None else bias.contiguous()
-    with on(x):
-        return evaluation.sample(x, weight, bias, noise, Score("nll", "interval", length, floor=floor, walls=walls))
 
 
 @torch.no_grad()
@@ -49,8 +23,11 @@ def coefficient_sample(
     generator: torch.Generator | None = None,
     walls: bool = False,
 ) -> Tensor:
-    """Draw samples as :func:`sample` does from coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls."""
-    from fourier_head.kernels import evaluation
+    """Draw exact samples (num_samples, tokens) in [-1, 1] of coefficients (tokens, 2, N + 1), or (tokens, 1, L).
+
+    The latter are those between walls. No bins, no search and no approximation: `sampling.py` explains the method.
+    """
+    from fourier_head.kernels import evaluation  # triton is optional, and importing it takes a while
 
     a = _rows("a", a, walls)
     if a.shape[2] > FEW_COEFFICIENTS:
@@ -121,9 +98,9 @@ def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False
     """Return log-densities of coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls, at z (tokens,)."""
     a = _rows("a", a, walls)
     score = Score("nll", "interval", a.shape[2], floor=floor, walls=walls, origin=-1.0, reduction="none")
-    rows = a.flatten(1)
-    check_rows(rows, None, None, z, score)
-    return -row_scores(rows, None, None, z, score)
+    if z.shape != a.shape[:1]:
+        raise ValueError(f"z: expected shape ({len(a)},), got {tuple(z.shape)}")
+    return -row_scores(a.flatten(1), None, None, z, score)
 
 
 @torch.no_grad()

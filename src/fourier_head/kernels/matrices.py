@@ -10,7 +10,7 @@ from torch import Tensor
 from fourier_head.kernels import plan as plans
 from fourier_head.kernels.backward import gather_kernel
 from fourier_head.kernels.launch import Site, launch, traits
-from fourier_head.kernels.plan import Score, ceil_div
+from fourier_head.kernels.plan import ceil_div
 from fourier_head.kernels.products import restack_kernel
 
 
@@ -49,11 +49,6 @@ def pad_rows(weight: Tensor, length: int, room: int) -> Tensor:
     site = _restack_site(length, room, rows, 0, width, weight.stride(0), False)
     launch(site, (weight, result, weight, weight, None, None))
     return result
-
-
-def pad(weight: Tensor, score: Score) -> Tensor:
-    """Return the weights with each half padded to whole vectors; the weights themselves where they fit already."""
-    return weight if score.padded == score.length else pad_rows(weight, score.length, score.padded)
 
 
 def weight_products(
