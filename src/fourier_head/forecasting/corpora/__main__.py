@@ -7,28 +7,22 @@ import sys
 from pathlib import Path
 
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora.readers import join, read_hub, read_store
+from fourier_head.forecasting.corpora.readers import read_store
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Read files, folders and hub data sets, write one packed file and say what is in it."""
+    """Read files and folders, write one packed file and say what is in it."""
     parser = argparse.ArgumentParser(
         prog="python -m fourier_head.forecasting.corpora",
         description="Pack series from parquet and arrow files into one file that loads onto any device.",
     )
-    parser.add_argument("paths", nargs="*", type=Path, help="files, or folders of files, one row a series")
-    parser.add_argument("--hub", action="append", default=[], metavar="NAME", help="a Chronos data set by its name")
+    parser.add_argument("paths", nargs="+", type=Path, help="files, or folders of files, one row a series")
     parser.add_argument("--target", default="target", help="the column with the values (default: target)")
     parser.add_argument("--freq", help="the frequency of all series, where the files do not say it")
     parser.add_argument("--output", type=Path, default=Path("corpus.safetensors"), help="the file to write")
     options = parser.parse_args(arguments)
     try:
-        if not options.paths and not options.hub:
-            raise UserError("name at least one file or folder, or a data set with --hub.")
-        stores = [read_store(options.paths, target=options.target, freq=options.freq)] if options.paths else []
-        if options.hub:
-            stores.append(read_hub(options.hub, target=options.target, freq=options.freq))
-        store = join(stores)
+        store = read_store(options.paths, target=options.target, freq=options.freq)
         path = store.save(options.output)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

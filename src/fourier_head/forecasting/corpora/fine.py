@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.corpora.synthetic import Draws, ar1, unit
+from fourier_head.forecasting.corpora.synthetic import Draws, Synth, ar1, unit
 from fourier_head.forecasting.corpora.windows import Windows, cut_contexts, split_windows
 
 FINE_PERIODS: dict[int, float] = {
@@ -37,26 +37,20 @@ LEVELS = 32
 """Levels that a row which jumps can take."""
 
 
-class FineSynth:
+class FineSynth(Synth):
     """Draw windows of fine series (see the module), the period attached."""
 
     def __init__(self, context: int, horizon: int, *, device: torch.device | str = "cpu") -> None:
-        self.context, self.horizon = context, horizon
-        self.device = torch.empty(0, device=device).device
-        known = [p for p in sorted(FINE_PERIODS) if 2 * p <= context]
+        known = {p: FINE_PERIODS[p] for p in sorted(FINE_PERIODS) if 2 * p <= context}
         if not known:
             raise ValueError(f"context must hold two cycles of a period, got {context} and {sorted(FINE_PERIODS)}.")
-        weight = torch.tensor([float(FINE_PERIODS[p]) for p in known], dtype=torch.float64)
-        self._running = (weight.cumsum(0) / weight.sum()).float().to(self.device)
-        self._periods = torch.tensor(known, device=self.device)
-        self._time = torch.arange(-context, horizon, device=self.device)
+        super().__init__(context, horizon, known, device)
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
         own: dict[str, Any] = {"device": self.device, "generator": generator}
         draws = Draws(batch, self.device, generator, columns=160)
-        which = torch.searchsorted(self._running, draws.uniform()).clamp_max(len(self._periods) - 1).squeeze(1)
-        period = self._periods[which, None]
+        period = self._periods[self._draw_seasons(draws), None]
         noise = torch.randn(3, batch, len(self._time), **own)
         tail = draws.chance(0.4) * draws.uniform(0.3, 1.2)
         noise[1] = noise[1] * torch.exp(tail * torch.randn(batch, len(self._time), **own))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -76,25 +75,6 @@ class KernelMix(NamedTuple):
         there = torch.arange(self.kind.shape[1], device=self.kind.device) < self.used[:, None]
         far = torch.where(there & (self.kind == _PERIODIC), self.value, math.inf).amin(1)
         return torch.where(far.isfinite(), far, 1.0).long()
-
-
-class Bank:
-    """Hold a bank of kernels on a device and draw compositions from it."""
-
-    def __init__(self, kernels: Sequence[Kernel], device: torch.device | str = "cpu") -> None:
-        if not kernels:
-            raise ValueError("a bank needs kernels, got none.")
-        if bad := [k.kind for k in kernels if k.kind not in _KINDS]:
-            raise ValueError(f"kernels are of kind {', '.join(_KINDS)}, got {bad[0]!r}.")
-        self.kinds = torch.tensor([_KINDS.index(k.kind) for k in kernels], device=device)
-        self.values = torch.tensor([float(k.value) for k in kernels], device=device)
-
-    def draw(self, rows: int, generator: torch.Generator | None = None) -> KernelMix:
-        """Draw `rows` compositions."""
-        draw = torch.rand(rows, 2 * MOST + 1, device=self.values.device, generator=generator)
-        which = (draw[:, :MOST] * len(self.kinds)).long().clamp_max(len(self.kinds) - 1)
-        used = 1 + (draw[:, -1] * MOST).long().clamp_max(MOST - 1)
-        return KernelMix(self.kinds[which], self.values[which], used, draw[:, MOST : 2 * MOST] < 0.5)
 
 
 # exp(-2 sin^2(pi d / p)) = sum_k (2 - [k = 0]) e^-1 I_k(1) cos(2 pi k d / p): deviations of the harmonics 0..7.
@@ -170,24 +150,25 @@ def _to_windows(values: Tensor, period: Tensor, context: int, generator: torch.G
 class SpectralSynth:
     """Draw KernelSynth windows afresh for every batch by random Fourier sums (see `draw_spectral`)."""
 
-    def __init__(
-        self,
-        context: int,
-        horizon: int,
-        *,
-        device: torch.device | str = "cpu",
-        bank: Sequence[Kernel] = WIDE_BANK,
-    ) -> None:
+    def __init__(self, context: int, horizon: int, *, device: torch.device | str = "cpu") -> None:
         self.context, self.horizon = context, horizon
-        self.bank = Bank(bank, device)
-        self.device = self.bank.values.device
+        self._kinds = torch.tensor([_KINDS.index(k.kind) for k in WIDE_BANK], device=device)
+        self._values = torch.tensor([float(k.value) for k in WIDE_BANK], device=device)
+        self.device = self._values.device
+
+    def compositions(self, rows: int, generator: torch.Generator | None = None) -> KernelMix:
+        """Draw so many compositions of the kernels."""
+        draw = torch.rand(rows, 2 * MOST + 1, device=self.device, generator=generator)
+        which = (draw[:, :MOST] * len(self._kinds)).long().clamp_max(len(self._kinds) - 1)
+        used = 1 + (draw[:, -1] * MOST).long().clamp_max(MOST - 1)
+        return KernelMix(self._kinds[which], self._values[which], used, draw[:, MOST : 2 * MOST] < 0.5)
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
         parts = []
         for start in range(0, batch, CHUNK):
             rows, length = min(CHUNK, batch - start), self.context + self.horizon
-            mix = self.bank.draw(rows, generator)
+            mix = self.compositions(rows, generator)
             begin = torch.rand(rows, 1, device=self.device, generator=generator) * max(1 - length / UNIT, 0.0)
             values = draw_spectral(mix, length, generator, start=begin)
             parts.append(_to_windows(values, mix.period(), self.context, generator))

@@ -1,4 +1,4 @@
-"""Read series from parquet and arrow files, from folders of them, and from data sets on the Hugging Face hub."""
+"""Read series from parquet and arrow files and from folders of them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from fourier_head.forecasting.corpora.store import SeriesStore, periods
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-CHRONOS_HUB = "autogluon/chronos_datasets"
-"""Where the authors of Chronos keep their data sets, one folder of parquet files each."""
 
 LEFT_OUT: dict[str, dict[str, str]] = {
     "astsa_monthly": {"unemp": "M1 monthly MND32 and M3 monthly N2756, a tenth of it"},
@@ -133,33 +130,6 @@ def read_rows(file: Path, *, target: str = "target", freq: str | None = None, wi
 
     columns = int(np.bincount(parent).max(initial=1))
     return Rows(values, lengths, [freqs[row] for row in parent], text("id"), text("start"), columns)
-
-
-def read_hub(names: Sequence[str], repository: str = CHRONOS_HUB, **options: Any) -> SeriesStore:
-    """Download data sets by name from the hub (folders of parquet files in `repository`) and read them.
-
-    `read_hub(["m4_daily", "wind_farms_hourly"])` reads two of the Chronos data sets; files are kept in the hub's cache.
-    """
-    with needing("transformers"):
-        from huggingface_hub import HfApi, hf_hub_download
-    try:
-        listed = HfApi().list_repo_files(repository, repo_type="dataset")
-        known = sorted({f.split("/")[0] for f in listed if f.endswith(".parquet") and "/" in f})
-        if unknown := [n for n in names if n not in known]:
-            raise UserError(f"{repository} has no data set {unknown[0]!r}: {did_you_mean(unknown[0], known)}")
-        folders = []
-        for name in names:
-            files = [f for f in listed if f.startswith(f"{name}/") and f.endswith(".parquet")]
-            kept = [hf_hub_download(repository, f, repo_type="dataset") for f in files]
-            folders.append(Path(kept[0]).parent)
-    except UserError:
-        raise
-    except Exception as error:  # not being online has a type of its own in every library beneath the hub's
-        raise UserError(
-            f"data sets of {repository} could not be downloaded ({type(error).__name__}): "
-            "this needs the internet, or files on disk named to read_store."
-        ) from None
-    return read_store(folders, **options)
 
 
 def join(stores: Sequence[SeriesStore], shortest: int = 1) -> SeriesStore:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fourier_head._files import write_atomically
-from fourier_head.errors import UserError, did_you_mean, needing
+from fourier_head.errors import UserError, needing
 from fourier_head.forecasting.frequency import natural_period
 
 FORMAT = "fourier-head series 1"
@@ -112,13 +112,6 @@ class SeriesStore:
         moved = torch.repeat_interleave(self.offsets[index] - offsets, lengths)
         taken = self.values[torch.arange(len(moved), device=self.device) + moved]
         return SeriesStore(taken, offsets, lengths, self.set_index[index], self.period[index], self.names)
-
-    def only(self, names: Sequence[str]) -> SeriesStore:
-        """Return the series of these data sets."""
-        if unknown := [n for n in names if n not in self.names]:
-            raise ValueError(f"there is no data set {unknown[0]!r}: {did_you_mean(unknown[0], self.names)}")
-        wanted = torch.tensor([self.names.index(n) for n in names], device=self.device)
-        return self.select(torch.isin(self.set_index, wanted).nonzero().flatten())
 
     def split(self, fraction: float, seed: int = 0) -> tuple[SeriesStore, SeriesStore]:
         """Return (kept, held out): about `fraction` of the series of every data set held out whole.

@@ -14,7 +14,6 @@ history a row shows, so a series of 20 years moves as much as one of 500 hours.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,6 +26,9 @@ PERIODS: dict[int, float] = {1: 22, 2: 1, 4: 16, 5: 3, 6: 1, 7: 13, 12: 28, 13: 
 
 HISTORY: dict[int, tuple[int, int]] = {1: (6, 120), 4: (10, 200), 12: (20, 420), 52: (60, 520)}
 """Shortest and longest history of a period; others reach from 2.5 seasons, at least 20, to the whole context."""
+COUNTS, INTERMITTENT, MULTIPLICATIVE, WALKS = 0.12, 0.08, 0.3, 0.1
+"""Shares of structural rows: Poisson counts, intermittent demand, parts that multiply, and (geometric) random walks
+without a season. The rest adds its parts."""
 
 
 def ar1(noise: Tensor, phi: Tensor) -> Tensor:
@@ -71,46 +73,36 @@ def unit(values: Tensor) -> Tensor:
     return values / values.std(1, keepdim=True).clamp_min(1e-6)
 
 
-class StructuralSynth:
-    """Draw windows of structural series (see the module), the period attached.
+class Synth:
+    """What generators of artificial windows share: their shape, the time of every step, and seasons with weights."""
 
-    `counts`, `intermittent`, `multiplicative` and `walks` are shares of rows: Poisson counts, intermittent demand,
-    multiplying parts, and (geometric) random walks without a season. The rest adds its parts.
-    """
-
-    def __init__(
-        self,
-        context: int,
-        horizon: int,
-        *,
-        device: torch.device | str = "cpu",
-        periods: Mapping[int, float] = PERIODS,
-        counts: float = 0.12,
-        intermittent: float = 0.08,
-        multiplicative: float = 0.3,
-        walks: float = 0.1,
-    ) -> None:
-        if min(counts, intermittent, multiplicative, walks) < 0 or counts + intermittent > 1:
-            raise ValueError("shares must not be negative, and counts + intermittent at most 1.")
+    def __init__(self, context: int, horizon: int, periods: dict[int, float], device: torch.device | str) -> None:
         self.context, self.horizon = context, horizon
-        self.counts, self.intermittent, self.multiplicative, self.walks = counts, intermittent, multiplicative, walks
         self.device = torch.empty(0, device=device).device
-        numbers = sorted(periods)
-        weight = torch.tensor([float(periods[p]) for p in numbers], dtype=torch.float64)
-        if not (weight.sum() > 0 and (weight >= 0).all()) or numbers[0] < 1:
-            raise ValueError("periods must be positive numbers with weights that are not negative and not all zero.")
+        weight = torch.tensor(list(periods.values()), dtype=torch.float64)
         self._running = (weight.cumsum(0) / weight.sum()).float().to(self.device)
-        self._periods = torch.tensor(numbers, device=self.device)
-        spans = [HISTORY.get(p, (max(20, 5 * p // 2), context)) for p in numbers]
-        self._spans = torch.tensor(spans, device=self.device).clamp_max(context).float()
-        self._longest = numbers[-1]
+        self._periods = torch.tensor(list(periods), device=self.device)
         self._time = torch.arange(-context, horizon, device=self.device)
+
+    def _draw_seasons(self, draws: Draws) -> Tensor:
+        """Return which season each row has, (rows,)."""
+        return torch.searchsorted(self._running, draws.uniform()).clamp_max(len(self._periods) - 1).squeeze(1)
+
+
+class StructuralSynth(Synth):
+    """Draw windows of structural series (see the module), the period attached."""
+
+    def __init__(self, context: int, horizon: int, *, device: torch.device | str = "cpu") -> None:
+        super().__init__(context, horizon, PERIODS, device)
+        spans = [HISTORY.get(p, (max(20, 5 * p // 2), context)) for p in PERIODS]
+        self._spans = torch.tensor(spans, device=self.device).clamp_max(context).float()
+        self._longest = max(PERIODS)
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
         own: dict[str, Any] = {"device": self.device, "generator": generator}
         draws = Draws(batch, self.device, generator)
-        which = torch.searchsorted(self._running, draws.uniform()).clamp_max(len(self._periods) - 1).squeeze(1)
+        which = self._draw_seasons(draws)
         period, span = self._periods[which, None], self._spans[which]
         history = (span[:, :1] * (span[:, 1:] / span[:, :1]) ** draws.uniform()).round().clamp_min(2)
         # Four autoregressive processes in one go: slope of the trend, drift of the season, noise and its volume.
@@ -126,7 +118,7 @@ class StructuralSynth:
             )
         )
         slope, drift, error, volume = ar1(noise, phi).unbind(0)
-        walk = draws.chance(self.walks)
+        walk = draws.chance(WALKS)
         part = self._trend(draws, history, slope, walk, own)
         season = self._season(draws, period, drift, own)
         part = part + torch.where(walk | (period == 1), 0.0, season)
@@ -198,7 +190,7 @@ class StructuralSynth:
         """Turn the sum of parts into values: added, multiplied, clipped at zero, counted, or intermittent."""
         part = part.clamp(-30.0, 30.0)
         added = draws.log_uniform(0.3, 20.0) * torch.where(draws.chance(0.9), 1.0, 0.0) + part
-        values = torch.where(draws.chance(self.multiplicative), torch.exp((0.6 * part).clamp(-8.0, 5.0)), added)
+        values = torch.where(draws.chance(MULTIPLICATIVE), torch.exp((0.6 * part).clamp(-8.0, 5.0)), added)
         values = torch.where(draws.chance(0.5), values.clamp_min(0.0), values)
         kind = draws.uniform()
         rate = torch.exp((0.5 * part).clamp(-6.0, 4.0)) * draws.log_uniform(0.2, 60.0)
@@ -206,10 +198,10 @@ class StructuralSynth:
         often = (draws.log_uniform(0.03, 0.7) * torch.exp((0.3 * part).clamp(-3.0, 2.0))).clamp_max(0.95)
         comes = torch.rand(part.shape, **own) < often
         lots = draws.log_uniform(0.2, 10.0) * torch.exp(draws.uniform(0.0, 1.0) * torch.randn(part.shape, **own))
-        sporadic = kind < self.intermittent
+        sporadic = kind < INTERMITTENT
         counts = torch.poisson(torch.where(sporadic, lots, rate), generator=own["generator"])
         counts = torch.where(sporadic, comes * (1 + counts), counts)
-        values = torch.where(kind < self.intermittent + self.counts, counts, values)
+        values = torch.where(kind < INTERMITTENT + COUNTS, counts, values)
         return values * 10 ** draws.uniform(-2.0, 5.0)
 
 
