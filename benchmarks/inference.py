@@ -124,7 +124,7 @@ def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
         "grid alone, four-step": lambda: kernel.multiplied_grid(a, FLOOR, True),
         "grid alone, FFT": lambda: kernel.distribution_grid(a, FLOOR, False),
         "solve alone": lambda: kernel.ordered_quantiles(grid, levels, -1.0, 1.0),
-        "solve alone, not ordered": lambda: kernel._solve(grid, levels.expand(p.tokens, -1), False),
+        "solve alone, not ordered": lambda: kernel.quantile(grid, levels.expand(p.tokens, -1), False),
     }
     if few:
         quantiles["grid alone, product"] = lambda: kernel.multiplied_grid(a, FLOOR, False)

@@ -136,8 +136,8 @@ def test_quantiles(frequencies, walls):
     exact = spectrum.of_coefficients(a.double(), 1e-3)
     levels = torch.cat([torch.tensor([[0.0, 1.0, 0.5, 1e-4]]).expand(tokens, -1), torch.rand(tokens, 5)], 1).to(DEVICE)
     for z in (
-        kernels.quantile(q, levels, walls=walls),
-        kernels.coefficient_quantile(a, levels, floor=1e-3, walls=walls),
+        kernels.quantile(q, levels, walls=walls, spectra=True),
+        kernels.quantile(a, levels, floor=1e-3, walls=walls),
     ):
         assert (z[:, 0] == -1).all()
         assert (z[:, 1] == 1).all()
@@ -160,10 +160,10 @@ def test_quantiles_of_16_bit_coefficients(frequencies, walls):
     a[2] = 1  # all of it in one place
     levels = torch.rand(tokens, 7, device=DEVICE)
     exact = spectrum.of_coefficients(a.double(), 1e-3)
-    z = kernels.coefficient_quantile(a, levels, floor=1e-3, walls=walls)
+    z = kernels.quantile(a, levels, floor=1e-3, walls=walls)
     torch.testing.assert_close(spectrum.cdf(exact, z.double(), walls).float(), levels, rtol=0, atol=3e-4)
     for stepped in (False, True) if frequencies <= evaluation.NARROW else (True,):
-        z = evaluation._solve(evaluation.multiplied_grid(a, 1e-3, stepped, walls), levels, walls)
+        z = evaluation.quantile(evaluation.multiplied_grid(a, 1e-3, stepped, walls), levels, walls)
         torch.testing.assert_close(spectrum.cdf(exact, z.double(), walls).float(), levels, rtol=0, atol=3e-4)
 
 
@@ -198,7 +198,7 @@ def test_levels_in_any_order_give_the_quantiles_of_each(count, walls):
     a = torch.randn(tokens, 1 if walls else 2, 6, device=DEVICE).to(torch.bfloat16)
     levels = torch.rand(count, device=DEVICE)
     values = kernels.ordered_quantiles(a, levels, 3.0, 2.0, floor=1e-3, walls=walls)
-    z = kernels.coefficient_quantile(a, levels.expand(tokens, -1), floor=1e-3, walls=walls)
+    z = kernels.quantile(a, levels.expand(tokens, -1), floor=1e-3, walls=walls)
     torch.testing.assert_close(values, 3 + 2 * (z.t() + 1), rtol=0, atol=1e-5)
     assert (values[levels.argsort()].diff(dim=0) >= 0).all()
     levels[count // 2] = torch.nan
@@ -238,7 +238,7 @@ def test_quantiles_of_the_two_ways_to_a_grid_agree():
     a = (F.linear(x, weight, bias).detach() * 1e-20).unflatten(-1, (2, -1))
     a[0] = 0  # uniform
     levels = torch.tensor([[0.25, 0.5, 0.9]], device=DEVICE).expand(7, -1)
-    z = [evaluation._solve(evaluation.distribution_grid(a, 0.1, narrow), levels, False) for narrow in (True, False)]
+    z = [evaluation.quantile(evaluation.distribution_grid(a, 0.1, narrow), levels, False) for narrow in (True, False)]
     torch.testing.assert_close(z[0][0], 2 * levels[0] - 1)
     torch.testing.assert_close(z[0], z[1], rtol=0, atol=1e-4)
 
@@ -250,7 +250,7 @@ def test_quantiles_of_a_density_with_holes():
     a[0, 0, 1::2] = 0  # peaks at 0 and at the ends
     q = spectrum.of_coefficients(a.double())
     levels = torch.linspace(0, 1, 101, device=DEVICE)[None]
-    z = kernels.coefficient_quantile(a, levels)
+    z = kernels.quantile(a, levels)
     torch.testing.assert_close(spectrum.cdf(q, z.double()).float(), levels, rtol=0, atol=5e-6 if GPU else 2e-6)
     assert (z.diff() >= 0).all()
 
@@ -258,16 +258,16 @@ def test_quantiles_of_a_density_with_holes():
 def test_bad_arguments_of_quantiles_are_named():
     a, levels = torch.zeros(3, 2, 5, device=DEVICE), torch.zeros(3, 1, device=DEVICE)
     with pytest.raises(ValueError, match=r"^levels"):
-        kernels.coefficient_quantile(a, levels[:2])
+        kernels.quantile(a, levels[:2])
     with pytest.raises(ValueError, match=r"^a: expected"):
-        kernels.coefficient_quantile(a[0], levels)
-    with pytest.raises(TypeError, match=r"^q"):
-        kernels.quantile(a.double(), levels)
+        kernels.quantile(a[0], levels)
+    with pytest.raises(TypeError, match=r"^a"):
+        kernels.quantile(a.double(), levels, spectra=True)
     with pytest.raises(ValueError, match=r"^levels: expected shape \(V,\)"):
         kernels.ordered_quantiles(a, levels)
     with pytest.raises(ValueError, match=r"^a: expected at most"):
         kernels.coefficient_sample(torch.zeros(1, 2, 4097, device=DEVICE))
-    assert kernels.quantile(a, levels[:, :0]).shape == (3, 0)
+    assert kernels.quantile(a, levels[:, :0], spectra=True).shape == (3, 0)
     assert kernels.ordered_quantiles(a[:0], levels[0]).shape == (1, 0)
     assert kernels.coefficient_sample(a[:0]).shape == (1, 0)
 

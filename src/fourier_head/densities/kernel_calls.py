@@ -24,6 +24,14 @@ def coefficients(d: FourierDensity, *others: Tensor) -> Tensor | None:
     return None
 
 
+def _source(d: FourierDensity, *others: Tensor) -> tuple[Tensor, bool] | None:
+    """Return coefficients, or the spectrum where it is known or needed, and whether it is that."""
+    a = coefficients(d, *others)
+    if a is not None:
+        return a, False
+    return (d.spectrum, True) if kernels.wanted(d.impl, d.given, *others) else None
+
+
 def _rows(a: Tensor) -> Tensor:
     return a.reshape(-1, *a.shape[-2:])
 
@@ -38,54 +46,43 @@ def log_density(d: FourierDensity, z: Tensor) -> Tensor | None:
 
 def cdf(d: FourierDensity, z: Tensor) -> Tensor | None:
     """Return the distribution function at points z of [-1, 1], without tails."""
-    if d.has_spectrum or not kernels.wanted(d.impl, d.given, z):
+    found = None if d.has_spectrum else _source(d, z)
+    if found is None:
         return None
-    z = z.expand(common_shape(z.shape, d.batch_shape))
-    a = coefficients(d, z)
-    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "spectra": a is None}
+    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "spectra": found[1]}
 
     def of_points(source: Tensor, z: Tensor) -> Tensor:
         return kernels.distribution(_rows(source), z.reshape(-1, z.shape[-1]), **options).view(z.shape)
 
-    return d.at_points(of_points, d.spectrum if a is None else a, z)
+    return d.at_points(of_points, found[0], z.expand(common_shape(z.shape, d.batch_shape)))
 
 
 def unit_quantiles(d: FourierDensity, level: Tensor) -> Tensor | None:
     """Return z with F(z) = level, tails included, for levels that have the shape of the batch or of samples of it."""
-    a = coefficients(d, level)
-    q = None if a is not None else d.spectrum
-    if q is not None and not kernels.wanted(d.impl, q, level):
+    found = _source(d, level)
+    if found is None:
         return None
+    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "tails": d.domain.tails, "spectra": found[1]}
 
     def of_levels(source: Tensor, level: Tensor) -> Tensor:
-        rows, levels, tails = _rows(source), level.reshape(-1, level.shape[-1]), d.domain.tails
-        if q is None:
-            z = kernels.coefficient_quantile(rows, levels, floor=d.floor, walls=d.walls, tails=tails)
-        else:
-            z = kernels.quantile(rows, levels, walls=d.walls, tails=tails)
-        return z.view(level.shape)
+        return kernels.quantile(_rows(source), level.reshape(-1, level.shape[-1]), **options).view(level.shape)
 
-    return d.at_points(of_levels, a if q is None else q, level)  # type: ignore[arg-type]
+    return d.at_points(of_levels, found[0], level)
 
 
 def quantiles(d: FourierDensity, level: Tensor) -> Tensor | None:
     """Return the values (*level.shape, *batch) of a few levels, in order."""
-    if level.numel() > kernels.FEW_LEVELS:
+    found = _source(d, level) if level.numel() <= kernels.FEW_LEVELS else None
+    if found is None:
         return None
-    a = coefficients(d, level)
-    spectra = a is None
-    if a is None:
-        if not kernels.wanted(d.impl, d.given, level):
-            return None
-        a = d.spectrum
     line, placed = d.domain.affine, d.domain.affine_of_rows
-    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "tails": d.domain.tails}
+    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "tails": d.domain.tails, "spectra": found[1]}
     if placed is not None and placed[0].dtype == torch.float64:
         placed = None  # such values have more digits than the kernels
     if placed is not None:
         loc, width = (number.expand(d.batch_shape).reshape(-1) for number in placed)
         options |= {"loc": loc, "width": width}
-    values = kernels.ordered_quantiles(_rows(a), level.reshape(-1), *(line or ()), spectra=spectra, **options)
+    values = kernels.ordered_quantiles(_rows(found[0]), level.reshape(-1), *(line or ()), **options)
     values = values.view(level.shape + d.batch_shape)
     return values if line or placed else d.domain.quantile_of_unit(values)
 

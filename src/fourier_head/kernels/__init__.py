@@ -10,7 +10,6 @@ from fourier_head.kernels.devices import available, interpreted, wanted
 from fourier_head.kernels.inference import (
     FEW_COEFFICIENTS,
     FEW_LEVELS,
-    coefficient_quantile,
     coefficient_sample,
     distribution,
     log_density,
@@ -27,7 +26,6 @@ __all__ = [
     "RANKED_FREQUENCIES",
     "Score",
     "available",
-    "coefficient_quantile",
     "coefficient_sample",
     "distribution",
     "interpreted",

@@ -70,11 +70,6 @@ def _coefficients(a: Tensor, walls: bool) -> Source:
     return Source(a, a.shape[2], a.stride(1), walls)
 
 
-def coefficient_sample(a: Tensor, noise: Tensor, floor: float, walls: bool = False) -> Tensor:
-    """Return samples (samples, tokens) of densities with coefficients (tokens, halves, N + 1)."""
-    return drawn(_coefficients(a, walls), None, noise, floor)
-
-
 def drawn(source: Source, bias: Tensor | None, noise: Tensor, floor: float, warps: int | None = None) -> Tensor:
     """Draw digit by digit."""
     tokens = source.rows.shape[0]
@@ -200,25 +195,13 @@ def _waves(y: Tensor, harmonics: int, half: int, points: int, *, shift: bool, wa
     return torch.view_as_real(torch.fft.fft(torch.view_as_complex(wave))), energy
 
 
-def quantile(q: Tensor, levels: Tensor, walls: bool = False, tails: float = 0.0) -> Tensor:
-    """Return quantiles (tokens, V) of spectra (tokens, halves, N) at levels (tokens, V), tails mixed in."""
-    if levels.numel() == 0:
-        return empty(q, *levels.shape)
-    return _solve(spectrum_grid(q, walls), levels, walls, tails)
-
-
-def spectrum_grid(q: Tensor, walls: bool) -> Tensor:
-    """Return what the distribution function of spectra (tokens, halves, N) is interpolated from."""
-    harmonics = q.shape[2]
-    cells = 2 * max(FEWEST, fast_length(2 * harmonics + 1))
-    return _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
-
-
-def coefficient_quantile(a: Tensor, levels: Tensor, floor: float, walls: bool = False, tails: float = 0.0) -> Tensor:
-    """Return quantiles (tokens, V) of densities with coefficients (tokens, halves, N + 1) at levels (tokens, V)."""
-    if levels.numel() == 0:
-        return empty(a, *levels.shape)
-    return _solve(grid_of(a, floor, walls), levels, walls, tails)
+def quantile(grid: Tensor, levels: Tensor, walls: bool, tails: float = 0.0) -> Tensor:
+    """Return quantiles at levels (tokens, V), tails mixed in, of distribution functions interpolated from a grid."""
+    z = empty(grid, *levels.shape)
+    sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1), tails)
+    constants = {"WALLS": walls, "TAILS": tails > 0, **_solving(grid)}
+    run(solve_kernel, (ceil_div(z.numel(), BLOCK),), (grid, levels, z, *sizes), constants, num_warps=4)
+    return z
 
 
 def distribution(grid: Tensor, z: Tensor, walls: bool) -> Tensor:
@@ -249,8 +232,12 @@ def ordered_quantiles(
     return values
 
 
-def grid_of(a: Tensor, floor: float, walls: bool) -> Tensor:
-    """Return what the distribution function of coefficients (tokens, halves, N + 1) is interpolated from."""
+def grid_of(a: Tensor, floor: float, walls: bool, spectra: bool = False) -> Tensor:
+    """Return what distribution functions are interpolated from: of coefficients (tokens, halves, N + 1), or spectra."""
+    if spectra:
+        q, harmonics = a.float(), a.shape[2]
+        cells = 2 * max(FEWEST, fast_length(2 * harmonics + 1))
+        return _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
     if a.dtype != torch.float32 and 2 * a.shape[2] - 1 <= RESPONSES:
         return multiplied_grid(a, floor, walls=walls)
     return distribution_grid(a, floor, walls=walls)
@@ -312,14 +299,6 @@ def _filtered(
     arguments = (q, gains, wave, tokens, harmonics, columns, *strides, factor)
     run(filter_kernel, (ceil_div(tokens, 8), ceil_div(columns, 128)), arguments, constants, num_warps=4)
     return torch.fft.irfft(torch.view_as_complex(wave), n=cells, norm="forward")
-
-
-def _solve(grid: Tensor, levels: Tensor, walls: bool, tails: float = 0.0) -> Tensor:
-    z = empty(grid, *levels.shape)
-    sizes = (z.numel(), grid.shape[1], levels.shape[1], levels.stride(0), levels.stride(1), tails)
-    constants = {"WALLS": walls, "TAILS": tails > 0, **_solving(grid)}
-    run(solve_kernel, (ceil_div(z.numel(), BLOCK),), (grid, levels, z, *sizes), constants, num_warps=4)
-    return z
 
 
 def _solving(grid: Tensor) -> dict[str, int]:

@@ -34,7 +34,7 @@ def coefficient_sample(
         raise ValueError(f"a: expected at most {FEW_COEFFICIENTS} coefficients, got {a.shape[2]}")
     noise = _noise(a, a.shape[2], num_samples, generator)
     with on(a):
-        return evaluation.coefficient_sample(a, noise, floor, walls)
+        return evaluation.drawn(evaluation._coefficients(a, walls), None, noise, floor)
 
 
 def _noise(x: Tensor, harmonics: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
@@ -64,17 +64,22 @@ def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
 
 
 @torch.no_grad()
-def quantile(q: Tensor, levels: Tensor, *, walls: bool = False, tails: float = 0.0) -> Tensor:
-    """Return the quantiles of spectra (tokens, 2, N), or (tokens, 1, N) between walls, at levels (tokens, V).
+def quantile(
+    a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False, tails: float = 0.0, spectra: bool = False
+) -> Tensor:
+    """Return the quantiles at levels (tokens, V) of coefficients (tokens, 2, N + 1) or, between walls, (tokens, 1, L).
 
-    The distribution function is interpolated from a grid twice as fine as its waves (``window``); Laplace tails of a
+    With ``spectra``, of spectra (tokens, 2, N) or (tokens, 1, N). The distribution function is interpolated from a grid
+    twice as fine as its waves (``window``), coefficients of a 16-bit type being multiplied as such; Laplace tails of a
     weight are mixed in. No gradient flows.
     """
     from fourier_head.kernels import evaluation
 
-    q = _rows("q", q, walls, levels).float()
-    with on(q):
-        return evaluation.quantile(q, levels.float(), walls, tails)
+    a = _rows("a", a, walls, levels)
+    if not levels.numel():
+        return torch.empty(levels.shape, device=a.device)
+    with on(a):
+        return evaluation.quantile(evaluation.grid_of(a, floor, walls, spectra), levels.float(), walls, tails)
 
 
 @torch.no_grad()
@@ -89,8 +94,7 @@ def distribution(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = Fals
     if not z.numel():
         return torch.empty(z.shape, device=a.device)
     with on(a):
-        grid = evaluation.spectrum_grid(a, walls) if spectra else evaluation.grid_of(a, floor, walls)
-        return evaluation.distribution(grid, z.float(), walls)
+        return evaluation.distribution(evaluation.grid_of(a, floor, walls, spectra), z.float(), walls)
 
 
 @torch.no_grad()
@@ -101,21 +105,6 @@ def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False
     if z.shape != a.shape[:1]:
         raise ValueError(f"z: expected shape ({len(a)},), got {tuple(z.shape)}")
     return -row_scores(a.flatten(1), None, None, z, score)
-
-
-@torch.no_grad()
-def coefficient_quantile(
-    a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False, tails: float = 0.0
-) -> Tensor:
-    """Return the quantiles of densities with coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls.
-
-    As :func:`quantile`, without making a spectrum. Coefficients of a 16-bit type are multiplied as such.
-    """
-    from fourier_head.kernels import evaluation
-
-    a = _rows("a", a, walls, levels)
-    with on(a):
-        return evaluation.coefficient_quantile(a, levels.float(), floor, walls, tails)
 
 
 @torch.no_grad()
@@ -135,7 +124,7 @@ def ordered_quantiles(
     """Return quantiles at levels (V,), the same for all tokens, as values; of shape (V, tokens), they never cross.
 
     Args:
-        a: coefficients as for :func:`coefficient_quantile` or, with ``spectra``, spectra as for :func:`quantile`.
+        a: coefficients or, with ``spectra``, spectra, as for :func:`quantile`.
         levels: at most 32.
         low, half_width: of the interval of values.
         loc, width: middle and half width of the interval of each token, (tokens,), in place of those.
@@ -152,7 +141,7 @@ def ordered_quantiles(
     if not len(a) or not len(levels):
         return torch.empty(len(levels), len(a), device=a.device)
     with on(a):
-        grid = evaluation.spectrum_grid(a.float(), walls) if spectra else evaluation.grid_of(a, floor, walls)
+        grid = evaluation.grid_of(a, floor, walls, spectra)
         return evaluation.ordered_quantiles(grid, levels, low, half_width, walls, tails, loc, width)
 
 
