@@ -1,15 +1,15 @@
-"""Compare views of a past on series that no weight has seen: ``python -m studies.zero_shot.views CORPUS``.
+"""What a coarser view is worth on series that no weight has seen: ``python -m studies.zero_shot.views CORPUS``.
 
 The eleven sets that are left out of training (`whole`) and the 4 % of series held out of the others (`series`), several
-windows of each, as far ahead as people forecast (`near`) and ten times as far in series of hours and finer ones
-(`far`). Scores are those of a way to forecast over those of the forecaster without coarser views; deciles are averaged.
+windows of each, of steps of a minute or less and as far ahead as coarser views count. Scores are those of the
+forecaster over those of the same one without coarser views.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,10 @@ import torch
 from fourier_head.forecasting.coarser import coarser_step
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation import EvaluationSet
+from fourier_head.forecasting.evaluation import EvaluationSet, evaluate
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.rules import Rules
-from fourier_head.forecasting.scores import DECILES, Forecast, score
 from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold_out_sets, moves, validation_sets
-
-View = Callable[[Forecaster, EvaluationSet], np.ndarray]
 
 
 class Alone(Forecaster):
@@ -35,57 +32,12 @@ class Alone(Forecaster):
         return None, None if ruled is None else ruled.shift
 
 
-def _deciles(forecaster: Forecaster, one: EvaluationSet, pasts: list[np.ndarray], natural: bool = True) -> np.ndarray:
-    forecasts = forecaster.predict(pasts, one.horizon, freq=one.freq, natural=natural, progress=False)
-    return forecasts.quantiles(DECILES)
-
-
-def alone(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
-    """Return deciles (series, horizon, 9) without coarser views."""
-    return _deciles(Alone(forecaster.model), one, one.contexts())
-
-
-def coarser(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
-    """Return those of the forecaster as it is: a coarser view counts far ahead in series of minutes and seconds."""
-    return _deciles(forecaster, one, one.contexts())
-
-
-def upside_down(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
-    """Return those of the negative series, turned back."""
-    return -_deciles(Alone(forecaster.model), one, [-past for past in one.contexts()], natural=False)[..., ::-1]
-
-
-def half(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
-    """Return those from the later half of each past."""
-    return _deciles(Alone(forecaster.model), one, [past[-max(len(past) // 2, 8) :] for past in one.contexts()])
-
-
-def logarithms(forecaster: Forecaster, one: EvaluationSet) -> np.ndarray:
-    """Return those of the logarithms of series that are positive."""
-    pasts = one.contexts()
-    positive = [bool(np.nanmin(past) > 0) for past in pasts]
-    taken = [np.log(past) if yes else past for past, yes in zip(pasts, positive, strict=True)]
-    found = _deciles(Alone(forecaster.model), one, taken, natural=False)
-    for number, yes in enumerate(positive):
-        if yes:  # no farther beyond the past than it is wide
-            most = np.nanmax(taken[number]) + np.ptp(taken[number][~np.isnan(taken[number])]) + 1
-            found[number] = np.exp(np.minimum(found[number], most))
-    return found
-
-
-WAYS: dict[str, tuple[View, ...]] = {
-    "coarser view": (coarser,),
-    "and upside down": (alone, upside_down),
-    "and the later half": (alone, half),
-    "and logarithms": (alone, logarithms),
-}
-"""Ways to forecast: means of what views say."""
-
-
 def windows(held: SeriesStore, count: int, most: int, longest: int) -> list[EvaluationSet]:
-    """Return sets of windows of held-out series: so many of each, one horizon after the other, a number in all."""
+    """Return sets of windows of held-out series that a coarser view concerns: so many of each, a number in all."""
     out = []
     for one in validation_sets(held, most=most, longest=longest + 12 * 1024, far=True):
+        if not one.name.endswith("far") or coarser_step(one.freq) is None:
+            continue
         earlier = [(k, past[: len(past) - k * one.horizon]) for past in one.series for k in range(count)]
         kept = [(k, past[-longest - one.horizon :]) for k, past in earlier if len(past) >= 2 * one.horizon + 8]
         kept = [(k, past) for k, past in kept if k == 0 or moves(past, one.horizon)]
@@ -94,45 +46,29 @@ def windows(held: SeriesStore, count: int, most: int, longest: int) -> list[Eval
     return out
 
 
-def compare(forecaster: Forecaster, sets: Sequence[EvaluationSet]) -> dict[str, list[tuple[str, int, float, float]]]:
-    """Return of each way the sets, their numbers of windows, and MASE and WQL over those of the forecaster alone."""
-    out: dict[str, list[tuple[str, int, float, float]]] = {name: [] for name in WAYS}
-    for one in sets:
-        deciles: dict[View, np.ndarray] = {}
-        for views in [(alone,), *WAYS.values()]:
-            for view in views:
-                # Where no coarser view is, forecasts are the same.
-                if view is not coarser or (coarser_step(one.freq) and one.name.endswith("far")):
-                    deciles.setdefault(view, view(forecaster, one))
-        target, pasts = one.targets(), one.contexts()
-        base = score(Forecast(deciles[alone]), target, pasts, one.season)
-        for name, views in WAYS.items():
-            if all(view in deciles for view in views):
-                own = score(Forecast(np.mean([deciles[view] for view in views], axis=0)), target, pasts, one.season)
-                mase, wql = (own[key] / base[key] if base[key] else np.nan for key in ("mase", "wql"))
-                if 0 < mase < np.inf and 0 < wql < np.inf:
-                    out[name].append((one.name, len(one), mase, wql))
-    return out
+def compare(forecaster: Forecaster, sets: Sequence[EvaluationSet]) -> list[dict[str, Any]]:
+    """Return of each set the number of its windows, and MASE and WQL over those without coarser views."""
+    found = []
+    for own, base in zip(*(evaluate(one, sets) for one in (forecaster, Alone(forecaster.model))), strict=True):
+        ratios = {key: own[key] / base[key] if base[key] else np.nan for key in ("mase", "wql")}
+        if all(0 < ratio < np.inf for ratio in ratios.values()):
+            found.append({"set": own["dataset"], "windows": own["series"], **ratios})
+    return found
 
 
-def table(found: dict[str, dict[str, list[tuple[str, int, float, float]]]]) -> str:
+def table(groups: dict[str, list[dict[str, Any]]]) -> str:
     """Return the comparison as lines of comma-separated values; a set counts by the root of its windows.
 
-    >>> print(table({"whole": {"a way": [("one/24/far", 4, 0.9, 0.8), ("two/12", 9, 1.0, 1.1)]}}))
-    held_out,reach,way,sets,windows,mase,wql,sets_ahead
-    whole,near,a way,1,9,1.0000,1.1000,0
-    whole,far,a way,1,4,0.9000,0.8000,1
+    >>> print(table({"whole": [{"windows": 4, "mase": 0.9, "wql": 0.8}, {"windows": 4, "mase": 1.0, "wql": 1.25}]}))
+    held_out,sets,windows,mase,wql,sets_ahead
+    whole,2,8,0.9487,1.0000,1
     """
-    lines = ["held_out,reach,way,sets,windows,mase,wql,sets_ahead"]
-    for group, ways in found.items():
-        for reach in ("near", "far"):
-            for way, rows in ways.items():
-                own = [row for row in rows if row[0].endswith("far") == (reach == "far")]
-                if own:
-                    size, ratios = np.array([row[1] for row in own]), np.array([row[2:] for row in own])
-                    mase, wql = np.exp(np.average(np.log(ratios), axis=0, weights=np.sqrt(size)))
-                    ahead = int((ratios[:, 1] < 1).sum())
-                    lines.append(f"{group},{reach},{way},{len(own)},{size.sum()},{mase:.4f},{wql:.4f},{ahead}")
+    lines = ["held_out,sets,windows,mase,wql,sets_ahead"]
+    for group, rows in groups.items():
+        if rows:
+            size, ratios = np.array([row["windows"] for row in rows]), np.array([[r["mase"], r["wql"]] for r in rows])
+            mase, wql = np.exp(np.average(np.log(ratios), axis=0, weights=np.sqrt(size)))
+            lines.append(f"{group},{len(rows)},{size.sum()},{mase:.4f},{wql:.4f},{int((ratios[:, 1] < 1).sum())}")
     return "\n".join(lines)
 
 
@@ -148,14 +84,14 @@ def main(arguments: list[str] | None = None) -> int:
     forecaster = Forecaster.from_pretrained(given.model)
     store, few = hold_out(read_store(given.corpus))
     _, whole = hold_out_sets(store, CALIBRATION_SETS)
-    found = {}
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seasons that a past does not show
-        for group, held in (("whole", whole), ("series", few)):
-            sets = windows(held, given.windows, given.most, forecaster.config.context)
-            found[group] = compare(forecaster, sets)
-    text = table(found)
+        groups = {"whole": whole, "series": few}
+        sets = {
+            name: windows(held, given.windows, given.most, forecaster.config.context) for name, held in groups.items()
+        }
+        text = table({name: compare(forecaster, own) for name, own in sets.items()})
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(text + "\n", encoding="utf-8")
     print(text)
