@@ -12,13 +12,14 @@ References:
 from __future__ import annotations
 
 import io
-import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import signal
+from scipy.io import wavfile
 from torch import Tensor
 
 from fourier_head.errors import UserError, needing
@@ -86,22 +87,17 @@ def _check_columns(path: Path, table: Any, *names: str) -> None:
 
 
 def read_wave(content: bytes, name: str = "the clip") -> tuple[Tensor, int]:
-    """Return the samples of a PCM WAV file in [-1, 1], its channels averaged, and their rate."""
+    """Return the samples of a WAV file in [-1, 1], its channels averaged, and their rate."""
     try:
-        with wave.open(io.BytesIO(content)) as file:
-            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            raw = np.frombuffer(file.readframes(file.getnframes()), dtype=np.uint8)
-    except (wave.Error, EOFError) as error:
-        raise UserError(f"{name} must be a WAV file of whole numbers (PCM): {error}.") from None
-    whole = raw[: len(raw) // (width * channels) * width * channels].reshape(-1, width)
-    if width == 1:  # the only width whose samples have no sign
-        samples = whole[:, 0].astype(np.float64) - 128
-    else:
-        # Little-endian bytes go to the upper end of 32 bits, which gives every width its sign.
-        wide = np.zeros((len(whole), 4), dtype=np.uint8)
-        wide[:, 4 - width :] = whole
-        samples = wide.view("<i4")[:, 0].astype(np.float64) / 2.0 ** (8 * (4 - width))
-    samples = samples.reshape(-1, channels).mean(axis=1) / 2.0 ** (8 * width - 1)
+        rate, samples = wavfile.read(io.BytesIO(content))
+    except (ValueError, EOFError) as error:
+        raise UserError(f"{name} must be a WAV file: {error}.") from None
+    kind = samples.dtype
+    samples = samples.reshape(len(samples), -1).mean(axis=1, dtype=np.float64)
+    if kind == np.uint8:  # the only width whose samples have no sign
+        samples = samples / 128 - 1
+    elif kind.kind == "i":
+        samples = samples / 2.0 ** (8 * kind.itemsize - 1)
     return torch.from_numpy(samples).float(), rate
 
 
@@ -114,5 +110,4 @@ def resample(samples: Tensor, rate: int, target: int = SAMPLE_RATE) -> Tensor:
     if rate == target or not len(samples):
         return samples
     count = max(1, round(len(samples) * target / rate))
-    spectrum = torch.fft.rfft(samples.double())
-    return (torch.fft.irfft(spectrum, n=count) * (count / len(samples))).float()
+    return torch.from_numpy(signal.resample(samples.double().numpy(), count)).float()

@@ -92,13 +92,9 @@ def backtest(
     ours = Forecast(forecasts.quantiles(levels), levels)
     naive = Forecast(np.repeat(_naive(windows)[..., None], 9, axis=-1))
     added: dict[str, np.ndarray] = {}
-    for period in np.unique(windows.pasts.periods):  # the scale of MASE is a season of each series
-        mine = np.flatnonzero(windows.pasts.periods == period)
-        contexts = [windows.pasts.values[i] for i in mine]
-        for prefix, one in (("", ours), ("naive_", naive)):
-            part = Forecast(one.quantiles[mine], one.levels)
-            for key, value in series_errors(part, windows.targets[mine], contexts, int(period)).items():
-                added.setdefault(prefix + key, np.zeros(len(windows)))[mine] = value
+    for prefix, one in (("", ours), ("naive_", naive)):
+        errors = series_errors(one, windows.targets, windows.pasts.values, windows.pasts.periods)
+        added |= {prefix + key: value for key, value in errors.items()}
     rows = [
         {"name": series.names[number], **_row(added, ours, windows, np.flatnonzero(windows.owner == number))}
         for number in np.unique(windows.owner)
@@ -127,11 +123,7 @@ def _row(added: dict[str, np.ndarray], ours: Forecast, windows: Windows, some: n
 
 def _naive(windows: Windows) -> np.ndarray:
     """Return the last season of each past, repeated (windows, horizon); the last known value where one is missing."""
-    out = np.zeros(windows.targets.shape)
-    periods = windows.pasts.periods
-    for period in np.unique(periods):
-        mine = np.flatnonzero(periods == period)
-        out[mine] = repeat_season([windows.pasts.values[i] for i in mine], windows.targets.shape[1], int(period))
+    out = repeat_season(windows.pasts.values, windows.targets.shape[1], windows.pasts.periods)
     known = [past[~np.isnan(past)][-1:] for past in windows.pasts.values]
     last = np.array([float(one[0]) if len(one) else 0.0 for one in known])
     return np.where(np.isnan(out), last[:, None], out)

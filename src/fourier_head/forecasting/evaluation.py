@@ -13,10 +13,10 @@ from fourier_head.forecasting.frequency import season_length
 from fourier_head.forecasting.scores import COVERAGES, DECILES, Forecast, score, series_errors
 
 
-def repeat_season(contexts: Sequence[np.ndarray], horizon: int, season: int) -> np.ndarray:
+def repeat_season(contexts: Sequence[np.ndarray], horizon: int, season: int | np.ndarray) -> np.ndarray:
     """Return the last season of each series, repeated to the horizon, shape (series, horizon).
 
-    A series shorter than the season repeats its last value; a missing value is repeated as it is, missing.
+    A series shorter than the season, one for all or one each, repeats its last value; a missing value stays missing.
 
     Example:
         >>> repeat_season([np.array([1.0, 2.0, 3.0]), np.array([4.0])], horizon=3, season=2)

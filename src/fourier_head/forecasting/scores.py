@@ -106,11 +106,11 @@ def quantiles_of_samples(samples: np.ndarray, levels: Sequence[float] = DECILES)
     return np.sort(samples, axis=1)[:, rank].swapaxes(1, 2)
 
 
-def scales(contexts: Sequence[np.ndarray], season: int = 1) -> np.ndarray:
+def scales(contexts: Sequence[np.ndarray], season: int | np.ndarray = 1) -> np.ndarray:
     r"""Return the seasonal error of each series, the scale of its MASE: :math:`\mathrm{mean}_t |x_t - x_{t-s}|`.
 
-    Equal to `metrics.seasonal_error` on a list of series: pairs with a missing value are skipped, a series no longer
-    than the season has season 1, and one without any pair NaN.
+    Pairs with a missing value are skipped; a series no longer than the season, one for all or one each, has season 1,
+    and one without any pair NaN.
 
     Example:
         >>> scales([np.array([1.0, 2.0]), np.array([0.0, np.nan, 4.0, 1.0]), np.array([7.0])])
@@ -237,7 +237,7 @@ def score(
 
 
 def series_errors(
-    forecast: Forecast, target: np.ndarray, contexts: Sequence[np.ndarray], season: int
+    forecast: Forecast, target: np.ndarray, contexts: Sequence[np.ndarray], season: int | np.ndarray
 ) -> dict[str, np.ndarray]:
     r"""Return what every series adds to the scores of its set, so that they can be taken of any choice of series.
 
