@@ -249,10 +249,10 @@ def plain_windows(rows=400):
     return WindowSampler(store, 40, 10).sample(rows, seeded(9))
 
 
-@pytest.mark.parametrize("kind", [type(step) for step in augment.DEFAULT])
-def test_augmentations_touch_their_share_of_rows_only(kind):
+@pytest.mark.parametrize("change", [step.change for step in augment.DEFAULT])
+def test_augmentations_touch_their_share_of_rows_only(change):
     windows = plain_windows()
-    changed = kind(0.3)(windows, seeded())
+    changed = augment.Augmentation(change, 0.3)(windows, seeded())
     differs = torch.tensor(
         [
             not (same(a, b) and same(c, d) and e == f)
@@ -265,32 +265,33 @@ def test_augmentations_touch_their_share_of_rows_only(kind):
     assert 0.02 < differs.float().mean() < 0.4
     assert torch.equal(changed.future.isnan(), windows.future.isnan())
     assert not changed.context.isnan().all(1).any()
-    assert same(kind(0.0)(windows, seeded()).values, windows.values)
-    assert same(kind(1.0)(windows, seeded(2)).values, kind(1.0)(windows, seeded(2)).values)
+    assert same(augment.Augmentation(change, 0.0)(windows, seeded()).values, windows.values)
+    whole = augment.Augmentation(change, 1.0)
+    assert same(whole(windows, seeded(2)).values, whole(windows, seeded(2)).values)
 
 
 def test_augmentations_do_what_they_say():
     windows = plain_windows()
-    flipped = augment.SignFlip(1.0)(windows, seeded())
+    flipped = augment.sign_flip(windows, seeded())
     assert same(flipped.values, -windows.values)
-    shifted = augment.LevelShift(1.0)(windows, seeded()).values - windows.values
+    shifted = augment.level_shift(windows, seeded()).values - windows.values
     moved = shifted[0][~shifted[0].isnan()]
     assert len(moved.round(decimals=3).unique()) <= 2
-    steps = augment.Quantise(1.0)(windows, seeded())
+    steps = augment.quantise(windows, seeded())
     assert steps.values[0][~steps.values[0].isnan()].unique().numel() < windows.values[0].unique().numel()
-    for spoils in (augment.Missing(1.0), augment.Spikes(1.0)):
+    for spoils in (augment.missing, augment.spikes):
         assert same(spoils(windows, seeded()).future, windows.future)
-    ratio = (augment.Trend(1.0)(windows, seeded()).values / windows.values).log()
+    ratio = (augment.trend(windows, seeded()).values / windows.values).log()
     bend = ratio.diff(dim=1).diff(dim=1).abs()
     assert (bend.nan_to_num(0) > 1e-3).sum(1).float().median() <= 2  # a line, one kink
-    assert (augment.HidePeriod(1.0)(windows, seeded()).period == 1).all()
+    assert (augment.hide_period(windows, seeded()).period == 1).all()
     with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]"):
-        augment.Noise(1.5)
+        augment.Augmentation(augment.noise, 1.5)
 
 
 def test_a_level_may_shift_ahead_and_the_past_stays():
     windows = StructuralSynth(64, 16).sample(64, seeded(2))
-    shifted = augment.ShiftAhead(1.0)(windows, seeded())
+    shifted = augment.shift_ahead(windows, seeded())
     assert same(shifted.context, windows.context)
     moved = (shifted.future - windows.future).nan_to_num()
     steps = moved.abs() > 1e-6 * windows.context.abs().nanmean(1, keepdim=True)

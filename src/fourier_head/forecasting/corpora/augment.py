@@ -8,6 +8,7 @@ and seasons would survive it, but decays after peaks become announcements of pea
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,19 +16,20 @@ from torch import Tensor
 
 from fourier_head.forecasting.corpora.windows import Windows, history, mean_scale, split_windows
 
+Change = Callable[[Windows, torch.Generator | None], Windows]
+"""Changes all rows of a batch."""
+
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Change a random share of rows; subclasses say how all would be changed in `_change`."""
+    """Change a random share of rows."""
 
-    share: float = 0.1
+    change: Change
+    share: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must lie in [0, 1], got {self.share}.")
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        raise NotImplementedError
 
     def __call__(self, windows: Windows, generator: torch.Generator | None = None) -> Windows:
         """Return the batch with about `share` of its rows changed."""
@@ -41,10 +43,10 @@ class Augmentation:
             device = windows.period.device
             first = (torch.rand(1, device=device, generator=generator) * batch).long()
             index = (first + torch.arange(rows, device=device) * batch // rows) % batch
-            changed = self._change(windows.rows(index), generator)
+            changed = self.change(windows.rows(index), generator)
             return Windows(*(old.index_copy(0, index, new) for old, new in zip(windows, changed, strict=True)))
         hit = _uniform(windows, generator) < self.share
-        changed = self._change(windows, generator)
+        changed = self.change(windows, generator)
         return Windows(
             torch.where(hit, changed.context, windows.context),
             torch.where(hit, changed.future, windows.future),
@@ -74,173 +76,122 @@ def _spread(context: Tensor) -> Tensor:
     return (torch.where(there, context - mean, 0.0).square().sum(1, keepdim=True) / count).sqrt()
 
 
-class SignFlip(Augmentation):
+def sign_flip(windows: Windows, generator: torch.Generator | None) -> Windows:
     """Turn series upside down."""
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        return Windows(-windows.context, -windows.future, windows.period)
+    return Windows(-windows.context, -windows.future, windows.period)
 
 
-@dataclass(frozen=True)
-class Trend(Augmentation):
-    """Multiply series by a smooth trend: a line in the logarithm with one kink in the history, bounded by `largest`."""
-
-    largest: float = 1.5
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        time = _age(windows).clamp_max(1.0)
-        kink = _uniform(windows, generator, -1.0, 0.0)
-        before = _uniform(windows, generator, -1.0, 1.0)
-        after = _uniform(windows, generator, -1.0, 1.0)
-        after = torch.where(_uniform(windows, generator) < 0.5, before, after)
-        log = self.largest / 2 * (before * torch.minimum(time, kink) + after * (time - kink).clamp_min(0.0))
-        return split_windows(windows.values * torch.exp(log), windows.context.shape[1], windows.period)
+def trend(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Multiply series by a smooth trend: a line in the logarithm with one kink in the history, bounded by 1.5."""
+    time = _age(windows).clamp_max(1.0)
+    kink = _uniform(windows, generator, -1.0, 0.0)
+    before = _uniform(windows, generator, -1.0, 1.0)
+    after = _uniform(windows, generator, -1.0, 1.0)
+    after = torch.where(_uniform(windows, generator) < 0.5, before, after)
+    log = 0.75 * (before * torch.minimum(time, kink) + after * (time - kink).clamp_min(0.0))
+    return split_windows(windows.values * torch.exp(log), windows.context.shape[1], windows.period)
 
 
-@dataclass(frozen=True)
-class Offset(Augmentation):
-    """Add a constant of up to `largest` times the mean absolute value: levels far from zero, or round it."""
-
-    largest: float = 5.0
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        added = _uniform(windows, generator, -0.2, 1.0) * self.largest * mean_scale(windows.context)
-        return Windows(windows.context + added, windows.future + added, windows.period)
+def offset(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Add a constant of up to 5 times the mean absolute value: levels far from zero, or round it."""
+    added = _uniform(windows, generator, -0.2, 1.0) * 5.0 * mean_scale(windows.context)
+    return Windows(windows.context + added, windows.future + added, windows.period)
 
 
-@dataclass(frozen=True)
-class LevelShift(Augmentation):
-    """Move the level at a moment of the history, by up to `largest` deviations."""
-
-    largest: float = 3.0
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        size = _uniform(windows, generator, -1.0, 1.0) * self.largest * _spread(windows.context)
-        values = windows.values + size * (_age(windows) >= _uniform(windows, generator, -1.0, 0.0))
-        return split_windows(values, windows.context.shape[1], windows.period)
+def level_shift(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Move the level at a moment of the history, by up to 3 deviations."""
+    size = _uniform(windows, generator, -1.0, 1.0) * 3.0 * _spread(windows.context)
+    values = windows.values + size * (_age(windows) >= _uniform(windows, generator, -1.0, 0.0))
+    return split_windows(values, windows.context.shape[1], windows.period)
 
 
-@dataclass(frozen=True)
-class ShiftAhead(Augmentation):
-    """Move the level at a moment of the future, by up to `largest` deviations: the farther ahead, the less is sure."""
-
-    largest: float = 3.0
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        size = _uniform(windows, generator, -1.0, 1.0) * self.largest * _spread(windows.context)
-        steps = torch.arange(windows.future.shape[1], device=size.device)
-        moved = steps >= _uniform(windows, generator) * windows.future.shape[1]
-        return windows._replace(future=windows.future + size * moved)
+def shift_ahead(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Move the level at a moment of the future, by up to 3 deviations: the farther ahead, the less is sure."""
+    size = _uniform(windows, generator, -1.0, 1.0) * 3.0 * _spread(windows.context)
+    steps = torch.arange(windows.future.shape[1], device=size.device)
+    moved = steps >= _uniform(windows, generator) * windows.future.shape[1]
+    return windows._replace(future=windows.future + size * moved)
 
 
-@dataclass(frozen=True)
-class Noise(Augmentation):
-    """Add white noise of up to `largest` deviations to context and future."""
-
-    largest: float = 0.5
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        values = windows.values
-        size = _uniform(windows, generator).square() * self.largest * _spread(windows.context)
-        noise = torch.randn(values.shape, device=values.device, generator=generator)
-        return split_windows(values + size * noise, windows.context.shape[1], windows.period)
+def noise(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Add white noise of up to half a deviation to context and future."""
+    values = windows.values
+    size = _uniform(windows, generator).square() * 0.5 * _spread(windows.context)
+    noise = torch.randn(values.shape, device=values.device, generator=generator)
+    return split_windows(values + size * noise, windows.context.shape[1], windows.period)
 
 
-@dataclass(frozen=True)
-class Spikes(Augmentation):
-    """Put outliers of several deviations into the context, at up to `most` of its values."""
-
-    most: float = 0.03
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        context = windows.context
-        where = torch.rand(context.shape, device=context.device, generator=generator)
-        size = torch.randn(context.shape, device=context.device, generator=generator) * 4 * _spread(context)
-        odd = where < self.most * _uniform(windows, generator)
-        return windows._replace(context=torch.where(odd, context + size, context))
+def spikes(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Put outliers of several deviations into the context, at up to 3 % of its values."""
+    context = windows.context
+    where = torch.rand(context.shape, device=context.device, generator=generator)
+    size = torch.randn(context.shape, device=context.device, generator=generator) * 4 * _spread(context)
+    odd = where < 0.03 * _uniform(windows, generator)
+    return windows._replace(context=torch.where(odd, context + size, context))
 
 
-@dataclass(frozen=True)
-class OddEnd(Augmentation):
-    """Replace the last value by one that lies up to `largest` deviations away: a typing error, or a broken sensor."""
-
-    largest: float = 100.0
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        size = 3.0 * (self.largest / 3.0) ** _uniform(windows, generator) * _spread(windows.context)
-        size = torch.where(_uniform(windows, generator) < 0.3, -size, size)
-        last = torch.arange(windows.context.shape[1], device=size.device) == windows.context.shape[1] - 1
-        return windows._replace(context=torch.where(last, windows.context + size, windows.context))
+def odd_end(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Replace the last value by one that lies up to 100 deviations away: a typing error, or a broken sensor."""
+    size = 3.0 * (100.0 / 3.0) ** _uniform(windows, generator) * _spread(windows.context)
+    size = torch.where(_uniform(windows, generator) < 0.3, -size, size)
+    last = torch.arange(windows.context.shape[1], device=size.device) == windows.context.shape[1] - 1
+    return windows._replace(context=torch.where(last, windows.context + size, windows.context))
 
 
-@dataclass(frozen=True)
-class Missing(Augmentation):
-    """Take values out of the context: single ones (up to `most` of all) and one run; the last value may go too."""
-
-    most: float = 0.3
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        context = windows.context
-        size = context.shape[1]
-        single = torch.rand(context.shape, device=context.device, generator=generator)
-        gone = single < self.most * _uniform(windows, generator).square()
-        time = _age(windows)[:, :size]
-        start = _uniform(windows, generator, -1.0, 0.0)
-        length = _uniform(windows, generator).square() * self.most
-        run = (time >= start) & (time < start + length) & (_uniform(windows, generator) < 0.5)
-        dropped = torch.where(gone | run, math.nan, context)
-        # A context is never emptied: with fewer than two values left it stays as it was.
-        enough = (~dropped.isnan()).sum(1, keepdim=True) >= 2
-        return windows._replace(context=torch.where(enough, dropped, context))
+def missing(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Take values out of the context: single ones (up to 30 % of all) and one run; the last value may go too."""
+    context = windows.context
+    size = context.shape[1]
+    single = torch.rand(context.shape, device=context.device, generator=generator)
+    gone = single < 0.3 * _uniform(windows, generator).square()
+    time = _age(windows)[:, :size]
+    start = _uniform(windows, generator, -1.0, 0.0)
+    length = _uniform(windows, generator).square() * 0.3
+    run = (time >= start) & (time < start + length) & (_uniform(windows, generator) < 0.5)
+    dropped = torch.where(gone | run, math.nan, context)
+    # A context is never emptied: with fewer than two values left it stays as it was.
+    enough = (~dropped.isnan()).sum(1, keepdim=True) >= 2
+    return windows._replace(context=torch.where(enough, dropped, context))
 
 
-class Censor(Augmentation):
+def censor(windows: Windows, generator: torch.Generator | None) -> Windows:
     """Clip series from below or above at a value of their own, as stock that runs out or a meter at its end does."""
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        context = windows.context
-        # A bound by mean and deviation needs no sorting; the one from below mirrors the one from above.
-        mean = context.nanmean(1, keepdim=True)
-        bound = mean + _uniform(windows, generator, -0.5, 1.5) * _spread(context)
-        above = _uniform(windows, generator) < 0.5
-        floor = torch.where(above, -math.inf, 2 * mean - bound)
-        ceiling = torch.where(above, bound, math.inf)
-        values = torch.minimum(torch.maximum(windows.values, floor), ceiling)
-        # A context without values has no bounds, and the row stays as it is.
-        return split_windows(torch.where(mean.isnan(), windows.values, values), context.shape[1], windows.period)
+    context = windows.context
+    # A bound by mean and deviation needs no sorting; the one from below mirrors the one from above.
+    mean = context.nanmean(1, keepdim=True)
+    bound = mean + _uniform(windows, generator, -0.5, 1.5) * _spread(context)
+    above = _uniform(windows, generator) < 0.5
+    floor = torch.where(above, -math.inf, 2 * mean - bound)
+    ceiling = torch.where(above, bound, math.inf)
+    values = torch.minimum(torch.maximum(windows.values, floor), ceiling)
+    # A context without values has no bounds, and the row stays as it is.
+    return split_windows(torch.where(mean.isnan(), windows.values, values), context.shape[1], windows.period)
 
 
-@dataclass(frozen=True)
-class Quantise(Augmentation):
-    """Round series to whole multiples of a step of up to `largest` deviations, as counts and coarse gauges are."""
-
-    largest: float = 1.0
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        step = (0.02 + _uniform(windows, generator).square() * self.largest) * _spread(windows.context)
-        values = windows.values
-        rounded = torch.where(step > 0, (values / step).round() * step, values)
-        return split_windows(rounded, windows.context.shape[1], windows.period)
+def quantise(windows: Windows, generator: torch.Generator | None) -> Windows:
+    """Round series to whole multiples of a step of up to a deviation, as counts and coarse gauges are."""
+    step = (0.02 + _uniform(windows, generator).square()) * _spread(windows.context)
+    values = windows.values
+    rounded = torch.where(step > 0, (values / step).round() * step, values)
+    return split_windows(rounded, windows.context.shape[1], windows.period)
 
 
-class HidePeriod(Augmentation):
+def hide_period(windows: Windows, generator: torch.Generator | None) -> Windows:
     """Withhold the period, as when a user's series has no dates."""
-
-    def _change(self, windows: Windows, generator: torch.Generator | None) -> Windows:
-        return windows._replace(period=torch.ones_like(windows.period))
+    return windows._replace(period=torch.ones_like(windows.period))
 
 
 DEFAULT: tuple[Augmentation, ...] = (
-    Trend(0.1),
-    Offset(0.05),
-    LevelShift(0.05),
-    Noise(0.05),
-    Quantise(0.05),
-    Censor(0.04),
-    SignFlip(0.1),
-    Spikes(0.05),
-    OddEnd(0.015),
-    Missing(0.1),
-    HidePeriod(0.1),
+    Augmentation(trend, 0.1),
+    Augmentation(offset, 0.05),
+    Augmentation(level_shift, 0.05),
+    Augmentation(noise, 0.05),
+    Augmentation(quantise, 0.05),
+    Augmentation(censor, 0.04),
+    Augmentation(sign_flip, 0.1),
+    Augmentation(spikes, 0.05),
+    Augmentation(odd_end, 0.015),
+    Augmentation(missing, 0.1),
+    Augmentation(hide_period, 0.1),
 )
 """A mild set: about half of the rows are changed by none of those that touch values."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from fourier_head._devices import best_device, fast_training
 from fourier_head.errors import UserError
-from fourier_head.forecasting.corpora.augment import DEFAULT, ShiftAhead
+from fourier_head.forecasting.corpora.augment import DEFAULT, Augmentation, shift_ahead
 from fourier_head.forecasting.corpora.buckets import BUCKETS, Bucket, BucketStream, longer, without
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
@@ -51,7 +51,7 @@ LESS_REAL = longer(
     {"shares": {"real": 0.3, "mixup": 0.2, "kernels": 0.1, "fine": 0.4}},
 )
 """Longer windows with fewer real series, which are few and seen often."""
-SHIFTS = [{"steps": (*DEFAULT, ShiftAhead(0.08))}] * 2
+SHIFTS = [{"steps": (*DEFAULT, Augmentation(shift_ahead, 0.08))}] * 2
 """Level shifts in the future of longer windows."""
 LONGER = tuple(
     replace(one, share=share, weight=weight)
