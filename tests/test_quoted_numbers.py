@@ -68,13 +68,9 @@ def rows_of(path):
     if path.endswith(".csv"):
         return list(csv.DictReader(text.splitlines()))
     content = json.loads(text)
-    return (
-        content["rows"]
-        if isinstance(content, dict) and "rows" in content
-        else content
-        if isinstance(content, list)
-        else [content]
-    )
+    if isinstance(content, dict) and "rows" in content:
+        return content["rows"] + content.get("choices", [])
+    return content if isinstance(content, list) else [content]
 
 
 def values(content):
