@@ -118,18 +118,29 @@ class Study(commands.Options):
 
     @property
     def command(self) -> str:
-        """The command that repeats this study."""
-        values, defaults = {}, {}
+        """The command that anyone can type: options at their defaults are left out, and where files are.
+
+        The folder to write is named where it is not the study's own: results that vary a study must not replace it. One
+        outside of the working directory goes by its last part, as nobody else has what lies above.
+        """
+        words = ["python -m studies", self.study]
         for one in self.options():
-            value = getattr(self, one.name)
-            if not one.metadata["told"]:
+            value, flag = getattr(self, one.name), one.name.replace("_", "-")
+            if one.name == "output" or not one.metadata["told"] or value is None:
                 continue
-            if isinstance(value, Path) and one.name != "output":
-                value = one.name.upper()  # where it lies is nobody else's concern
-            elif one.metadata["file"] and value is not None and Path(value).exists():
+            if isinstance(value, Path):
+                value = one.name.upper()
+            elif one.metadata["file"] and Path(value).exists():
                 value = Path(value).name
-            values[one.name], defaults[one.name] = value, one.default
-        return command_line(self.study, values, defaults)
+            if isinstance(value, bool) and value != one.default:
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            elif value != one.default:
+                words.append(f"--{flag} {shlex.quote(str(value))}")
+        place, here = self.output.resolve(), Path.cwd().resolve()
+        if place != study_folder(self.study, self.quick).resolve():
+            name = place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
+            words.append(f"-o {shlex.quote(name)}")
+        return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -177,36 +188,6 @@ class TaskStudy(Study):
                 f"--time-limit {self.time_limit:g} is over before {which} finished; the same command goes on with them."
             )
         return kept
-
-
-def command_line(command: str, options: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """Return the command that anyone can type: options at their defaults are left out, and where files are.
-
-    The folder to write, `output`, is named where it is not the study's own: results that vary a study must not replace
-    it. One outside of the working directory goes by its last part, as nobody else has what lies above.
-
-    >>> command_line("smoothness", {"quick": True, "seed": 3, "trials": 10}, {"seed": 0, "trials": 10})
-    'python -m studies smoothness --quick --seed 3'
-    """
-    words = ["python -m studies", command]
-    for name, value in options.items():
-        flag = name.replace("_", "-")
-        if value is None or isinstance(value, Path) or value == defaults.get(name, False):
-            continue
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            words.append(f"--{flag} {shlex.quote(str(value))}")
-    output, own = options.get("output"), study_folder(command, bool(options.get("quick")))
-    if output is not None and output.resolve() != own.resolve():
-        words.append(f"-o {shlex.quote(_name_from_here(output))}")
-    return " ".join(words)
-
-
-def _name_from_here(folder: Path) -> str:
-    """Return a folder as seen from the working directory, or its last part where it lies elsewhere."""
-    place, here = folder.resolve(), Path.cwd().resolve()
-    return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
 
 
 def parse_counts(text: str, name: str, least: int = 1, most: int | None = None) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from studies.common import options, results
-from studies.common.options import command_line, option
+from studies.common.options import option
 from studies.common.results import COLUMNS, aggregate, read_summary, row, write_results
 
 from fourier_head.errors import UserError
@@ -110,11 +110,6 @@ def test_aggregate_averages_over_seeds():
     assert (got["fourier", "kl"]["ours"], got["fourier", "kl"]["std"], got["fourier", "kl"]["seeds"]) == (5.0, None, 1)
 
 
-def test_command_leaves_out_defaults_and_places(tmp_path):
-    got = command_line("x", {"data": tmp_path, "epochs": 5, "quick": False, "name": "a b"}, {"epochs": 500})
-    assert got == "python -m studies x --epochs 5 --name 'a b'"
-
-
 @dataclass(frozen=True)
 class Toy(options.Study):
     study = "toy"
@@ -134,6 +129,7 @@ def test_a_quick_look_is_written_beside_the_results():
 def test_settings_know_the_command_that_repeats_a_study(tmp_path):
     assert Toy().command == "python -m studies toy"
     assert Toy(device="cuda").command == "python -m studies toy"  # where it ran is the reader's affair
+    assert Toy(model="a b").command == "python -m studies toy --model 'a b'"
     given = Toy(tmp_path / "mine", tmp_path, str(tmp_path), 7, ablations=False, quick=True)
     words = f"--data DATA --model {tmp_path.name} --epochs 7 --no-ablations --quick -o mine"
     assert given.command == f"python -m studies toy {words}"
@@ -143,12 +139,12 @@ def test_command_names_the_folder_that_is_not_the_studys_own(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
 
     def folder(output, **more):
-        return command_line("x", {"output": output, **more}, {}).removeprefix("python -m studies x")
+        return Toy(output, **more).command.removeprefix("python -m studies toy")
 
-    assert folder(Path("results/x")) == folder(tmp_path / "results" / "x") == ""
-    assert folder(Path("results-quick/x"), quick=True) == " --quick"
-    assert folder(Path("results/x"), quick=True) == " --quick -o results/x"
-    assert folder(Path("results/x-varied")) == folder(tmp_path / "results" / "x-varied") == " -o results/x-varied"
+    assert folder(Path("results/toy")) == folder(tmp_path / "results" / "toy") == ""
+    assert folder(Path("results-quick/toy"), quick=True) == " --quick"
+    assert folder(Path("results/toy"), quick=True) == " --quick -o results/toy"
+    assert folder(Path("results/toy-varied")) == folder(tmp_path / "results" / "toy-varied") == " -o results/toy-varied"
     assert folder(tmp_path.parent / "my runs") == " -o 'my runs'"  # where it lies is nobody else's concern
 
 
