@@ -66,14 +66,14 @@ def test_columns_are_read_on_the_grid_of_their_series():
     past, future, _ = shops(days=30, horizon=5)
     past = past.drop(index=[3])  # a missing day
     series = read_series(past, id="shop", time="day", target="sold")
-    read = read_covariates(series, 5, past, future)
-    assert read.names == ("promo=sale", "junk")
-    assert [one.shape for one in read.values] == [(35, 2), (35, 2)]
-    assert np.isnan(read.values[0][3]).all()
+    names, values = read_covariates(series, 5, past, future)
+    assert names == ("promo=sale", "junk")
+    assert [one.shape for one in values] == [(35, 2), (35, 2)]
+    assert np.isnan(values[0][3]).all()
     junk = future.loc[future["shop"] == "s1", "junk"]
-    np.testing.assert_allclose(read.values[1][30:, 1], junk)
-    delayed = read_covariates(series, 5, past, columns=["junk"])
-    np.testing.assert_allclose(delayed.values[1][30:, 0], past.loc[past["shop"] == "s1", "junk"][-5:])
+    np.testing.assert_allclose(values[1][30:, 1], junk)
+    _, delayed = read_covariates(series, 5, past, columns=["junk"])
+    np.testing.assert_allclose(delayed[1][30:, 0], past.loc[past["shop"] == "s1", "junk"][-5:])
 
 
 def test_the_target_is_the_column_that_the_future_lacks_and_one_series_needs_no_name():
@@ -87,14 +87,14 @@ def test_holidays_of_a_country():
     pytest.importorskip("holidays")
     table = pd.DataFrame({"day": pd.date_range("2021-01-01", periods=1000), "v": walk(1000)})
     series = read_series(table)
-    read = read_covariates(series, 120, table, holidays="DE")
+    names, values = read_covariates(series, 120, table, holidays="DE")
     christmas = int((np.datetime64("2021-12-25") - np.datetime64("2021-01-01")).astype(int))
     # That day, in the language that the package chooses, and what holidays have in common.
-    place, shared = np.flatnonzero(read.values[0][christmas])
-    assert read.names[shared] == "holiday"
-    days = np.datetime64("2021-01-01") + np.flatnonzero(read.values[0][:, place])
+    place, shared = np.flatnonzero(values[0][christmas])
+    assert names[shared] == "holiday"
+    days = np.datetime64("2021-01-01") + np.flatnonzero(values[0][:, place])
     assert [str(day) for day in days] == ["2021-12-25", "2022-12-25", "2023-12-25"]
-    assert "day before a holiday" in read.names
+    assert "day before a holiday" in names
     with pytest.raises(ValueError, match="country"):
         read_covariates(series, 120, table, holidays="XX")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,6 @@ KINDS_AT_MOST = 30
 """Kinds of one categorical column that are told apart; rarer ones count as none of them."""
 Feature = tuple[str, list[np.ndarray]]
 """A name, and the values of each series (its length + horizon,), NaN where unknown."""
-
-
-@dataclass(frozen=True)
-class Covariates:
-    """Features of every step of every series, past and future.
-
-    Args:
-        names: of the features.
-        values: of each series (its length + horizon, features); NaN where unknown.
-    """
-
-    names: tuple[str, ...]
-    values: list[np.ndarray]
 
 
 def target_beside(data: Any, future: Any, covariates: Sequence[str] | None = None) -> str | None:
@@ -49,8 +35,10 @@ def read_covariates(
     future: Any = None,
     columns: Sequence[str] | None = None,
     holidays: str | None = None,
-) -> Covariates:
-    """Return the features of the columns of a table, and of the holidays of a country.
+) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """Return features of the columns of a table, and of the holidays of a country, of every step, past and future.
+
+    These are their names and, of each series, values (its length + horizon, features), NaN where unknown.
 
     Args:
         series: what was read from ``data``.
@@ -69,7 +57,7 @@ def read_covariates(
     if not found:
         raise ValueError("there are no covariates: name them, or give a future table that has columns of the data.")
     names, values = zip(*found, strict=True)
-    return Covariates(names, [np.stack(each, axis=1) for each in zip(*values, strict=True)])
+    return names, [np.stack(each, axis=1) for each in zip(*values, strict=True)]
 
 
 def _table_columns(

@@ -175,9 +175,9 @@ class Forecaster:
         settings = {"paths": paths, "natural": natural, "rules": rules, "precision": precision}
         effects = None
         if not (future is None and covariates is None and holidays is None):
-            beside = read_covariates(series, horizon, data, future, covariates, holidays)
+            _, features = read_covariates(series, horizon, data, future, covariates, holidays)
             _, quietly = self._looking_back(series, dict(settings))
-            effects = find_effects(quietly, series, beside.values, horizon)
+            effects = find_effects(quietly, series, features, horizon)
         rolling = Rolling(self.model, horizon, paths)
         self.model.eval()
         half = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
