@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fourier_head.metrics import RELEASED_MAX_SIGMA, smoothness
 from fourier_head.tasks.engine import TimeUp, is_over
 from fourier_head.tasks.runs import hardware
 from fourier_head.training.data import Epochs
-from fourier_head.training.loop import Training
+from fourier_head.training.loop import LossOf, Training
 from fourier_head.training.settings import TrainingSettings
 from studies.common.results import versions
 from studies.tempo.clicks import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
@@ -95,17 +95,6 @@ def predict(network: Any, heard: Heard, prepare: Callable[[Tensor], Tensor], dev
         return torch.cat([network(prepare(part)).logits.float() for part in heard.features.split(256)])
 
 
-class LabelledLoss(nn.Module):
-    """The loss of a classifier on clips and their labels."""
-
-    def __init__(self, network: Any):
-        super().__init__()
-        self.network = network
-
-    def forward(self, inputs: Tensor, label: Tensor) -> Tensor:
-        return self.network(inputs, labels=label).loss
-
-
 def train_run(
     *,
     source: str,
@@ -179,7 +168,8 @@ def train_run(
             words = f"epoch {epoch}/{plan.epochs} loss {line['loss']:.2f} validation F1 {scores['macro_f1']:.3f}"
             report(line["progress"], words)
 
-    training = Training(LabelledLoss(network), lambda process: rows, settings, device)
+    loss = LossOf(network, lambda network, inputs, label: network(inputs, labels=label).loss)
+    training = Training(loss, lambda process: rows, settings, device)
     if not training.run(after_epoch) or is_over(deadline):
         raise TimeUp
     log_probs = predict(network, split.test, prepare, device)

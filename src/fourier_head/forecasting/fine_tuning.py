@@ -21,7 +21,7 @@ from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, Multisca
 from fourier_head.forecasting.rolling import normalise
 from fourier_head.training.averages import EarlyStopping
 from fourier_head.training.data import RandomStream
-from fourier_head.training.loop import Training
+from fourier_head.training.loop import LossOf, Training
 from fourier_head.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -106,14 +106,13 @@ def fine_tune(
     rank = 8 if lora is True else int(lora)
     model = copy.deepcopy(forecaster.model)
     finish = _add_low_rank(model, rank) if rank else lambda: model
-    loss, device = _WindowLoss(model), forecaster.device
-    stopping = None
+    device, stopping = forecaster.device, None
     if held_out is not None:
         stopping = EarlyStopping(
-            lambda: _mean_loss(loss, held_out, 4 * batch, device), every or max(1, steps // 20), patience
+            lambda: _mean_loss(model, held_out, 4 * batch, device), every or max(1, steps // 20), patience
         )
     run = Training(
-        loss,
+        LossOf(model, _window_loss),
         lambda process: RandomStream(
             lambda generator: _shortened(sampler.sample(batch, generator), config), seed, device
         ),
@@ -179,16 +178,10 @@ def _add_low_rank(model: MultiscaleForecaster, rank: int) -> Callable[[], Multis
     return lambda: wrapped.merge_and_unload().requires_grad_(True)
 
 
-class _WindowLoss(nn.Module):
-    """The loss of a forecaster on windows whose future need not be whole patches."""
-
-    def __init__(self, model: MultiscaleForecaster):
-        super().__init__()
-        self.model = model
-
-    def forward(self, context: Tensor, future: Tensor, period: Tensor) -> Tensor:
-        future = nn.functional.pad(future, (0, -future.shape[-1] % self.model.config.patch), value=math.nan)
-        return self.model.loss(context, future, period)
+def _window_loss(model: MultiscaleForecaster, context: Tensor, future: Tensor, period: Tensor) -> Tensor:
+    """Return the loss of a forecaster on windows whose future need not be whole patches."""
+    future = nn.functional.pad(future, (0, -future.shape[-1] % model.config.patch), value=math.nan)
+    return model.loss(context, future, period)
 
 
 def _shortened(windows: Windows, config: MultiscaleConfig) -> tuple[Tensor, Tensor, Tensor]:
@@ -199,13 +192,13 @@ def _shortened(windows: Windows, config: MultiscaleConfig) -> tuple[Tensor, Tens
     return context[:, -width:], windows.future, windows.period
 
 
-def _mean_loss(loss: _WindowLoss, windows: Windows, batch: int, device: torch.device) -> float:
+def _mean_loss(model: MultiscaleForecaster, windows: Windows, batch: int, device: torch.device) -> float:
     """Return the mean loss over all future values that are known, with the same noise on them each time."""
     total, count = 0.0, 0
     with seeded(0, device):
         for start in range(0, len(windows.period), batch):
             part = windows.rows(slice(start, start + batch)).to(device)
             known = int((~part.future.isnan()).sum())
-            total += float(loss(*_shortened(part, loss.model.config))) * known
+            total += float(_window_loss(model, *_shortened(part, model.config))) * known
             count += known
     return total / max(count, 1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fourier_head._devices import seeded
 from fourier_head.training.data import Epochs
-from fourier_head.training.loop import Training
+from fourier_head.training.loop import LossOf, Training
 from fourier_head.training.processes import rank_and_world
 from fourier_head.training.settings import TrainingSettings
 
@@ -76,7 +76,8 @@ def fine_tune(
         log_every=1,
     )
     rates = dict.fromkeys(fresh, lr if fresh_lr is None else fresh_lr)
-    run = Training(_ShareOfLoss(model), lambda process: rows, settings, device, rates=rates)
+    loss = LossOf(model, lambda model, batch, share: model(**batch).loss * share)
+    run = Training(loss, lambda process: rows, settings, device, rates=rates)
 
     def tell(line: dict[str, float]) -> None:
         if progress is not None:
@@ -93,17 +94,6 @@ def fine_tune(
     weights[-1] = 1 - batch_size * (rows.steps - 1) / count
     losses = torch.tensor([line["loss"] for line in run.history], device=device).unflatten(0, (epochs, -1))
     return run.accelerator.reduce(losses @ weights.to(device), "mean").tolist()
-
-
-class _ShareOfLoss(nn.Module):
-    """The loss of a model's output, times what this process's rows are of the batch."""
-
-    def __init__(self, model: nn.Module):
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: Mapping[str, Tensor], share: float) -> Tensor:
-        return self.model(**batch).loss * share
 
 
 class OnFeatures(nn.Module):

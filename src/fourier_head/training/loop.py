@@ -284,6 +284,22 @@ class Training:
         self.step, self.spent, self.history[:] = state["step"], state["seconds"], state["history"]
 
 
+class LossOf(nn.Module):
+    """The loss of a module as a module of its own, which `Training` takes.
+
+    Args:
+        module: what is trained.
+        loss: called with the module and the parts of a batch.
+    """
+
+    def __init__(self, module: nn.Module, loss: Callable[..., Tensor]):
+        super().__init__()
+        self.module, self._loss = module, loss
+
+    def forward(self, *batch: Any) -> Tensor:
+        return self._loss(self.module, *batch)
+
+
 def seconds_spent(output: Path) -> float | None:
     """Return the seconds that the run of a folder has spent so far, None where there is no checkpoint."""
     recover_folder(output / CHECKPOINT)
