@@ -52,17 +52,21 @@ def make_types_once():
         return type(getattr(kind, "scalar", None)) is core.dtype
 
     block, tensor, numpy_type = core.block_type.__init__, core.tensor.__init__, interpreter._get_np_dtype
-    blocks, tensors, numpy_types = {}, {}, {}
+    blocks, shapes, tensors, numpy_types = {}, {}, {}, {}
 
     def make_block(self, element_ty, shape):
+        sizes = tuple(getattr(size, "value", size) for size in shape)
         if type(element_ty) is not core.dtype:
-            return block(self, element_ty, shape)
-        key = (element_ty.name, *(getattr(size, "value", size) for size in shape))
+            block(self, element_ty, shape)
+            self.shape = shapes.setdefault(sizes, self.shape)
+            return
+        key = (element_ty.name, *sizes)
         if key not in blocks:
             block(self, element_ty, shape)
+            self.shape = shapes.setdefault(sizes, self.shape)  # so that equal shapes are one
             blocks[key] = dict(vars(self))
         vars(self).update(blocks[key])
-        return None
+        return
 
     def make_tensor(self, handle, type):
         if not is_plain(type):
@@ -84,6 +88,48 @@ def make_types_once():
     interpreter._get_np_dtype = find_numpy_type
 
 
+def look_up_what_two_numbers_become():
+    """Spare Triton's interpreter half of the rest: what it finds out before it computes anything.
+
+    Which type two numbers have together depends on the names of their types; blocks of one shape need no others made
+    of them; and whether whole numbers overflow is found out in seven steps, then asserted where kernels are debugged
+    alone (``device_assert``).
+    """
+    from triton.language import core, semantic
+
+    if not all(
+        hasattr(semantic.TritonSemantic, name)
+        for name in ("binary_op_sanitize_overflow_impl", "computation_type_impl", "broadcast_impl_value")
+    ):
+        return
+    meaning = semantic.TritonSemantic
+    common, broadcast, check = (
+        meaning.computation_type_impl, meaning.broadcast_impl_value, meaning.binary_op_sanitize_overflow_impl,
+    )  # fmt: skip
+    equal, types = core.dtype.__eq__, {}
+
+    def find_common_type(self, a, a_is_scalar, b, b_is_scalar, div_or_mod):
+        key = (a.name, a_is_scalar, b.name, b_is_scalar, div_or_mod)
+        if key not in types:
+            types[key] = common(self, a, a_is_scalar, b, b_is_scalar, div_or_mod)
+        return types[key]
+
+    def bring_to_one_shape(self, lhs, rhs):
+        if getattr(lhs.type, "shape", None) is getattr(rhs.type, "shape", None):  # blocks of one shape, or two scalars
+            return lhs, rhs
+        return broadcast(self, lhs, rhs)
+
+    def check_overflow(self, lhs, rhs, binary_op):
+        if self.builder.options.debug:
+            check(self, lhs, rhs, binary_op)
+
+    def is_equal(self, other):
+        return self is other or equal(self, other)
+
+    meaning.computation_type_impl, meaning.broadcast_impl_value = find_common_type, bring_to_one_shape
+    meaning.binary_op_sanitize_overflow_impl, core.dtype.__eq__ = check_overflow, is_equal
+
+
 # Inductor would build and start a program for every instruction set that this processor has, in every process.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # It would also start processes to compile in, each of which imports torch first: tests compile too little for that.
@@ -94,6 +140,7 @@ if not torch.cuda.is_available():
     if importlib.util.find_spec("triton"):
         patch_language_once_per_launch()
         make_types_once()
+        look_up_what_two_numbers_become()
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
