@@ -8,11 +8,20 @@ STAMP := $(VENV)/.installed
 
 setup: $(STAMP)
 
-# torch first and alone: this exact version, before any range can pull another.
+# uv installs in a minute what takes pip ten; where it fails, pip does it. It reads none of pip's settings: those of the
+# environment are handed on, and like pip it takes the best version of all indexes.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+PACKAGES := torch==2.13.0 -e ".[dev]"
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --index-strategy unsafe-best-match \
+		-c constraints.txt $(PACKAGES) || $(PIP) $(PACKAGES)
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -23,9 +32,10 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict
+	$(BIN)/mypy --strict --num-workers auto
 	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+	# Compiled modules are kept, whatever the shell says: uv leaves compiling to the first import.
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 # Strict: a broken link, a formula that cannot be drawn or a public name without words fails.
 docs: $(STAMP)
