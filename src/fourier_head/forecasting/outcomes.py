@@ -42,8 +42,7 @@ class Outcomes:
 
     def quantiles(self, levels: Sequence[float] | np.ndarray | float = (0.1, 0.5, 0.9)) -> np.ndarray:
         """Return quantiles (series, levels), or (series, parts, levels); a single level has no dimension of its own."""
-        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-        check_levels(wanted)
+        wanted = checked_levels(levels)
         # Ranks at (i - 1/2) / n: no quantile is beyond what was drawn, and none is biased to the middle.
         out = np.moveaxis(np.quantile(self.samples, wanted, axis=-1, method="hazen"), 0, -1)
         return out[..., 0] if np.ndim(levels) == 0 else out
@@ -60,7 +59,7 @@ class Outcomes:
 
     def to_frame(self, levels: Sequence[float] | float = (0.1, 0.5, 0.9)) -> pd.DataFrame:
         """Return a table: the names of the series, when a part begins, the mean and a column for each level."""
-        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        wanted = checked_levels(levels)
         count = 1 if self.samples.ndim < 3 else self.samples.shape[1]
         content: dict[str, Any] = {
             column: pd.Series(list(names)).repeat(count).to_numpy() for column, names in self._names.items()
@@ -104,7 +103,9 @@ def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray
     return numbers, begin
 
 
-def check_levels(levels: np.ndarray) -> None:
-    """Raise unless there are levels, all strictly between 0 and 1."""
-    if levels.ndim != 1 or not levels.size or not bool(((levels > 0) & (levels < 1)).all()):
-        raise ValueError(f"levels must lie strictly between 0 and 1, got {levels.tolist()}.")
+def checked_levels(levels: Sequence[float] | np.ndarray | float) -> np.ndarray:
+    """Return one level or several as an array; raise unless there are some, all strictly between 0 and 1."""
+    wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+    if wanted.ndim != 1 or not wanted.size or not bool(((wanted > 0) & (wanted < 1)).all()):
+        raise ValueError(f"levels must lie strictly between 0 and 1, got {wanted.tolist()}.")
+    return wanted

@@ -12,7 +12,7 @@ import torch
 from fourier_head.errors import needing
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.inputs import SeriesSet
-from fourier_head.forecasting.outcomes import Outcomes, calendar_parts, check_levels
+from fourier_head.forecasting.outcomes import Outcomes, calendar_parts, checked_levels
 from fourier_head.forecasting.path_density import PathDensity
 from fourier_head.forecasting.support import Support
 
@@ -74,8 +74,7 @@ class Forecasts:
 
         A single level gives (series, horizon).
         """
-        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-        check_levels(wanted)
+        wanted = checked_levels(levels)
         out = self.support.fit(self.density.quantile(torch.as_tensor(wanted)).movedim(0, -1))
         out = self.support.rare.put(out, wanted)
         return out[..., 0] if np.ndim(levels) == 0 else out
@@ -277,7 +276,7 @@ class Forecasts:
         instead.
         """
         horizon, series = self.horizon, self.series
-        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        wanted = checked_levels(levels)
         columns = [f"{level:g}" for level in wanted]
         own = {*series.name_columns, series.time_column if series.timed else "step"}
         taken = own & {*columns, *(["mean"] if mean else [])}
