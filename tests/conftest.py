@@ -149,7 +149,12 @@ def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="run tests marked slow")
 
 
+LONG = ("test_docs.py", "test_deployment.py", "test_implementations.py")
+"""Files with tests of ten seconds and more: begun first, so that none is left to one process at the end."""
+
+
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.path.name not in LONG)
     for item in items:
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: pass --slow to run it"))

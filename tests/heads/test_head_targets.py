@@ -75,9 +75,10 @@ def test_a_double_head_computes_in_double_precision(name):
     head = {**HEADS, **ATOMS}[name]().double().eval()
     x, ids = torch.randn(3, 16, dtype=torch.float64, requires_grad=True), torch.tensor([3, 4, 5])
     assert head(x).dtype == head.loss(x, ids).dtype == torch.float64
-    assert torch.autograd.gradcheck(lambda x: head.loss(x, ids), (x,))
+    # Along one direction, which is enough to fail where a number is rounded to float32 on the way.
+    assert torch.autograd.gradcheck(lambda x: head.loss(x, ids), (x,), fast_mode=True)
     value = head.density(x).mean.detach() + 0.01
-    assert torch.autograd.gradcheck(lambda x: head.nll(x, value), (x,))
+    assert torch.autograd.gradcheck(lambda x: head.nll(x, value), (x,), fast_mode=True)
 
 
 def test_class_weights_of_another_precision(head):
