@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +31,7 @@ def fine_tune(
     weight_decay: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
+    loss: Callable[..., Tensor] = lambda model, **batch: model(**batch).loss,
 ) -> list[float]:
     """Train the parameters that want gradients with AdamW and a linear decay; return the mean loss of each epoch.
 
@@ -40,7 +39,7 @@ def fine_tune(
     the rows, and the gradients are those of one process with the whole batch.
 
     Args:
-        model: called with what ``batch_of`` returns, moved to its device; its output has a ``loss``, a mean of rows.
+        model: what is trained.
         batch_of: makes the batch of the rows with these indices.
         count: number of rows.
         epochs, batch_size, lr, weight_decay: as usual.
@@ -49,6 +48,8 @@ def fine_tune(
         final_share: what is left of ``lr`` at the end (0.1 in the code released with the paper).
         seed: of the order of rows, and of dropout.
         progress: called after every step.
+        loss: of the model and of what ``batch_of`` returns, moved to its device, a mean of rows; unless given, the
+            ``loss`` of the model's output.
     """
     if count < 1:
         raise ValueError("there is nothing to train on: count must be at least 1")
@@ -76,8 +77,8 @@ def fine_tune(
         log_every=1,
     )
     rates = dict.fromkeys(fresh, lr if fresh_lr is None else fresh_lr)
-    loss = LossOf(model, lambda model, batch, share: model(**batch).loss * share)
-    run = Training(loss, lambda process: rows, settings, device, rates=rates)
+    shared = LossOf(model, lambda model, batch, share: loss(model, **batch) * share)
+    run = Training(shared, lambda process: rows, settings, device, rates=rates)
 
     def tell(line: dict[str, float]) -> None:
         if progress is not None:
@@ -94,21 +95,3 @@ def fine_tune(
     weights[-1] = 1 - batch_size * (rows.steps - 1) / count
     losses = torch.tensor([line["loss"] for line in run.history], device=device).unflatten(0, (epochs, -1))
     return run.accelerator.reduce(losses @ weights.to(device), "mean").tolist()
-
-
-class OnFeatures(nn.Module):
-    """A head as a model of its own, which ``fine_tune`` can train on features that were computed once.
-
-    Args:
-        head: the module to train.
-        loss: its loss on features and values, a mean of rows.
-    """
-
-    def __init__(self, head: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]):
-        super().__init__()
-        self.head = head
-        self._loss = loss
-
-    def forward(self, features: Tensor, values: Tensor) -> Any:
-        """Return an output with the loss."""
-        return SimpleNamespace(loss=self._loss(features, values))

@@ -384,10 +384,11 @@ class NumberLM(nn.Module):
         if head_first:
             x = self.features(prompts, batch_size)
             fine_tuning.fine_tune(
-                fine_tuning.OnFeatures(self.head, self._loss_of),
-                lambda rows: {"features": x[list(rows)], "values": targets[list(rows)]},
+                self.head,
+                lambda rows: {"x": x[list(rows)], "values": targets[list(rows)]},
                 len(ids),
                 epochs=head_first,
+                loss=lambda _, **batch: self._loss_of(**batch),
                 **more,
             )
 
