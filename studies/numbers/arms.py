@@ -69,7 +69,7 @@ def tiny_language(device: str) -> LanguageModel:
     generator = torch.Generator().manual_seed(0)
     prompts, _ = training_pairs(512, 2, seed=-1)
     answers = torch.randint(-100, 101, (len(prompts),), generator=generator).tolist()
-    train_text(TextLoss(model), language, prompts, answers, 0, Recipe(epochs=6, lr=3e-3, batch_size=32))
+    train_text(model, language, prompts, answers, 0, Recipe(epochs=6, lr=3e-3, batch_size=32))
     return language
 
 
@@ -87,14 +87,14 @@ def ask_text(
     with seeded(seed, language.device):
         adapted: Any = get_peft_model(language.model, recipe.adapter)
     try:
-        losses = train_text(TextLoss(adapted), language, prompts, answers, seed, recipe)
+        losses = train_text(adapted, language, prompts, answers, seed, recipe)
         return text_answers(adapted, language, tests, seed, recipe), losses
     finally:
         adapted.unload()
 
 
 def train_text(
-    model: TextLoss,
+    model: Any,
     language: LanguageModel,
     prompts: Sequence[str],
     answers: Sequence[int],
@@ -111,22 +111,18 @@ def train_text(
     def batch_of(rows: Sequence[int]) -> dict[str, Tensor]:
         return text_batch([pairs[i] for i in rows], language.tokenizer.pad_token_id or 0, keeps)
 
-    return fine_tuning.fine_tune(model, batch_of, len(pairs), seed=seed, **recipe.training)
+    return fine_tuning.fine_tune(model, batch_of, len(pairs), seed=seed, loss=text_loss, **recipe.training)
 
 
-class TextLoss(torch.nn.Module):
-    """The loss of a causal model on the tokens of the answers; only their logits are computed where it can do that."""
+def text_loss(model: Any, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss of a causal model on the tokens of the answers; labels may be those of the last positions only.
 
-    def __init__(self, model: Any):
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Any:
-        """Return the output of the model with its loss; labels may be those of the last positions only."""
-        more: dict[str, Any] = {"position_ids": (attention_mask.cumsum(-1) - 1).clamp_min(0), "use_cache": False}
-        if labels.shape[-1] < input_ids.shape[-1]:
-            more["logits_to_keep"] = labels.shape[-1]
-        return self.model(input_ids=input_ids, attention_mask=attention_mask, labels=labels, **more)
+    Only their logits are computed then.
+    """
+    more: dict[str, Any] = {"position_ids": (attention_mask.cumsum(-1) - 1).clamp_min(0), "use_cache": False}
+    if labels.shape[-1] < input_ids.shape[-1]:
+        more["logits_to_keep"] = labels.shape[-1]
+    return model(input_ids=input_ids, attention_mask=attention_mask, labels=labels, **more).loss
 
 
 def text_batch(pairs: Sequence[tuple[list[int], list[int]]], filler: int, cut: bool) -> dict[str, Tensor]:
