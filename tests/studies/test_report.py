@@ -327,11 +327,11 @@ def test_quick_looks_are_named_first_and_not_counted(tmp_path):
     marked = write_results(tmp_path / "likelihood", lines, command="c", seconds=1, quick="one seed", notes=["More."])
     assert marked.extra["notes"] == ["A quick look: one seed.", "More."]
     # Written before quick looks were marked.
-    older = write_results(tmp_path / "numbers", lines, command="python -m studies numbers --quick", seconds=1)
+    older = write_results(tmp_path / "numbers-chosen", lines, command="python -m studies numbers --quick", seconds=1)
     assert [one.quick for one in (whole, marked, older)] == [False, True, True]
-    assert "numbers have a value" not in build([older], {"numbers": []})
+    assert "numbers have a value" not in build([older], {"numbers-chosen": []})
 
-    page = build([whole, marked, older], {"synthetic": [], "likelihood": [], "numbers": []})
+    page = build([whole, marked, older], {"synthetic": [], "likelihood": [], "numbers-chosen": []})
     (lead,) = re.findall(r'class="lead">([^<]*)<', page)
     assert lead.startswith("Likelihood and Numbers are quick looks that measure less than the study: none of their")
     assert "One study of the paper" in lead
