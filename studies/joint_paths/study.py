@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fourier_head._devices import chosen_device
 from fourier_head.errors import UserError
-from fourier_head.forecasting.dependence import KINDS, group_of, usual_weights
+from fourier_head.forecasting.dependence import FREEDOM, KINDS, group_of, usual_weights
 from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import WINDOWS, Forecaster
 from fourier_head.forecasting.inputs import read_series
@@ -43,11 +43,14 @@ class Settings(options.Study):
     model: str = option("small", "Forecaster of the package, or a folder.", file=True)
     most: int = option(200, "Series of each set, spread over it.", low=1)
     paths: int = option(1000, "Drawn of each series.", low=20)
+    freedom: int = option(FREEDOM, "Degrees of freedom of the copula, an even number; 0 for a Gaussian one.", low=0)
     device: str = options.device(told=True)
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Draw paths, score them and write the folder."""
+    if settings.freedom % 2:
+        raise UserError(f"--freedom must be an even number, got {settings.freedom}.")
     device = chosen_device(settings.device)
     forecaster = Forecaster.from_pretrained(settings.model, device)
     runs: list[dict[str, Any]] = []
@@ -55,6 +58,8 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     for one in _sets(settings):
         series = read_series(one.contexts(), freq=one.freq)
         forecasts = forecaster.predict(series, one.horizon, progress=False)
+        found = replace(forecasts.dependence, freedom=settings.freedom or None)
+        forecasts = Forecasts(forecasts.density, series, forecasts.support, found)
         runs += [_scores(one, forecasts, protocol, settings.paths) for protocol in PROTOCOLS]
         if settings.corpus is not None:
             windows = past_windows(series, min(one.horizon, forecaster.config.horizon), WINDOWS)
@@ -66,10 +71,10 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         joint, apart = (f"{run['coverage_80']:.1%}" for run in runs[-2:])
         console.print(f"{one.name}: 80 % intervals of sums hold {joint}, of independent steps {apart}")
     rows = _rows(runs)
-    for group, found in errors.items():
+    for group, past_errors in errors.items():
         rows += [
             row("weight", float(weight), dataset=group, protocol=kind)
-            for kind, weight in zip(KINDS, usual_weights(found), strict=True)
+            for kind, weight in zip(KINDS, usual_weights(past_errors), strict=True)
         ]
     return settings.write(
         rows,

@@ -6,20 +6,26 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from studies.joint_paths.study import Settings, energy_score, run, variogram_score
 
+from fourier_head.errors import UserError
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.dependence import KINDS, Dependence, correlations
+from fourier_head.forecasting.dependence import FREEDOM, KINDS, Dependence, correlations, student_cdf
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.windows import cut, past_windows
 from tests.forecasting.test_forecaster import tiny, walk
 from tests.studies.test_zero_shot import sets, waves  # noqa: F401 (a fixture)
 
 
-def only(kind, series=1, period=7):
+def only(kind, series=1, period=7, freedom=FREEDOM, weight=1.0):
     weights = np.zeros((series, len(KINDS)))
-    weights[:, KINDS.index(kind)] = 1.0
-    return Dependence(weights, np.full(series, period))
+    weights[:, KINDS.index(kind)] = weight
+    return Dependence(weights, np.full(series, period), freedom)
+
+
+def drawn(dependence, count=50_000, steps=6, seed=0):
+    return dependence.scores(count, steps, torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +55,54 @@ def test_drawn_scores_have_the_correlations_of_their_kind():
     for number, kind in enumerate(KINDS):
         z = only(kind, period=4).scores(20_000, 9, torch.Generator().manual_seed(0))[:, 0]
         np.testing.assert_allclose(np.corrcoef(z.T), correlations(9, 4)[number], atol=0.03, err_msg=kind)
+
+
+def test_students_law_is_exact_and_wants_even_degrees_of_freedom():
+    x = torch.linspace(-40, 40, 2001, dtype=torch.float64)
+    for freedom in (2, 4, 8, 30):
+        np.testing.assert_allclose(student_cdf(x, freedom), stats.t.cdf(x, freedom), atol=1e-14)
+        back = stats.t.ppf(student_cdf(x[900:1101], freedom).numpy(), freedom)
+        np.testing.assert_allclose(back, x[900:1101], atol=1e-9)
+    for freedom in (0, 3):
+        with pytest.raises(ValueError, match="even"):
+            student_cdf(x, freedom)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("freedom", [2, 8, None])
+def test_scores_of_every_step_are_standard_normal(kind, freedom):
+    z = drawn(only(kind, freedom=freedom, weight=0.7))[:, 0]
+    assert z.dtype == torch.float32
+    assert z.device == torch.Generator().device
+    for step in range(6):
+        assert stats.kstest(z[:, step].numpy(), "norm").statistic < 0.012
+
+
+def test_many_degrees_of_freedom_are_a_gaussian_copula():
+    plain, many = (drawn(only("walk", freedom=freedom), 500) for freedom in (None, 20_000))
+    np.testing.assert_allclose(many, plain, atol=0.1)  # of the same noise, path by path
+
+
+def test_errors_of_a_path_share_their_size():
+    apart, together = (drawn(only("level", freedom=freedom, weight=0.0))[:, 0].numpy() for freedom in (None, 4))
+    for z in (apart, together):
+        assert abs(np.corrcoef(z[:, 0], z[:, 5])[0, 1]) < 0.02
+    sizes = [np.corrcoef(z[:, 0] ** 2, z[:, 5] ** 2)[0, 1] for z in (apart, together)]
+    assert abs(sizes[0]) < 0.02
+    assert sizes[1] > 0.2
+    plain, heavy = (drawn(only("level", freedom=freedom, weight=0.5))[:, 0] for freedom in (None, 4))
+    far = [float(((z > 2.3263).sum(-1) >= 2).float().mean()) for z in (plain, heavy)]
+    assert far[1] > 1.3 * far[0]  # steps are far out together
+    peaked = [np.subtract(*np.quantile(z.sum(-1), [0.75, 0.25])) for z in (plain, heavy)]
+    assert peaked[1] < 0.97 * peaked[0]
+
+
+def test_dependence_of_some_series_is_theirs():
+    whole = Dependence(np.eye(5), np.arange(1, 6), 4)
+    some = whole[1:3]
+    np.testing.assert_array_equal(some.weights, np.eye(5)[1:3])
+    assert some.periods.tolist() == [2, 3]
+    assert some.freedom == 4
 
 
 def test_dependence_is_found_in_past_errors_and_the_usual_one_holds_without_any():
@@ -151,8 +205,11 @@ def test_the_study_of_joint_paths(tmp_path, sets):  # noqa: F811
     metrics = {(one["dataset"], one["protocol"], one["metric"]) for one in summary.rows}
     assert {("all", "joint", "coverage_80"), ("all", "independent", "interval_error")} < metrics
     assert "joint-paths" in json.loads((tmp_path / "out" / "summary.json").read_text())["command"]
+    with pytest.raises(UserError, match="even"):
+        run(Settings(tmp_path / "odd", evaluation=sets, freedom=3, device="cpu"))
     corpus = SeriesStore.from_series(waves(30, 120), period=12).save(tmp_path / "corpus.safetensors")
-    summary = run(Settings(tmp_path / "held", corpus=corpus, model=str(tmp_path / "mine"), paths=50, device="cpu"))
+    plain = Settings(tmp_path / "held", corpus=corpus, model=str(tmp_path / "mine"), paths=50, freedom=0, device="cpu")
+    summary = run(plain)
     weights = [one["ours"] for one in summary.rows if one["metric"] == "weight"]
     assert len(weights) == len(KINDS)
     assert sum(weights) <= 1 + 1e-6

@@ -1,10 +1,11 @@
-r"""How the steps of a forecast hang together: a Gaussian copula over the densities of the single steps.
+r"""How the steps of a forecast hang together: Student's t copula over the densities of the single steps.
 
-Every step keeps its density. A path is drawn as :math:`x_h = F_h^{-1}(\Phi(z_h))` from normal numbers z with the
+Every step keeps its density. A path is drawn as :math:`x_h = F_h^{-1}(T_\nu(s z_h))` from normal numbers z with the
 correlation :math:`R = \sum_k w_k R_k + (1 - \sum_k w_k) I`, a mixture of few kinds of dependence: one level that all
 steps share, steps that add up (a random walk), errors that die away, errors that come back with the season. The weights
 of a series are fitted to what the forecaster got wrong in the series' own past, where :math:`z_h = \Phi^{-1}(F_h(x_h))`
-is known, beside what is usual.
+is known, beside what is usual. The scale s is one for all steps of a path, :math:`s^{-2} \sim \chi^2_\nu / \nu`: where
+one step errs by much, so do the others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ WORTH = 6.0
 """Windows that what the other series show counts for, beside those of the series itself."""
 WORTH_USUAL = 40.0
 """Windows that what is usual counts for, beside those of all series of a period together."""
+FREEDOM = 8
+"""Degrees of freedom, an even number: fewer make the errors of a path more alike in size. Chosen on held-out training
+series, as results/joint-paths/plan.md tells."""
 USUAL = {
     "yearly": (0.1, 0.18, 0.32, 0.27, 0.0),
     "quarterly": (0.0, 0.28, 0.0, 0.38, 0.26),
@@ -52,10 +56,12 @@ class Dependence:
     Args:
         weights: (series, kinds), none negative, of sum 1 at most.
         periods: steps per season (series,).
+        freedom: degrees of freedom of Student's t, an even number; None for a Gaussian copula.
     """
 
     weights: np.ndarray
     periods: np.ndarray
+    freedom: int | None = FREEDOM
 
     @classmethod
     def usual(cls, periods: np.ndarray) -> Dependence:
@@ -102,8 +108,11 @@ class Dependence:
             weights[rows] = _shrunk(products, total, count, together, WORTH)
         return cls(weights, periods)
 
+    def __getitem__(self, rows: slice) -> Dependence:
+        return Dependence(self.weights[rows], self.periods[rows], self.freedom)
+
     def scores(self, count: int, steps: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw normal numbers (count, series, steps), correlated over the steps, on the device of the generator."""
+        """Draw normal numbers (count, series, steps), dependent over the steps, on the device of the generator."""
         device = "cpu" if generator is None else generator.device
         shape = (count, len(self.weights), steps)
 
@@ -134,7 +143,29 @@ class Dependence:
                 for step in range(1, steps):
                     drawn[..., step] = like * drawn[..., step - 1] + (1 - like**2) ** 0.5 * drawn[..., step]
             out[:, rows] += weight[rows].sqrt().unsqueeze(-1) * drawn
-        return out
+        if self.freedom is None:
+            return out
+        square = noise(*shape[:2], self.freedom).square_().mean(-1, keepdim=True)
+        return torch.special.ndtri(student_cdf(out.double() / square.sqrt(), self.freedom)).to(out.dtype)
+
+
+def student_cdf(x: Tensor, freedom: int) -> Tensor:
+    r"""Return the distribution function of Student's t, exact for an even number of degrees of freedom.
+
+    .. math::
+        T_\nu(x) = \tfrac12 + \tfrac12 \sin\theta \sum_{k=0}^{\nu/2-1} \frac{(2k)!}{4^k (k!)^2} \cos^{2k}\theta,
+        \quad \tan\theta = x / \sqrt\nu
+
+    >>> [round(value, 4) for value in student_cdf(torch.tensor([-1.0, 0.0, 2.776], dtype=torch.float64), 4).tolist()]
+    [0.187, 0.5, 0.975]
+    """
+    if freedom < 2 or freedom % 2:
+        raise ValueError(f"freedom must be an even number from 2 on, got {freedom}.")
+    cosine = freedom / (freedom + x.square())
+    total = torch.ones_like(x)
+    for k in range(freedom // 2 - 1, 0, -1):  # Horner: each term is (2k - 1) / 2k of the one before
+        total = 1 + (2 * k - 1) / (2 * k) * cosine * total
+    return (1 + x * (freedom + x.square()).rsqrt() * total) / 2
 
 
 def usual_weights(scores: list[tuple[np.ndarray, int]]) -> np.ndarray:

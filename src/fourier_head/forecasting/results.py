@@ -193,8 +193,7 @@ class Forecasts:
         for start in range(0, len(self), at_once):
             rows = slice(start, start + at_once)
             table = self.density[rows].quantile(torch.special.ndtr(knots)).movedim(0, -1).cpu().double()
-            whole = self.dependence
-            z = Dependence(whole.weights[rows], whole.periods[rows]).scores(-(-count // 2), self.horizon, generator)
+            z = self.dependence[rows].scores(-(-count // 2), self.horizon, generator)
             z = torch.cat([z, -z])[:count].double().permute(1, 2, 0)  # (series, steps, paths)
             place = (z + FARTHEST) / (2 * FARTHEST) * (KNOTS - 1)
             left = place.floor().clamp(0, KNOTS - 2).long()
