@@ -25,7 +25,7 @@ WORTH = 6.0
 """Windows that what the other series show counts for, beside those of the series itself."""
 WORTH_USUAL = 40.0
 """Windows that what is usual counts for, beside those of all series of a period together."""
-FREEDOM = 8
+FREEDOM = 6
 """Degrees of freedom, an even number: fewer make the errors of a path more alike in size. Chosen on held-out training
 series, as results/joint-paths/plan.md tells."""
 USUAL = {
