@@ -113,9 +113,7 @@ def _scores(one: EvaluationSet, forecasts: Forecasts, protocol: str, count: int)
     """Return coverage of sums, and energy and variogram scores in units of each series' seasonal error."""
     drawn = forecasts.samples(count, torch.Generator().manual_seed(0), joint=protocol == "joint")
     target = one.targets().astype(float)
-    sums, total = drawn.sum(-1), target.sum(-1, keepdims=True)
-    # Where sums are whole numbers, the outcome stands for the whole of its jump.
-    level = ((sums < total).mean(1) + (sums <= total).mean(1)) / 2
+    level = level_of(drawn.sum(-1), target.sum(-1))
     run: dict[str, Any] = {"dataset": one.name, "protocol": protocol, "series": len(one), "horizon": one.horizon}
     run |= {f"coverage_{round(100 * share)}": float((abs(level - 0.5) <= share / 2).mean()) for share in INTERVALS}
     scale = scales(one.contexts(), one.season)[:, None]
@@ -124,6 +122,12 @@ def _scores(one: EvaluationSet, forecasts: Forecasts, protocol: str, count: int)
     run["energy"] = float(energy_score(judged, outcome).mean())
     run["variogram"] = float(variogram_score(judged, outcome).mean())
     return run
+
+
+def level_of(sums: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return the share of sums (series, paths) below outcomes (series,), which stand for the middle of their jump."""
+    total = total[:, None]
+    return np.asarray(((sums < total).mean(1) + (sums <= total).mean(1)) / 2)
 
 
 def _rows(runs: list[dict[str, Any]]) -> list[Row]:
@@ -161,9 +165,6 @@ def _notes(rows: list[Row]) -> list[str]:
         f"Energy and variogram scores are {value('relative_energy', 'joint'):.3f} and "
         f"{value('relative_variogram', 'joint'):.3f} times those of independent steps (geometric means over sets).",
     ]
-
-
-__all__ = ["energy_score", "variogram_score"]
 
 
 def energy_score(samples: np.ndarray, outcome: np.ndarray) -> np.ndarray:

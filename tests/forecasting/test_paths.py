@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
+from studies.joint_paths import choice
 from studies.joint_paths.study import Settings, energy_score, run, variogram_score
 
 from fourier_head.errors import UserError
@@ -213,3 +214,25 @@ def test_the_study_of_joint_paths(tmp_path, sets):  # noqa: F811
     weights = [one["ours"] for one in summary.rows if one["metric"] == "weight"]
     assert len(weights) == len(KINDS)
     assert sum(weights) <= 1 + 1e-6
+
+
+def test_copulas_are_compared_on_held_out_series(tmp_path):
+    tiny().save_pretrained(tmp_path / "mine")
+    corpus = SeriesStore.from_series(waves(60, 120), period=12).save(tmp_path / "corpus.safetensors")
+    told = ["--model", str(tmp_path / "mine"), "--freedom", "0", "6", "--paths", "50", "--moments", "2"]
+    assert choice.main([str(corpus), *told, "--output", str(tmp_path / "out" / "choice.csv")]) == 0
+    plain, other = pd.read_csv(tmp_path / "out" / "choice.csv").to_dict("records")
+    assert (plain["copula"], other["copula"]) == (0, 6)
+    assert plain["sets"] == 2  # months, and months summed to quarters
+    assert plain["crps"] == plain["energy"] == plain["variogram"] == 1
+    assert plain["lower"] == 0
+    assert other["energy"] == pytest.approx(1, abs=0.2)
+    assert 0 <= other["miss"] <= 0.5
+
+
+def test_the_miss_weighs_frequencies_alike():
+    groups, weights = np.array([0, 0, 1]), np.array([1.0, 3.0, 9.0])
+    right = np.tile(choice.LEVELS, (3, 1))
+    assert choice.miss(groups, weights, right) == pytest.approx(0)
+    off = right + np.array([[0.04], [0.0], [-0.02]])
+    assert choice.miss(groups, weights, off) == pytest.approx((0.01 + 0.02) / 2)
