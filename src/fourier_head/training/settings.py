@@ -21,7 +21,6 @@ class TrainingSettings:
             earlier runs counts.
         limit: stop this run after so many seconds at a checkpoint, to be continued by the same command.
         learning_rate, warmup: peak of the learning rate, and the share of the budget in which it rises to it.
-        hold: share of the budget, after the rise, in which the learning rate stays at its peak.
         optimizer: "adamw", or "muon" for the matrices of modules called ``layers`` and AdamW for all else.
         schedule, final: how it falls, "linear" or "cosine", and the share of the peak that is left at the end.
         betas, decay, clip: of AdamW, and of the gradient's norm; 0 for no clipping.
@@ -43,7 +42,6 @@ class TrainingSettings:
     limit: float | None = None
     learning_rate: float = 1e-3
     warmup: float = 0.02
-    hold: float = 0.0
     optimizer: Literal["adamw", "muon"] = "adamw"
     schedule: Schedule = "linear"
     final: float = 0.0
@@ -68,10 +66,10 @@ class TrainingSettings:
 
     def rate(self, progress: float) -> float:
         """Return the share of the peak learning rate at a point of the budget."""
-        return rate(progress, self.warmup, self.schedule, self.final, self.hold)
+        return rate(progress, self.warmup, self.schedule, self.final)
 
 
-def rate(progress: float, warmup: float, schedule: Schedule = "linear", final: float = 0.0, hold: float = 0.0) -> float:
+def rate(progress: float, warmup: float, schedule: Schedule = "linear", final: float = 0.0) -> float:
     """Return the share of the peak learning rate at a point of the budget.
 
     >>> [round(rate(p, 0.1), 6) for p in (0.0, 0.05, 0.1, 0.55, 1.0)]
@@ -79,7 +77,6 @@ def rate(progress: float, warmup: float, schedule: Schedule = "linear", final: f
     """
     if progress < warmup:
         return progress / warmup
-    begin = warmup + hold
-    rest = min(1.0, max(0.0, progress - begin) / max(1 - begin, 1e-9))
+    rest = min(1.0, (progress - warmup) / max(1 - warmup, 1e-9))
     fallen = rest if schedule == "linear" else (1 - math.cos(math.pi * rest)) / 2
     return 1 - (1 - final) * fallen

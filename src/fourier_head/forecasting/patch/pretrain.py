@@ -130,7 +130,6 @@ def parser() -> argparse.ArgumentParser:
     add("--resume", action="store_true", help="refuse to begin anew where there is no checkpoint to go on from")
     add("--batch", type=int, default=2560, help="windows per step, over short, middle and long ones")
     add("--learning-rate", type=float, default=2e-3)
-    add("--hold", type=float, default=0.0, help="share of the budget before the learning rate falls")
     add("--ema", type=float, default=0.06, help="half-life of averaged weights, as a share of the steps so far")
     add("--most", type=int, default=20, help="held-out series of each set that are scored")
     add("--seed", type=int, default=0)
@@ -230,7 +229,6 @@ def _train(
         "seconds": given.seconds,
         "limit": None if given.limit is None else max(given.limit - (time.monotonic() - begin), 1e-3),
         "learning_rate": given.learning_rate,
-        "hold": given.hold,
         "ema": given.ema,
         "precision": precision,
         "optimizer": "muon",
