@@ -100,7 +100,7 @@ def test_training_improves_likelihood_and_calibration(name, objective):
     loader, _, _ = data()
     module = DensityModule(body(), HEADS[name](), objective, lr=1e-2)
     before = trainer().validate(module, loader, verbose=False)[0]
-    run = trainer(max_epochs=30, check_val_every_n_epoch=30)  # scores of the last epoch alone are looked at
+    run = trainer(max_epochs=20, check_val_every_n_epoch=20)  # scores of the last epoch alone are looked at
     run.fit(module, loader, loader)
     after = run.callback_metrics
     assert after["val_nll"] < before["val_nll"] - 0.3
