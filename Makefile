@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 
 setup: $(STAMP)
 
-# uv installs in a minute what takes pip ten; where it fails, pip does it. It reads none of pip's settings: those of the
+# torch first and by pip: this exact version, from where pip is told to look, before any range can pull another. Then uv
+# installs in a minute what takes pip ten; where it fails, pip does it. It reads none of pip's settings: those of the
 # environment are handed on, and like pip it takes the best version of all indexes.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-PACKAGES := torch==2.13.0 -e ".[dev]"
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
 ifdef PIP_INDEX_URL
@@ -20,8 +20,9 @@ endif
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --index-strategy unsafe-best-match \
-		-c constraints.txt $(PACKAGES) || $(PIP) $(PACKAGES)
+	$(PIP) torch==2.13.0 uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --index-strategy unsafe-best-match -c constraints.txt -e ".[dev]" \
+		|| $(PIP) -e ".[dev]"
 	touch $(STAMP)
 
 demo: $(STAMP)
