@@ -53,8 +53,10 @@ def held_out_sets(store: SeriesStore, most: int = 200) -> Iterator[tuple[int, Ev
             if period in SUMMED:
                 steps, period = SUMMED[period]
                 summed = [x[len(x) % steps :].reshape(-1, steps).sum(1) for x in one.series]
+                summed = [x for x in summed if len(x) > HORIZONS[period]]
                 season = 4 if period == 4 else 1
-                yield period, EvaluationSet(one.name, summed, HORIZONS[period], season, FREQUENCIES[period])
+                if summed:
+                    yield period, EvaluationSet(one.name, summed, HORIZONS[period], season, FREQUENCIES[period])
 
 
 def earlier(one: EvaluationSet, moments: int) -> Iterator[EvaluationSet]:

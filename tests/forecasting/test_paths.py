@@ -230,6 +230,12 @@ def test_copulas_are_compared_on_held_out_series(tmp_path):
     assert 0 <= other["miss"] <= 0.5
 
 
+@pytest.mark.parametrize(("quarters", "periods"), [(24, [4]), (28, [4, 1])])
+def test_sums_that_are_too_short_to_forecast_make_no_set(quarters, periods):
+    store = SeriesStore.from_series(waves(60, quarters), period=4)
+    assert [period for period, _ in choice.held_out_sets(store)] == periods
+
+
 def test_the_miss_weighs_frequencies_alike():
     groups, weights = np.array([0, 0, 1]), np.array([1.0, 3.0, 9.0])
     right = np.tile(choice.LEVELS, (3, 1))
