@@ -9,10 +9,10 @@ import numpy as np
 
 from studies.claims.claim import Claim, Side, joined
 from studies.claims.evidence import Selector, header, paired
+from studies.numbers.arms import Recipe
 from studies.numbers.tables import PAPER_GAIN
 
 TEXT, BASE = {"head": "linear"}, {"head": "base"}
-PAPER_RATE = 3e-4
 WHERE = "Section 4.2, appendix C.4"
 
 
@@ -66,7 +66,7 @@ def language() -> list[Claim]:
     how = "N, start and learning rates, text's too, were chosen on other seeds."
     text = {row["learning_rate"]: row["tvd"] for row in header("numbers-chosen", "choices") if row["head"] == "linear"}
     rate = (
-        f"On the seeds of the choice text's distance is {text[PAPER_RATE]:.2f} at the paper's learning rate and "
+        f"On the seeds of the choice text's distance is {text[Recipe().lr]:.2f} at the paper's learning rate and "
         f"{min(text.values()):.2f} at its own: most of a lead at one rate for all is text's rate."
     )
     return [

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fourier_head._files import write_atomically
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.dependence import USUAL, Dependence, group_of
@@ -20,7 +21,7 @@ from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.results import Forecasts
-from fourier_head.forecasting.scores import INTERVALS, scales
+from fourier_head.forecasting.scores import INTERVALS
 from fourier_head.forecasting.validation import (
     CALIBRATION_SETS,
     FREQUENCIES,
@@ -30,7 +31,7 @@ from fourier_head.forecasting.validation import (
     moves,
     validation_sets,
 )
-from studies.joint_paths.study import energy_score, level_of, variogram_score
+from studies.joint_paths.study import energy_score, in_seasonal_errors, level_of, variogram_score
 
 LEVELS = np.arange(5, 100, 5) / 100
 SUMMED = {12: (3, 4), 7: (7, 52), 4: (4, 1)}
@@ -78,30 +79,24 @@ def scores_of(one: EvaluationSet, forecasts: Forecasts, paths: int) -> Scores:
         return some.sum(-1)
 
     forecasts.of(keep, paths)
-    drawn, target = np.concatenate(kept), one.targets().astype(float)
-    scale = scales(one.contexts(), one.season)
-    good = np.isfinite(scale) & (scale > 0)
-    some, outcome = drawn[good] / scale[good, None, None], target[good] / scale[good, None]
+    drawn = np.concatenate(kept)
+    some, outcome = in_seasonal_errors(one, drawn)
     return {
-        "level": level_of(drawn.sum(-1), target.sum(-1)),
+        "level": level_of(drawn.sum(-1), one.targets().astype(float).sum(-1)),
         "crps": energy_score(some.sum(-1, keepdims=True), outcome.sum(-1, keepdims=True)),
         "energy": energy_score(some[:, :JUDGED], outcome),
         "variogram": variogram_score(some[:, :JUDGED], outcome),
     }
 
 
+def by_frequency(groups: np.ndarray, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the weighted means of values (sets, ...) over the sets of each frequency."""
+    return np.stack([np.average(values[groups == g], axis=0, weights=weights[groups == g]) for g in np.unique(groups)])
+
+
 def miss(groups: np.ndarray, weights: np.ndarray, coverage: np.ndarray) -> float:
     """Return how far the coverage (sets, levels) of frequencies is off, sets of a frequency weighted."""
-    off = [
-        np.abs(np.average(coverage[groups == group], axis=0, weights=weights[groups == group]) - LEVELS).mean()
-        for group in np.unique(groups)
-    ]
-    return float(np.mean(off))
-
-
-def _mean(groups: np.ndarray, weights: np.ndarray, values: np.ndarray) -> float:
-    each = [np.average(values[groups == g], weights=weights[groups == g]) for g in np.unique(groups)]
-    return float(np.mean(each))
+    return float(np.abs(by_frequency(groups, weights, coverage) - LEVELS).mean())
 
 
 def table(periods: Sequence[int], found: dict[str, list[Scores]]) -> str:
@@ -123,12 +118,12 @@ def table(periods: Sequence[int], found: dict[str, list[Scores]]) -> str:
         values = [miss(groups, weights, held[name]), float((again[name] < again[next(iter(found))]).mean())]
         for share in INTERVALS:
             inside = np.array([(np.abs(one["level"] - 0.5) <= share / 2).mean() for one in own])
-            values.append(_mean(groups, weights, inside))
+            values.append(float(by_frequency(groups, weights, inside).mean()))
         for score in SCORES:
             mine, other = (np.array([x[score].sum() for x in many]) for many in (own, first))  # of the same series
             good = (mine > 0) & (other > 0)
             ratio = np.log(mine[good] / other[good])
-            values.append(float(np.exp(_mean(groups[good], weights[good], ratio))))
+            values.append(float(np.exp(by_frequency(groups[good], weights[good], ratio).mean())))
         count = sum(len(one["level"]) for one in own)
         lines.append(f"{name},{len(own)},{count}," + ",".join(f"{value:.4f}" for value in values))
     return "\n".join(lines)
@@ -166,8 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
                 for name, own in parts.items():
                     found[name].append({key: np.concatenate([part[key] for part in own]) for key in own[0]})
     text = table(periods, found)
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(text + "\n", encoding="utf-8")
+    write_atomically(given.output, text + "\n")
     print(text)
     return 0
 

@@ -112,16 +112,20 @@ def _sets(settings: Settings) -> list[EvaluationSet]:
 def _scores(one: EvaluationSet, forecasts: Forecasts, protocol: str, count: int) -> dict[str, Any]:
     """Return coverage of sums, and energy and variogram scores in units of each series' seasonal error."""
     drawn = forecasts.samples(count, torch.Generator().manual_seed(0), joint=protocol == "joint")
-    target = one.targets().astype(float)
-    level = level_of(drawn.sum(-1), target.sum(-1))
+    level = level_of(drawn.sum(-1), one.targets().astype(float).sum(-1))
     run: dict[str, Any] = {"dataset": one.name, "protocol": protocol, "series": len(one), "horizon": one.horizon}
     run |= {f"coverage_{round(100 * share)}": float((abs(level - 0.5) <= share / 2).mean()) for share in INTERVALS}
-    scale = scales(one.contexts(), one.season)[:, None]
-    good = (scale > 0)[:, 0]
-    judged, outcome = drawn[good, :JUDGED] / scale[good, None], target[good] / scale[good]
+    judged, outcome = in_seasonal_errors(one, drawn[:, :JUDGED])
     run["energy"] = float(energy_score(judged, outcome).mean())
     run["variogram"] = float(variogram_score(judged, outcome).mean())
     return run
+
+
+def in_seasonal_errors(one: EvaluationSet, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return paths (series, paths, steps) and outcomes in units of each series' seasonal error, where it has one."""
+    scale = scales(one.contexts(), one.season)[:, None]
+    good = (np.isfinite(scale) & (scale > 0))[:, 0]
+    return drawn[good] / scale[good, None], one.targets().astype(float)[good] / scale[good]
 
 
 def level_of(sums: np.ndarray, total: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fourier_head._files import write_atomically
 from fourier_head.forecasting.corpora.readers import LEFT_OUT, read_rows, read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet
@@ -149,8 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     out: dict[str, Any] = {"command": command, "series": len(store), "total": totals["growth"], "sets": found["growth"]}
     out["rescaled"] = {"total": totals["shapes"], "sets": [row for row in shapes if row["forwards"] + row["backwards"]]}
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")
+    write_atomically(given.output, json.dumps(out, indent=1) + "\n")
     for kind, total in totals.items():
         print(f"{kind}: {total['forwards']} of {total['windows']} test windows; {total['backwards']} read backwards")
     return 0

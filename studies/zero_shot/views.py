@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fourier_head._files import write_atomically
 from fourier_head.forecasting.coarser import coarser_step
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
@@ -92,8 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
             name: windows(held, given.windows, given.most, forecaster.config.context) for name, held in groups.items()
         }
         text = table({name: compare(forecaster, own) for name, own in sets.items()})
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(text + "\n", encoding="utf-8")
+    write_atomically(given.output, text + "\n")
     print(text)
     return 0
 

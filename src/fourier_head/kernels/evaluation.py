@@ -66,7 +66,7 @@ def _outputs(y: Tensor) -> Source:
     return Source(y, y.shape[1] // 2, y.shape[1] // 2)
 
 
-def _coefficients(a: Tensor, walls: bool) -> Source:
+def coefficient_source(a: Tensor, walls: bool) -> Source:
     return Source(a, a.shape[2], a.stride(1), walls)
 
 
@@ -252,9 +252,9 @@ def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None, walls:
     points = max(256 if stepped else FEWEST, ceil_div(2 * length - 1, unit) * unit)
     power = empty(a, tokens, points, dtype=torch.float16)
     if stepped:
-        four_step(_coefficients(a, walls), power, floor, None)
+        four_step(coefficient_source(a, walls), power, floor, None)
     else:
-        direct(_coefficients(a, walls), power, floor, None, (torch.float16, False))
+        direct(coefficient_source(a, walls), power, floor, None, (torch.float16, False))
     return product(power, tables.responses(length - 1, points, points / POWER_SCALE, a.device))
 
 

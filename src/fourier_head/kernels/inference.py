@@ -34,7 +34,7 @@ def coefficient_sample(
         raise ValueError(f"a: expected at most {FEW_COEFFICIENTS} coefficients, got {a.shape[2]}")
     noise = _noise(a, a.shape[2], num_samples, generator)
     with on(a):
-        return evaluation.drawn(evaluation._coefficients(a, walls), None, noise, floor)
+        return evaluation.drawn(evaluation.coefficient_source(a, walls), None, noise, floor)
 
 
 def _noise(x: Tensor, harmonics: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
