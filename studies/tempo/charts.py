@@ -54,6 +54,11 @@ def _pmfs(runs: Sequence[dict[str, Any]], arms: Sequence[Arm], colours: dict[Arm
     return Chart("pmfs", "Learned distributions of one clip's tempo", panels, caption)
 
 
+def _dealt(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether tempos of training and test are the same, clips being dealt out at random."""
+    return "random" in records[0]["dataset"]
+
+
 def _scores(rows: Sequence[Row]) -> Chart:
     panels = []
     for protocol in _protocols(rows):
@@ -64,9 +69,10 @@ def _scores(rows: Sequence[Row]) -> Chart:
                 r for r in rows if r["metric"] == metric and r["protocol"] == (protocol if r["frequencies"] else base)
             ]
             panels.append(frequency_panel(own, f"{words} ({protocol})", words))
+    which = "On other clips than those of training" if _dealt(rows) else "On clips of even tempos, after odd ones"
     caption = (
-        "On clips of even tempos, after training on odd ones; mean and deviation over seeds. Macro F1: higher is "
-        "better. BPM error (of the middle of the likeliest bin) and smoothness: lower is better."
+        f"{which}; mean and deviation over seeds. Macro F1: higher is better. BPM error (of the middle of the "
+        "likeliest bin) and smoothness: lower is better."
     )
     return Chart("scores", "Scores against frequencies", panels, caption)
 
@@ -82,7 +88,8 @@ def _training(runs: Sequence[dict[str, Any]], arms: Sequence[Arm], colours: dict
                 y = np.mean([[point["macro_f1"] for point in curve] for curve in curves], axis=0)
                 series.append(Series(label(*arm), x, y, colours[arm], dots=True))
         panels.append(Panel(series, protocol, "epoch", "validation macro F1"))
-    caption = "Equal training for every head, watched on new clips of odd tempos; mean over seeds."
+    which = "new clips" if _dealt(runs) else "new clips of odd tempos"
+    caption = f"Equal training for every head, watched on {which}; mean over seeds."
     return Chart("training", "How fast each head learns", panels, caption)
 
 
