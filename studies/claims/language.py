@@ -128,8 +128,8 @@ def language() -> list[Claim]:
             TEXT,
             f"{name(free)} against text, on eight other Gaussians",
             None,
-            "Every training answer was of a Gaussian of its own. Text copies the numbers in its prompt, which a new head "
-            "has to learn to read.",
+            "Every training answer was of a Gaussian of its own. Text copies the numbers in its prompt, which a new "
+            "head has to learn to read.",
             study="numbers-many",
             group="unseen",
         ),
