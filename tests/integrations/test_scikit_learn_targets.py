@@ -115,7 +115,7 @@ def test_the_spread_makes_held_out_rows_lie_in_distributions_as_these_say():
     random = np.random.default_rng(0)
     x = random.normal(size=(400, 3))
     y = x[:, 0] + random.normal(size=400)
-    model = quick(max_epochs=200, hidden_sizes=(64, 64), weight_decay=0.0, patience=None).fit(x, y)
+    model = quick(max_epochs=100, hidden_sizes=(64, 64), weight_decay=0.0, patience=None).fit(x, y)
     (target,), spread = model._targets, model.spread_[0]
     # Of equally likely levels this mean is 1/3.
     assert abs(np.mean((2 * model.calibration_levels_[0] - 1) ** 2) - 1 / 3) < 0.02

@@ -41,7 +41,7 @@ def test_the_spread_moves_widths_and_leaves_means(head):
     random = np.random.default_rng(0)
     X = random.normal(size=(120, 2))
     y = np.exp(0.3 * X[:, 0]) + 0.3 * random.exponential(size=120)
-    model = FourierRegressor(head, body="smooth", max_epochs=30, discrete=False, random_state=0).fit(X, y)
+    model = FourierRegressor(head, body="smooth", n_members=4, max_epochs=30, discrete=False, random_state=0).fit(X, y)
     target = model._targets[0]
     means, widths = [], []
     for spread in (0.8, 1.25):

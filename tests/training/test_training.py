@@ -370,7 +370,8 @@ check_gradients()
 def test_two_processes_train_one_model(tmp_path) -> None:
     # All that takes two processes in one go: starting them is what takes time.
     corpus = store().save(tmp_path / "corpus.safetensors")
-    words = ["--corpus", str(corpus), "--size", "tiny", "--batch", "32", "--steps", "6", "--device", "cpu"]
+    words = ["--corpus", str(corpus), "--size", "tiny", "--layers", "1", "--batch", "16", "--steps", "2"]
+    words += ["--device", "cpu"]
     script = tmp_path / "script.py"
     script.write_text(IN_EACH_PROCESS)
     launch(str(script), *words, "--output", str(tmp_path))
