@@ -127,7 +127,7 @@ def pretrain(
     goes on from, to the same weights as without a stop.
     """
     torch.manual_seed(SEED)
-    module = Pretraining(network.audio_spectrogram_transformer, config).to(device)
+    module = Pretraining(network.audio_spectrogram_transformer, config)
 
     def draw(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         chosen = torch.randint(len(features), (BATCH,), generator=generator, device=features.device)

@@ -160,6 +160,16 @@ def test_on_a_cpu_neither_warmup_passes_nor_graphs_change_a_run(tmp_path, more: 
     assert (plain.module.calls, run.module.calls) == (20, 20 + more.get("warmup_passes", 0))
 
 
+def test_a_module_of_which_a_part_is_elsewhere_is_moved_unless_it_is_marked_as_spread(tmp_path) -> None:
+    whole, spread = Line(), Line()
+    spread.hf_device_map = {"layer": "meta", "": "cpu"}
+    for module in (whole, spread):
+        module.layer.to("meta")
+        Training(module, Points, settings(tmp_path / "run", ema=0), "meta")
+    assert {p.device.type for p in whole.parameters()} == {"meta"}
+    assert {p.device.type for p in spread.parameters()} == {"meta", "cpu"}
+
+
 def test_runs_of_several_precisions_follow_each_other_in_one_process(tmp_path) -> None:
     losses = []
     for precision in ("no", "bf16", "no"):

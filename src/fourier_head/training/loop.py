@@ -75,7 +75,7 @@ class Training:
         if settings.batch % processes:
             raise UserError(f"batch must be a multiple of the {processes} processes, got {settings.batch}.")
         self.settings, self.stopping = settings, stopping
-        self.module = module if _lies_on(module, self.device) else module.to(self.device)
+        self.module = module if _stays(module, self.device) else module.to(self.device)
         optimizer = _optimizer(module, settings, rates or {}, self.device.type == "cuda")
         self.ema = EMA(module, settings.ema) if settings.ema else None
         self.parallel, self.optimizer = self.accelerator.prepare(self.module, optimizer)
@@ -309,10 +309,12 @@ def seconds_spent(output: Path) -> float | None:
     return float(torch.load(state, map_location="cpu", weights_only=True, mmap=True)["seconds"])
 
 
-def _lies_on(module: nn.Module, device: torch.device) -> bool:
-    """Tell whether a module is there already: one that is quantised, or spread over devices, must not be moved."""
-    place = next(module.parameters()).device
-    return place.type == device.type and device.index in (None, place.index)
+def _stays(module: nn.Module, device: torch.device) -> bool:
+    """Tell whether a module is there, every part of it, or may not be moved: quantised, or spread over devices."""
+    if any(hasattr(part, "hf_device_map") or getattr(part, "is_quantized", False) for part in module.modules()):
+        return True  # as transformers marks it
+    places = {tensor.device for tensor in (*module.parameters(), *module.buffers())}
+    return all(place.type == device.type and device.index in (None, place.index) for place in places)
 
 
 def _optimizer(
