@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import platform
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,17 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.drawing import save_png
-from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json
-from fourier_head.version import __version__
+from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json, versions
 from studies.common.report.summary import CHARTS, COLUMNS, SUMMARY, Row, Summary, read_summary
 
-__all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "read_summary", "row", "write_results"]
+__all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "read_summary", "row", "versions", "write_results"]
 
 
 def row(metric: str, ours: float | None, **more: Any) -> Row:
@@ -62,16 +59,6 @@ def aggregate(runs: Iterable[Mapping[str, Any]], metrics: Sequence[str], by: Seq
                 group = dict(zip(by, names, strict=True))
                 rows.append(row(metric, float(np.mean(values)), std=std, seeds=len(values), **group))
     return rows
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what the numbers depend on."""
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "fourier-head": __version__,
-    }
 
 
 def circumstances(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

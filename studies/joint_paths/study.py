@@ -17,7 +17,7 @@ from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import WINDOWS, Forecaster
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.results import Forecasts
-from fourier_head.forecasting.scores import INTERVALS, interval_error, scales
+from fourier_head.forecasting.scores import COVERAGES, INTERVALS, interval_error, scales
 from fourier_head.forecasting.windows import past_windows
 from studies.common import options
 from studies.common.benchmark_sets import BENCHMARK, geometric_mean, read_evaluation_sets
@@ -114,7 +114,8 @@ def _scores(one: EvaluationSet, forecasts: Forecasts, protocol: str, count: int)
     drawn = forecasts.samples(count, torch.Generator().manual_seed(0), joint=protocol == "joint")
     level = level_of(drawn.sum(-1), one.targets().astype(float).sum(-1))
     run: dict[str, Any] = {"dataset": one.name, "protocol": protocol, "series": len(one), "horizon": one.horizon}
-    run |= {f"coverage_{round(100 * share)}": float((abs(level - 0.5) <= share / 2).mean()) for share in INTERVALS}
+    held = (float((abs(level - 0.5) <= share / 2).mean()) for share in INTERVALS)
+    run |= dict(zip(COVERAGES, held, strict=True))
     judged, outcome = in_seasonal_errors(one, drawn[:, :JUDGED])
     run["energy"] = float(energy_score(judged, outcome).mean())
     run["variogram"] = float(variogram_score(judged, outcome).mean())
@@ -136,13 +137,12 @@ def level_of(sums: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 def _rows(runs: list[dict[str, Any]]) -> list[Row]:
     rows: list[Row] = []
-    metrics = [f"coverage_{round(100 * share)}" for share in INTERVALS]
     for run in runs:
         about = {"dataset": run["dataset"], "head": "fourier", "protocol": run["protocol"], "series": run["series"]}
-        rows += [row(metric, run[metric], **about) for metric in (*metrics, "energy", "variogram")]
+        rows += [row(metric, run[metric], **about) for metric in (*COVERAGES, "energy", "variogram")]
     for protocol in PROTOCOLS:
         mine = [run for run in runs if run["protocol"] == protocol]
-        mean = {metric: float(np.mean([run[metric] for run in mine])) for metric in metrics}
+        mean = {metric: float(np.mean([run[metric] for run in mine])) for metric in COVERAGES}
         about = {"dataset": "all", "head": "fourier", "protocol": protocol, "series": sum(r["series"] for r in mine)}
         rows += [row(metric, value, **about) for metric, value in mean.items()]
         rows.append(row("interval_error", interval_error(mean), **about))
@@ -159,10 +159,7 @@ def _notes(rows: list[Row]) -> list[str]:
     def value(metric: str, protocol: str) -> float:
         return next(r["ours"] for r in rows if (r["metric"], r["protocol"], r["dataset"]) == (metric, protocol, "all"))
 
-    said = [
-        ", ".join(f"{value(f'coverage_{round(100 * share)}', protocol):.1%}" for share in INTERVALS)
-        for protocol in PROTOCOLS
-    ]
+    said = [", ".join(f"{value(metric, protocol):.1%}" for metric in COVERAGES) for protocol in PROTOCOLS]
     return [
         f"Intervals of sums over the horizon that should hold 50, 80 and 95 % hold {said[0]} (means over sets); with "
         f"steps drawn independently of each other, {said[1]}.",

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from fourier_head._arrays import Numeric, as_tensors
@@ -107,16 +108,9 @@ def fit_scaling_law(N: ArrayLike, smoothness: Numeric, *, offset: float = 0.0) -
 
     grid = np.linspace(math.log(0.01), math.log(64.0), 256)
     best = int(np.argmin([solve(g)[0] for g in grid]))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(80):  # golden section: the bracket ends at rounding error
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        if solve(left)[0] < solve(right)[0]:
-            high = right
-        else:
-            low = left
-    squares, C1, scaled = solve((low + high) / 2)
-    exponent = math.exp((low + high) / 2)
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = minimize_scalar(lambda g: solve(g)[0], bounds=bounds, method="bounded", options={"xatol": 1e-12}).x
+    (squares, C1, scaled), exponent = solve(found), math.exp(found)
     return ScalingLaw(C1, scaled * unit**exponent, (exponent + 1) / 2, math.sqrt(squares / x.size))
 
 

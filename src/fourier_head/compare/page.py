@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from fourier_head.compare.results import OTHER_COLUMNS, Result, table, versions
+from fourier_head.compare.results import OTHER_COLUMNS, Result, table
 from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
@@ -14,7 +14,7 @@ from fourier_head.pages.templates import render
 from fourier_head.pages.words import listed, short
 from fourier_head.tabular.ensemble import LEARNING_RATE
 from fourier_head.tabular.inputs import BODIES
-from fourier_head.tasks.runs import hardware
+from fourier_head.tasks.runs import hardware, versions
 
 
 def build(result: Result, charts: Sequence[Chart]) -> str:

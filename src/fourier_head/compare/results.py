@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import platform
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fourier_head.compare.data import Prepared
 from fourier_head.compare.scores import Scores
@@ -20,8 +18,7 @@ from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.style import HEADS
 from fourier_head.pages.words import short
 from fourier_head.tabular.ensemble import Plan
-from fourier_head.tasks.runs import hardware, plain_values
-from fourier_head.version import __version__
+from fourier_head.tasks.runs import hardware, plain_values, versions
 
 TOOL = "fourier-head compare"
 COVERED = (50, 80, 90, 95)
@@ -233,13 +230,3 @@ def table(result: Result) -> tuple[list[str], list[Line]]:
     if known is not None:
         lines.insert(0, Line(None, "Truth", tuple(c[-1] for c in columns), (False,) * len(columns)))
     return headings, lines
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what the numbers depend on."""
-    return {
-        "fourier_head": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-    }

@@ -27,7 +27,6 @@ def fine_tune(
     lr: float = 3e-4,
     fresh: Sequence[nn.Parameter] = (),
     fresh_lr: float | None = None,
-    final_share: float = 0.1,
     weight_decay: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
@@ -45,7 +44,6 @@ def fine_tune(
         epochs, batch_size, lr, weight_decay: as usual.
         fresh, fresh_lr: parameters that start from nothing, such as a new head's, and their own rate; ``lr`` unless
             given.
-        final_share: what is left of ``lr`` at the end (0.1 in the code released with the paper).
         seed: of the order of rows, and of dropout.
         progress: called after every step.
         loss: of the model and of what ``batch_of`` returns, moved to its device, a mean of rows; unless given, the
@@ -70,7 +68,7 @@ def fine_tune(
         steps=epochs * rows.steps,
         learning_rate=lr,
         warmup=0.0,
-        final=final_share,
+        final=0.1,  # as in the code released with the paper
         betas=(0.9, 0.999),
         decay=weight_decay,
         clip=0.0,

@@ -38,6 +38,12 @@ def hardware(gpu: bool = False) -> str:
     return f"{torch.cuda.get_device_name()}; {text}" if gpu and torch.cuda.is_available() else text
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of what the numbers depend on."""
+    known = {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": np.__version__}
+    return known | {"fourier-head": __version__}
+
+
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return strict JSON: tensors and arrays as lists, NaN and infinities as null."""
     return json.dumps(plain_values(value), indent=indent, allow_nan=False, ensure_ascii=False) + "\n"

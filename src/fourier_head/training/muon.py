@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the odd polynomial whose iterates bring singular values near one."""
+COEFFICIENTS, ROUNDS = (3.4445, -4.7750, 2.0315), 5
+"""Of the odd polynomial whose iterates, so many of them, bring singular values near one."""
 SIZE = 0.2
 """Root mean square of a step, in learning rates: about that of AdamW."""
 
 
-def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
+def orthogonal(matrices: Tensor) -> Tensor:
     """Return matrices (n, rows, columns) with the same singular vectors and singular values near one.
 
     >>> values = torch.linalg.svdvals(orthogonal(torch.diag(torch.tensor([3.0, 1.0, 0.2]))[None]).float())
@@ -31,7 +31,7 @@ def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x

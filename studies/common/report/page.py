@@ -15,6 +15,7 @@ from fourier_head.pages.charts import Chart
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.templates import template
+from fourier_head.pages.words import listed
 from studies.common.report.claims import KEYS, read_claims, sentence, spread
 from studies.common.report.claims import number as claim_number
 from studies.common.report.prose import BEYOND, PARTS, STUDIES, about, part_of
@@ -89,12 +90,8 @@ def build(studies: Sequence[Summary], charts: dict[str, list[Chart]], claims: Se
         own = [study for study in studies if part_of(study.name) == part]
         said = [claim for claim in claims if part_of(claim.get("section") or "", claim["where"]) == part]
         if own or said:
-            one: dict[str, Any] = {
-                "id": f"part-{part.short.lower().replace(' ', '-')}",
-                "title": part.title,
-                "claims": said,
-            }
-            one["headlines"] = [claim for claim in said if claim["claim"] in part.headlines]
+            one: dict[str, Any] = {"id": f"part-{part.short.lower().replace(' ', '-')}", "title": part.title}
+            one |= {"claims": said, "headlines": [claim for claim in said if claim["claim"] in part.headlines]}
             one["story"] = next(filter(None, map(_beside_published, own)), "") if part == BEYOND else ""
             one["studies"] = [_section(study, charts[study.name]) for study in own]
             links[one["id"]] = part.short
@@ -144,10 +141,8 @@ def _quick_looks(studies: Sequence[Summary]) -> str:
     names = [about(study.name).short for study in studies if study.quick]
     if not names:
         return ""
-    one = len(names) == 1
-    listed = names[0] if one else f"{', '.join(names[:-1])} and {names[-1]}"
-    what = "is a quick look that measures" if one else "are quick looks that measure"
-    return f"{listed} {what} less than the study: none of {'its' if one else 'their'} numbers is counted here."
+    what, whose = ("are quick looks that measure", "their") if names[1:] else ("is a quick look that measures", "its")
+    return f"{listed(names)} {what} less than the study: none of {whose} numbers is counted here."
 
 
 def _lead(studies: Sequence[Summary], more: int) -> str:

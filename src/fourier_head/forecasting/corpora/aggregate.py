@@ -67,17 +67,12 @@ class AggregatedSampler:
             raise ValueError(f"no series is long enough to keep {FEWEST} blocks of any length.")
         self.sampler = WindowSampler(store.select(usable), context, horizon)
         self.context, self.horizon, self.cut_share = context, horizon, cut_share
-        device = store.device
+        self.device = device = store.device
         self._row, self._possible = row[usable].to(device), possible[usable].to(device)
         self._blocks, self._coarser = blocks.to(device), coarser.to(device)
         self._steps = torch.arange(-context, horizon, device=device)
         # On the host, where sums are added in one order: a resumed run must see the same digits.
         self._scale, self._sums, self._counts = (t.to(device) for t in running_sums(self.sampler.store.to("cpu")))
-
-    @property
-    def device(self) -> torch.device:
-        """Where windows are made."""
-        return self.sampler.device
 
     def choose(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw series numbers, block lengths, places of the first block and cut points (in blocks), each (batch,)."""

@@ -102,6 +102,7 @@ class WindowSampler:
         if len(usable) == 0:
             raise ValueError("no series has two values or more, so none has a past and a future.")
         self.store = store if len(usable) == len(store) else store.select(usable)
+        self.device = store.device
         self.context, self.horizon, self.cut_share = context, horizon, cut_share
         # float64, because a running sum over millions of series in float32 would leave some without a chance.
         self._running = chances(self.store).cumsum(0)
@@ -111,11 +112,6 @@ class WindowSampler:
         self._last = lengths - ahead
         self._first = torch.minimum(self._last, torch.full_like(lengths, SHORTEST))
         self._steps = torch.arange(-context, horizon, device=store.device)
-
-    @property
-    def device(self) -> torch.device:
-        """Where windows are made."""
-        return self.store.device
 
     def choose(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Draw series numbers and cut points (the index of the first future value), each (batch,)."""
@@ -149,10 +145,7 @@ MOST, ALPHA = 3, 1.5
 class Source(Protocol):
     """Anything that draws windows on one device."""
 
-    @property
-    def device(self) -> torch.device:
-        """Where windows are made."""
-        ...
+    device: torch.device
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
@@ -191,12 +184,7 @@ class TSMixup:
     """
 
     def __init__(self, source: Source) -> None:
-        self.source = source
-
-    @property
-    def device(self) -> torch.device:
-        """Where windows are made."""
-        return self.source.device
+        self.source, self.device = source, source.device
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of mixtures."""

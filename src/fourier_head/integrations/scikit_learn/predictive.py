@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 
 # Numbers that a density may lay out at once: rows are taken in portions that keep to it.
 PORTION = 1 << 22
+BEYOND = 5e-4
+"""Probability of what lies beyond the inner bins of `binned`, on either side."""
 LEAST_SHARE = 0.25
 """What members disagree in takes no more of a variance than all but this."""
 
@@ -221,9 +223,9 @@ class BinnedPrediction(NamedTuple):
     mean: Floats
 
 
-def binned(density: PredictiveDistribution, num_bins: int, beyond: float = 5e-4) -> BinnedPrediction:
+def binned(density: PredictiveDistribution, num_bins: int) -> BinnedPrediction:
     """Return the distributions as bins of their own for each row, the outermost with all that lies beyond."""
-    low, high = density.quantile([beyond, 1 - beyond]).T
+    low, high = density.quantile([BEYOND, 1 - BEYOND]).T
     room = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 1e-12
     low, high = low - room, high + room  # values that can be nothing else
     edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, num_bins + 1)
