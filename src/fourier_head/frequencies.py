@@ -12,13 +12,6 @@ from numpy.typing import NDArray
 from fourier_head._arrays import Numeric, as_tensors
 from fourier_head.domains import Interval
 
-__all__ = [
-    "Recommendation",
-    "Suggestion",
-    "recommend_head",
-    "suggest_frequencies",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from fourier_head.bins import Bins
 
-__all__ = ["EOS", "NUM_SPECIAL", "PAD", "ChronosTokenizer", "Tokens"]
-
 PAD, EOS = 0, 1
 NUM_SPECIAL = 2
 """PAD and EOS come before the bins, as the atoms of a `FourierHead` with `num_atoms=2` do."""

@@ -16,8 +16,6 @@ from fourier_head.pages.style import look
 from studies.common.benchmark_sets import relative_scores
 from studies.common.report.tables import model_label
 
-__all__ = ["calibration_chart", "overview_chart", "pens", "relative_chart"]
-
 _GROUPS = {
     "Yearly": ("m1_yearly", "m3_yearly", "m4_yearly", "tourism_yearly"),
     "Quarterly": ("m1_quarterly", "m3_quarterly", "m4_quarterly_partial", "tourism_quarterly"),

@@ -10,8 +10,6 @@ from studies.common.benchmark_sets import BENCHMARK, relative_scores
 from studies.common.report.summary import Row
 from studies.common.results import aggregate, row
 
-__all__ = ["CALIBRATION", "RELATIVE", "comparable", "published_rows", "seasonal_naive_rows", "summary_rows"]
-
 CALIBRATION = ("coverage_50", "coverage_80", "coverage_95", "interval_error")
 RELATIVE = ("relative_mase", "relative_wql")
 

@@ -37,8 +37,6 @@ from studies.common.forecast_scores import CALIBRATION, RELATIVE
 from studies.common.report.summary import Row
 from studies.common.results import row
 
-__all__ = ["COLUMNS", "Configuration", "evaluate_gift", "gift_configurations", "gift_naive", "write_all_results"]
-
 TEST_SHARE, MOST_WINDOWS = 0.1, 20
 TERMS = {"short": 1, "medium": 10, "long": 15}
 HORIZONS = {"month": 12, "week": 8, "day": 30, "hour": 48, "minute": 48, "second": 60}

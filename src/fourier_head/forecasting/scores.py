@@ -14,22 +14,6 @@ import numpy as np
 
 from fourier_head.metrics import wql
 
-__all__ = [
-    "COVERAGES",
-    "DECILES",
-    "INTERVALS",
-    "Forecast",
-    "central_levels",
-    "coverages",
-    "interval_error",
-    "mase_of_set",
-    "observed_frequencies",
-    "quantiles_of_samples",
-    "scales",
-    "score",
-    "series_errors",
-]
-
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 """Levels of the weighted quantile loss; the one in the middle is the point forecast."""
 

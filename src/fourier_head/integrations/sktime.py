@@ -15,8 +15,6 @@ with needing("sktime"):
     import pandas as pd
     from sktime.forecasting.base import BaseForecaster
 
-__all__ = ["FourierHeadForecaster"]
-
 
 @functools.lru_cache(maxsize=2)
 def _loaded(name: str, device: str | None) -> Forecaster:

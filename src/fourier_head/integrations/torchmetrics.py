@@ -14,8 +14,6 @@ from fourier_head.errors import needing
 with needing("lightning"):
     from torchmetrics import Metric
 
-__all__ = ["CRPS", "CalibrationError", "NegativeLogLikelihood", "Smoothness"]
-
 
 class _Mean(Metric):
     """A mean over everything seen; sums are kept in double precision, so that their order does not matter."""

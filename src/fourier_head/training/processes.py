@@ -9,8 +9,6 @@ from functools import cache
 
 import torch
 
-__all__ = ["agreed", "destroy_group_at_exit", "rank_and_world"]
-
 LAST_MESSAGE = 0.3
 """Seconds for the threads that carry messages to finish; they need microseconds, and a share of a busy processor."""
 
