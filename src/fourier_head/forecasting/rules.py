@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head.forecasting.anniversaries import without_anniversaries
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
 from fourier_head.forecasting.patch.seasons import FURTHER
 from fourier_head.forecasting.series_set import SeriesSet
@@ -51,6 +52,7 @@ class Rules:
         unseen: the season of each series that neither the network nor a rule sees, 0 where there is none.
         absurd: numbers of the series that one value was left out of.
         coarser: numbers of the series that a coarser view counted for, see `coarser.py`.
+        anniversaries: numbers of the series of days in which days of the calendar stand out, see `anniversaries.py`.
     """
 
     series: SeriesSet
@@ -60,6 +62,7 @@ class Rules:
     unseen: np.ndarray
     absurd: list[int] = field(default_factory=list)
     coarser: list[int] = field(default_factory=list)
+    anniversaries: list[int] = field(default_factory=list)
 
     def words(self, reads: int) -> str | None:
         """Return what a user should know of seasons that are not seen, None where there is nothing to say."""
@@ -76,11 +79,10 @@ class Rules:
 
 def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Rules:
     """Return what rules make of series before a network of this shape reads them."""
-    shift: np.ndarray | None = None
-    used: dict[str, list[int]] = {"profile": [], "line": []}
+    values, shift, yearly = without_anniversaries(series, horizon)
+    used: dict[str, list[int]] = {"profile": [], "line": [], "anniversaries": yearly}
     unseen = np.zeros(len(series), dtype=np.int64)
-    lengths, periods = np.array([len(one) for one in series.values]), series.periods
-    values = series.values
+    lengths, periods = np.array([len(one) for one in values]), series.periods
     kinds, kind = np.unique(periods, return_inverse=True)
     beyond = {period: seasons_beyond(period, config) for period in kinds.tolist()}
     concerned = lengths <= LINE[-1]
@@ -92,7 +94,7 @@ def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Ru
             concerned[rows] = True
     # Many series, of which rules concern few: only these are looked at one by one.
     for number in np.flatnonzero(concerned).tolist():
-        past, after = series.values[number], np.zeros(horizon)
+        past, after = values[number], np.zeros(horizon)
         if (slope := slope_of_line(past)) is not None:
             past = past - slope * (np.arange(1, len(past) + 1) - len(past))
             after = slope * np.minimum(np.arange(1, horizon + 1), len(past))
@@ -109,7 +111,8 @@ def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Ru
         if after.any():
             shift = np.zeros((len(series), horizon)) if shift is None else shift
             values = list(values) if values is series.values else values
-            values[number], shift[number] = past, after
+            values[number] = past
+            shift[number] += after
     return Rules(series if shift is None else replace(series, values=values), shift, **used, unseen=unseen)
 
 
