@@ -100,7 +100,6 @@ def test_the_report_shows_them_with_links():
     html = parts().claims_table(COMMITTED, ["synthetic"], {"synthetic-released-kl"})
     assert 'href="#synthetic-released-kl"' in html
     assert 'href="#synthetic-released-smoothness"' not in html
-    assert html.count('<td class="words">') == len(COMMITTED)
     shown = [one["claim"] for one in COMMITTED if not re.search(r"\^", one["claim"])]
     assert len(shown) > 70
     assert all(escape(claim) in html for claim in shown)

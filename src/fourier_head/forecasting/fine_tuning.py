@@ -83,8 +83,6 @@ def fine_tune(
         freq, id, time, target: as for `Forecaster.predict`.
         report: called with step, steps in all and the last validation loss (NaN before there is one).
     """
-    from fourier_head.forecasting.forecaster import Forecaster
-
     config = forecaster.config
     ahead = min(AHEAD, config.horizon) if horizon is None else horizon
     if not 1 <= ahead <= config.horizon or ahead % 1:
@@ -134,7 +132,7 @@ def fine_tune(
 
     with seeded(seed, device):
         run.run(tell)
-    tuned = Forecaster(finish().eval())
+    tuned = type(forecaster)(finish().eval())
     if stopping is None:
         outcome = FineTuning((), (), run.step, run.step)
     else:
