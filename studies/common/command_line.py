@@ -109,7 +109,7 @@ def tell(console: Console, summary: Summary, output: Path) -> None:
     console.print(f"\nWrote {output}/{took} {summary.seconds:.1f} s.", markup=False)
 
 
-def in_lines(label: str, say: Callable[[str], object] | None = None, every: float = 10.0) -> Report:
+def in_lines(label: str, write: Callable[[str], object] | None = None, every: float = 10.0) -> Report:
     """Return a reporter that prints a line now and then, to stderr unless told how."""
     last = [-every]
 
@@ -118,6 +118,6 @@ def in_lines(label: str, say: Callable[[str], object] | None = None, every: floa
         if now - last[0] >= every or fraction >= 1:
             last[0] = now
             line = f"{label}, {fraction:.0%}: {words}"
-            print(line, file=sys.stderr, flush=True) if say is None else say(line)
+            print(line, file=sys.stderr, flush=True) if write is None else write(line)
 
     return tell

@@ -121,8 +121,8 @@ def _train(
         draw_network(triples[d].seed, make_head(kind, protocol.fourier, n, gamma, packets)) for d, n, gamma in runs
     ]
     with small_matrices():
-        say = None if report is None else lambda share: report(share, f"epoch {round(share * schedule.epochs)}")
-        train(networks, x, target, [d for d, _, _ in runs], schedule, report=say)
+        progress = None if report is None else lambda share: report(share, f"epoch {round(share * schedule.epochs)}")
+        train(networks, x, target, [d for d, _, _ in runs], schedule, report=progress)
     seconds = clock() - begin
     where = {"hardware": hardware(device != "cpu"), "versions": versions()}
     records = []

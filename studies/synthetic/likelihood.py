@@ -70,8 +70,8 @@ def train_group(
         for arrays in ([t.train_inputs for t in triples], [np.clip(t.train_outcomes, -1, 1) for t in triples])
     )
     with small_matrices():
-        say = None if report is None else lambda share: report(share, f"epoch {round(share * epochs)}")
-        train(networks, x, y, [d for d, _, _ in runs], SCHEDULE.shortened(epochs), report=say)
+        progress = None if report is None else lambda share: report(share, f"epoch {round(share * epochs)}")
+        train(networks, x, y, [d for d, _, _ in runs], SCHEDULE.shortened(epochs), report=progress)
         where = {"hardware": hardware(device != "cpu"), "versions": versions()}
         return [
             arms_of.record(triples[d], kind, n, packets, g) | scores(network.eval(), triples[d]) | where
