@@ -4,7 +4,7 @@ A network that knows the week, and the year as whole weeks, cannot see this. Wha
 weekday in the weeks around a day, and a day's rest what it has above that, in shares of the level of those weeks where
 a series is never below zero. Days with the same label have like rests year after year, or, as a holiday is like a
 Sunday, stand alike above the level whatever their weekday. Labels whose mean stands out of the noise are taken one by
-one, the clearest first. A series uses them if those found without one of its last years explain enough of that year.
+one, the clearest first. A series uses them if those found without one of its years explain enough of that year.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WEEK = 7
 DAY = 86400 * 10**9
 AROUND = 6
 """Weeks before a day, and after it, that say what is usual."""
-LOWEST = 1e-3
+LOWEST = 0.2
 """Share of the mean of all values that a level counts for at least."""
 YEAR, YEARS = 365, 8
 """Days of a year; years that are looked at, at most."""
@@ -30,11 +30,9 @@ CLEAR, CLEAR_ONCE = 4.0, 3.0
 """Standard errors of a label's mean from which on it counts; where another year is to confirm it, fewer."""
 PRIOR = 4.0
 """Years that the noise of all days counts for, beside those of a label itself."""
-LEFT_OUT = 3
-"""Last years that are explained by the others."""
 LEAST_GAIN, SURE = 0.3, 2.0
-"""Share of those years' labelled days to be explained, and how far beyond chance."""
-MOST = 60
+"""Share of its labelled days that years must have explained by the others, and how far beyond chance."""
+MOST = 75
 """Labels of a series: where more stand out, it is a season that does."""
 FAMILIES = np.cumsum([0, 12 * 31, 12 * WEEK * 5, 12 * WEEK, 113])
 """Where labels begin: day and month; n-th weekday of a month; its last one; days from Easter. The end is no label."""
@@ -185,18 +183,20 @@ def _middle(x: np.ndarray) -> np.ndarray:
 
 
 def _holds(rest: np.ndarray, usual: np.ndarray, labels: np.ndarray) -> bool:
-    """Tell whether labels found without each of the last years explain enough of that year."""
-    size, gain = [], []
+    """Tell whether labels found without one of the years explain enough of it, over all years, and lose in none."""
+    size, saved = [np.zeros(0)], [np.zeros(0)]
     age = np.arange(len(rest))[::-1] // YEAR
-    for left_out in range(min(LEFT_OUT, len(rest) // YEAR)):
+    for left_out in range(len(rest) // YEAR):
         year = age == left_out
         said = _find(rest[~year], usual[~year], labels[:, ~year], 1, CLEAR_ONCE).on(labels[:, year], usual[year])
         concerned = (said != 0) & ~np.isnan(rest[year])
         size.append(np.abs(rest[year][concerned]))
-        gain.append(size[-1] - np.abs(rest[year] - said)[concerned])
-    saved = np.concatenate(gain)
-    chance = float(np.sqrt((saved**2).sum()))
-    return len(saved) > 1 and bool(saved.sum() >= max(LEAST_GAIN * np.concatenate(size).sum(), SURE * chance) > 0)
+        saved.append(size[-1] - np.abs(rest[year] - said)[concerned])
+        if saved[-1].sum() < 0:
+            return False
+    gain = np.concatenate(saved)
+    least = max(LEAST_GAIN * float(np.concatenate(size).sum()), SURE * float(np.sqrt((gain**2).sum())))
+    return len(gain) > 1 and bool(gain.sum() >= least > 0)
 
 
 def _find(rest: np.ndarray, usual: np.ndarray, labels: np.ndarray, fewest: int, clear: float) -> Found:
