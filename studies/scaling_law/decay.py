@@ -11,7 +11,6 @@ The theorem's exponent 2t - 1 needs :math:`G_\sigma(k)` to be negligible near th
 :math:`N \gg m / (2 \pi \sigma)`. Wide kernels do that. Narrow ones do not: below that bound
 :math:`1 - G \propto k^2`, so that the sum over all widths, each weighted by :math:`1 / \sigma^2`, has the exponent
 2t - 4 for t > 5/2 and t - 3/2 for t < 5/2 as long as N is well below m, and approaches 2t - 1 only as N reaches m/2.
-
 """
 
 from __future__ import annotations
@@ -34,21 +33,10 @@ Floats = NDArray[np.float64]
 
 
 def predicted_smoothness(N: ArrayLike, C1: float, C2: float, t: float) -> Floats:
-    r"""Return the smoothness that the scaling law of the paper predicts for N frequencies.
+    """Return the smoothness C1 - C2 / N^(2t - 1) that theorem 3.3 of the paper predicts for N frequencies.
 
-    .. math:: s(y^{(N)}) = C_1 - C_2 / N^{2t - 1}
-
-    for a density whose Fourier coefficients decay like :math:`k^{-t}`, cut after N frequencies. The norm
-    :math:`\|y - g_\sigma * y\|` at a width :math:`\sigma` large against m / N follows it. In the sum over all widths
-    the narrow kernels see mostly what lies near the cut, and for N well below m / 2 the measured exponent is lower:
-    :math:`2t - 4` for :math:`t > 5/2` and :math:`t - 3/2` for :math:`3/2 < t < 5/2`.
-
-    References:
-        Gillman et al., Fourier Head (2025), Theorem 3.3.
-
-    Example:
-        >>> predicted_smoothness([1, 2, 4], C1=1.0, C2=0.5, t=1.5)
-        array([0.5    , 0.875  , 0.96875])
+    >>> predicted_smoothness([1, 2, 4], C1=1.0, C2=0.5, t=1.5)
+    array([0.5    , 0.875  , 0.96875])
     """
     return C1 - C2 * np.asarray(N, dtype=float) ** -(2 * t - 1)
 

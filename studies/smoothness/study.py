@@ -35,21 +35,11 @@ def spectral_entropy(signal: Numeric, *, base: float = 2.0, dc: bool = True) -> 
 
     One-sided spectrum without window; a signal without power has entropy 0. The formula of the paper has base 2 and
     every frequency, the default here. The values of its noise table (about 0.4) come out with `base=math.e` on 4096
-    samples with the constant term kept: a categorical is positive, so that term has nearly all the power. To compare
-    the shape of the noise alone use `dc=False`.
+    samples with the constant term kept: a categorical is positive, so that term has nearly all the power. Without it
+    (`dc=False`) the shape of the noise alone is compared.
 
-    Args:
-        signal: real samples.
-        base: base of the logarithm.
-        dc: whether the constant term n = 0 counts.
-
-    References:
-        Gillman et al., Fourier Head (2025), appendix B.
-
-    Example:
-        >>> impulse = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-        >>> print(f"{spectral_entropy(impulse).item():.6f}")
-        2.000000
+    >>> print(f"{spectral_entropy([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]).item():.6f}")
+    2.000000
     """
     (signal,) = as_tensors(signal)
     if signal.ndim == 0 or signal.shape[-1] < 2:
