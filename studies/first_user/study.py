@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 
 from fourier_head._devices import chosen_device
@@ -17,6 +18,8 @@ from studies.common.report.summary import Row, Summary
 from studies.common.results import row
 
 RATES = (0.02, 0.05, 0.1)
+BEFORE_CHRISTMAS = np.datetime64("2024-11-14")
+"""The day that forecasts of dated series begin on."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Case:
         rival: what the simple forecast beside is called, and its forecasts; None where the outcome itself is known.
         metric: "mae" (mean error of medians), "median" or "mean_over_truth".
         truth: what a mean is divided by.
+        start: the first day of series that have dates.
     """
 
     name: str
@@ -39,6 +43,14 @@ class Case:
     rival: tuple[str, np.ndarray] | None = None
     metric: str = "mae"
     truth: float = 1.0
+    start: str | None = None
+
+    @property
+    def data(self) -> list[np.ndarray] | list[pd.Series]:
+        """What a user would give: pasts, with their dates where they have any."""
+        if self.start is None:
+            return self.pasts
+        return [pd.Series(one, pd.date_range(self.start, periods=len(one))) for one in self.pasts]
 
 
 def cases(count: int) -> list[Case]:
@@ -61,6 +73,10 @@ def cases(count: int) -> list[Case]:
     out.append(_seasonal("December peak seen twice, months", "MS", count, 30, 12, 3.0, months, (12,), 2))
     days = lambda t: 60.0 * (t % 364 >= 334)  # noqa: E731
     out.append(_seasonal("December peak seen twice, days", "D", count, 2 * 364 + 320, 56, 3.0, days, (364,), 2))
+    dated = (("December peak seen twice, dates", _december, 1048), ("holidays of five years, dates", _holidays, 1770))
+    for name, season, past in dated:
+        one = _seasonal(name, "D", count, past, 56, 3.0, season, (7, 364), past // 364)
+        out.append(replace(one, start=str(BEFORE_CHRISTMAS - past)))
     out.append(Case("1, 2, 3", None, [np.array([1.0, 2.0, 3.0])], np.array([[4.0, 5.0, 6.0]])))
     return out
 
@@ -82,6 +98,21 @@ def _seasonal(
     said = f"means of {cycles} cycles" if len(periods) == 1 else "decomposition by means of cycles"
     rival = np.stack([decomposed(one[:past], periods, cycles, horizon) for one in y])
     return Case(name, freq, [*y[:, :past]], y[:, past:], (said, rival))
+
+
+def _december(t: np.ndarray) -> np.ndarray:
+    """Return a peak of all of December, of days counted from the first of 1048 before `BEFORE_CHRISTMAS`."""
+    return 60.0 * ((BEFORE_CHRISTMAS - 1048 + t).astype("datetime64[M]").astype(int) % 12 == 11)
+
+
+def _holidays(t: np.ndarray) -> np.ndarray:
+    """Return a week, and what closes on five holidays of the United States, of days from 1770 before."""
+    days = BEFORE_CHRISTMAS - 1770 + t
+    month, weekday = days.astype("datetime64[M]"), (days.astype(int) + 3) % 7
+    day, number = (days - month).astype(int), month.astype(int) % 12
+    closed = (day == 0) & (number == 0) | (day == 3) & (number == 6) | (day == 24) & (number == 11)
+    closed |= (weekday == 3) & (number == 10) & (day // 7 == 3) | (weekday == 0) & (number == 4) & (day > 23)
+    return np.where(closed, -60.0, np.array([0.0, 5.0, 10.0, 5.0, 0.0, -20.0, -30.0])[weekday])
 
 
 def _day(steps: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -156,7 +187,7 @@ def _rows(forecaster: Forecaster, case: Case) -> list[Row]:
             warnings.simplefilter("ignore")
             horizon = case.outcomes.shape[1]
             forecasts = forecaster.predict(
-                case.pasts, horizon, freq=case.freq, rules=ruled, natural=ruled, progress=False
+                case.data, horizon, freq=case.freq, rules=ruled, natural=ruled, progress=False
             )
         if case.metric == "mean_over_truth":
             value = float(forecasts.mean.mean()) / case.truth
