@@ -158,9 +158,10 @@ class Forecaster:
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
                 show: whole numbers where all were, none below zero where none was; rare demand by its rate and sizes.
-            rules: leave out one absurd value, take seasons that the network does not read from the whole past, go on
-                along a line of few values, each where the past of a series says so, and far ahead in series of minutes
-                and seconds let a coarser view count; ``forecasts.rules`` tells.
+            rules: leave out one absurd value, take seasons that the network does not read from the whole past, and
+                holidays and other days of the calendar from past years, go on along a line of few values, each where
+                the past of a series says so, and far ahead in series of minutes and seconds let a coarser view count;
+                ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
