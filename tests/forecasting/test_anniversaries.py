@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from studies.zero_shot.anniversaries import main
 
 from fourier_head.forecasting.anniversaries import NONE, effects_of, labels_of, without_anniversaries
 from fourier_head.forecasting.inputs import read_series
@@ -169,3 +170,21 @@ def test_looking_back_and_filling_in_go_on(forecaster):
     assert len(forecaster.anomalies(frame, last=20, steps=8)) == 20
     frame.loc[[500, 1000], "sold"] = np.nan
     assert forecaster.impute(frame)["value"].notna().all()
+
+
+def test_the_study_tells_what_they_are_worth(tmp_path, forecaster):
+    when = days()
+    rows = [
+        {"id": f"{number}", "start": when[0].astype("datetime64[ns]"), "freq": "D", "target": values}
+        for number, values in enumerate([made_up(when), made_up(when, effect=0.0), made_up(when)[:500]])
+    ]
+    pd.DataFrame(rows).to_parquet(tmp_path / "shops.parquet")
+    forecaster.save_pretrained(tmp_path / "tiny")
+    output = tmp_path / "out.csv"
+    main([str(tmp_path / "shops.parquet"), "--model", str(tmp_path / "tiny"), "--output", str(output)])
+    table = pd.read_csv(output)
+    assert table["set"].tolist() == ["shops", "mean"]
+    assert table["fired"].tolist() == [0.5, 0.5]
+    assert table["windows"].tolist() == [26, 26]
+    assert (table["fired_mae"] < table["mae"]).all()
+    assert (table["mae"] < 1).all()
