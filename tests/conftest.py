@@ -93,8 +93,8 @@ def look_up_what_two_numbers_become():
     """Spare Triton's interpreter half of the rest: what it finds out before it computes anything.
 
     Which type two numbers have together depends on the names of their types, and which shape on their shapes; a number
-    of the type that is asked for is not cast; and whether whole numbers overflow is found out in seven steps, then asserted where kernels are debugged
-    alone (``device_assert``).
+    of the type that is asked for is not cast; and whether whole numbers overflow is found out in seven steps, then
+    asserted where kernels are debugged alone (``device_assert``).
     """
     from triton.language import core, semantic
     from triton.runtime import interpreter
