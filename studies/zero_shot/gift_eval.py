@@ -13,7 +13,8 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +84,12 @@ class Configuration:
 
     def read(self) -> tuple[EvaluationSet, int]:
         """Return the windows as an evaluation set, and the number of columns of the data."""
-        series, freq, columns = _series(self.path)
+        series, starts, freq, columns = _series(self.path)
         if self.known is not None:
             freq, horizon, windows = self.known["freq"], self.known["horizon"], self.known["windows"]
             longest = self.known.get("longest")
-            series = [one for one in series if longest is None or len(one) <= longest]
+            kept = [longest is None or len(one) <= longest for one in series]
+            series, starts = list(compress(series, kept)), list(compress(starts, kept))
         else:
             unit = (parse_frequency(freq) or (1, ""))[1]
             table = M4_HORIZONS if self.name.startswith("m4_") else HORIZONS
@@ -98,7 +100,8 @@ class Configuration:
             windows = 1 if self.name.startswith("m4_") else min(max(1, share), MOST_WINDOWS)
         season = season_length(freq) if self.known is None else self.known["season"]
         cut = [one[: len(one) - k * horizon] for one in series for k in range(windows - 1, -1, -1)]
-        return EvaluationSet(self.name, cut, horizon, season, freq, "verified"), columns
+        begun = [start for start in starts for _ in range(windows)]
+        return EvaluationSet(self.name, cut, horizon, season, freq, "verified", begun), columns
 
 
 def gift_configurations(folder: str | Path) -> list[Configuration]:
@@ -133,13 +136,15 @@ def _benchmark() -> Iterator[tuple[str, str, str, bool]]:
             yield f"{pretty}/{freq}", path.replace(":", "/") if ":" in path else name, domain, far
 
 
-def _series(path: Path) -> tuple[list[np.ndarray], str, int]:
-    """Return all series of a parquet file or a folder of arrow files, their frequency, and the columns of each."""
+def _series(path: Path) -> tuple[list[np.ndarray], list[str], str, int]:
+    """Return all series of a parquet file or a folder of arrow files, their starts, frequency, and columns of each."""
     files = [path] if path.is_file() else sorted(path.glob("*.arrow"))
     if not files:
         raise UserError(f"{path} must be a parquet file or a folder of arrow files, got neither.")
     parts = [read_rows(file) for file in files]
-    return [one for part in parts for one in part.series()], str(parts[0].freqs[0]), parts[0].columns
+    series = [one for part in parts for one in part.series()]
+    starts = [start for part in parts for start in part.starts]
+    return series, starts, str(parts[0].freqs[0]), parts[0].columns
 
 
 def evaluate_gift(
@@ -163,12 +168,11 @@ def evaluate_gift(
         totals = _Totals()
         size = max(1, CHUNK // (data.horizon * 13))
         for start in range(0, len(data), size):
-            part = data.series[start : start + size]
-            contexts = [series[: -data.horizon] for series in part]
-            target = np.stack([series[-data.horizon :] for series in part]).astype(np.float64)
+            rows_of = slice(start, start + size)
+            part = replace(data, series=data.series[rows_of], starts=data.starts[rows_of])
+            contexts, target = part.contexts(), part.targets().astype(np.float64)
             longest = getattr(getattr(forecaster, "config", None), "context", None)
-            seen = contexts if longest is None else [context[-longest:] for context in contexts]
-            forecasts = forecaster.predict(seen, data.horizon, freq=data.freq, progress=False)
+            forecasts = forecaster.predict(part.entries(longest), data.horizon, freq=data.freq, progress=False)
             levels = central_levels()
             totals.add(
                 Forecast(forecasts.quantiles(levels), levels), forecasts.mean, target, scales(contexts, data.season)

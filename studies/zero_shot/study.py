@@ -62,7 +62,9 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         scored = f"{one['model']} on {one['dataset']}"
         console.print(f"{scored}: MASE {one['mase']:.4f}, WQL {one['wql']:.4f}", markup=False)
 
-    scores = [one for key, f in forecasters.items() for one in evaluate(f, sets, model=key, report=tell)]
+    scores = [
+        one for key, f in forecasters.items() for one in evaluate(f, sets, model=key, dated=key == name, report=tell)
+    ]
     rolled, rolled_naive, beside = _gift(settings, forecasters[name], name, tell)
     far = tails.measure(forecasters[name], name, about[name]["head"])
     del forecasters

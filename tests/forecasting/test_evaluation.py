@@ -168,6 +168,28 @@ def test_evaluate_takes_tensors_forecasts_and_reports_as_it_goes():
         evaluate(lambda contexts, horizon, freq: np.zeros((1, horizon, 9)), sets)
 
 
+def test_a_forecaster_is_told_when_series_start_where_that_is_known():
+    series = [np.arange(9.0), np.arange(7.0), np.arange(8.0)]
+    one = EvaluationSet("a", series, 2, 1, "ME", starts=["2023-11-30", "", "1066-10-14"])
+    seen = []
+
+    def last(entries, horizon, freq):
+        seen.extend(entries)
+        return np.zeros((3, horizon, 9))
+
+    assert evaluate(last, [one], dated=True)[0]["mase"] == evaluate(last, [one])[0]["mase"]
+    assert seen[0]["start"] == np.datetime64("2023-11-30")
+    np.testing.assert_equal(
+        [entry["target"] if isinstance(entry, dict) else entry for entry in seen], one.contexts() * 2
+    )
+    assert [isinstance(entry, dict) for entry in seen] == [True, False, False] + [
+        False
+    ] * 3  # unknown, and too long ago
+    short = one.entries(longest=3)[0]  # of nine months the last two are held out
+    np.testing.assert_equal(short["target"], [4.0, 5.0, 6.0])
+    assert short["start"] == np.datetime64("2024-03-31")
+
+
 def test_seasonal_naive_repeats_whole_and_broken_seasons():
     contexts = [np.arange(10.0), np.array([1.0, np.nan, 3.0]), np.array([5.0, 6.0])]
     got = repeat_season(contexts, 5, 3)

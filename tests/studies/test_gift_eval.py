@@ -93,6 +93,20 @@ def test_scores_are_those_of_a_plain_evaluation_and_the_table_is_the_benchmarks(
     assert by["hospital/M/short"]["domain"] == "Healthcare"
 
 
+def test_every_window_is_forecast_with_its_dates(tmp_path):
+    start = ["2020-02-28", ""]
+    pd.DataFrame(
+        {"id": ["a", "b"], "start": start, "freq": "D", "target": [np.arange(9.0), np.arange(8.0)]}
+    ).to_parquet(tmp_path / "x.parquet")
+    known = {"config": "x/D/short", "file": f"{tmp_path.name}/x.parquet", "freq": "D", "horizon": 3, "season": 1,
+             "windows": 2}  # fmt: skip
+    (tmp_path / "configs.json").write_text(json.dumps([known]))
+    data, _ = gift_configurations(tmp_path)[0].read()
+    told = [entry["start"] if isinstance(entry, dict) else None for entry in data.entries(longest=2)]
+    # Windows end 6 and 3 days before the end, and two days are kept: the second and third, or the fifth and sixth.
+    assert told == [np.datetime64("2020-02-29"), np.datetime64("2020-03-03"), None, None]
+
+
 def test_rebuilt_configurations_divide_by_the_published_seasonal_naive(tmp_path):
     folder = tmp_path / "gift"
     folder.mkdir()

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
+from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.scores import COVERAGES, DECILES, Forecast, score, series_errors
 
 
@@ -88,6 +90,29 @@ class EvaluationSet:
         """Return what a forecaster sees of each series."""
         return [one[: -self.horizon] for one in self.series]
 
+    def entries(self, longest: int | None = None) -> list[Any]:
+        """Return contexts as GluonTS has them, with the moment each starts at; plain ones where that is unknown.
+
+        Args:
+            longest: values kept of each, the last ones.
+
+        Example:
+            >>> tiny = EvaluationSet("tiny", [np.arange(5.0)], horizon=2, season=1, freq="D", starts=["2024-02-28"])
+            >>> tiny.entries(longest=2)
+            [{'target': array([1., 2.]), 'start': np.datetime64('2024-02-29T00:00:00.000000000')}]
+        """
+        contexts = [one[-longest:] for one in self.contexts()] if longest else self.contexts()
+        if not (self.freq and any(self.starts)):
+            return contexts
+        calendar, entries = Calendar.of(self.freq), list[Any](contexts)
+        firsts = pd.to_datetime(pd.Series(self.starts), errors="coerce", format="ISO8601").to_numpy("datetime64[ns]")
+        for number, (one, context, first) in enumerate(zip(self.series, contexts, firsts, strict=True)):
+            left_out = len(one) - self.horizon - len(context)
+            moment = calendar.after(first, left_out)[-1] if left_out and not np.isnat(first) else first
+            if not np.isnat(moment):
+                entries[number] = {"target": context, "start": moment}
+        return entries
+
     def targets(self) -> np.ndarray:
         """Return what it must predict, shape (series, horizon)."""
         return np.stack([one[-self.horizon :] for one in self.series])
@@ -116,6 +141,7 @@ def evaluate(
     sets: Iterable[EvaluationSet],
     *,
     model: str = "model",
+    dated: bool = False,
     allow_missing: bool = False,
     report: Callable[[ScoreRow], None] | None = None,
     errors: dict[str, dict[str, np.ndarray]] | None = None,
@@ -126,6 +152,7 @@ def evaluate(
         forecaster: see `Predictor`.
         sets: what to forecast.
         model: its name in the rows.
+        dated: whether the forecaster is told when series start, where that is known, see ``EvaluationSet.entries``.
         allow_missing: leave targets without a forecast (NaN) out instead of refusing them.
         report: called with each row as it is done.
         errors: filled, by the name of a set, with what each of its series adds to the scores, see `series_errors`.
@@ -140,7 +167,7 @@ def evaluate(
     for one in sets:
         contexts = one.contexts()
         start = time.perf_counter()
-        answer = forecaster(contexts, one.horizon, one.freq)
+        answer = forecaster(one.entries() if dated else contexts, one.horizon, one.freq)
         # Fetching the numbers waits for a GPU, so it belongs to the time taken.
         forecast = answer if isinstance(answer, Forecast) else Forecast(answer)
         seconds = time.perf_counter() - start
