@@ -92,6 +92,7 @@ class Settings(options.Study):
         choices=tuple(SAMPLING),
     )
     seeds: int = option(1, "Repetitions of every arm.", low=1)
+    first_seed: int = option(0, "Seed of the first of them.", low=0)
     max_series: int | None = option(None, "Series of each evaluation set.", shown="all", low=1)
     # Several graphics cards are shared out among processes, not named one by one.
     device: str = options.device(choices=("cpu", "cuda", "auto"))
@@ -173,7 +174,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary | None:
         return trained, scored
 
     # Seeds outermost: whenever time is up, all arms have had about equally many.
-    for seed in range(settings.seeds):
+    for seed in range(settings.first_seed, settings.first_seed + settings.seeds):
         for arm in arms:
             name = f"{arm.label}, seed {seed}"
             trained = protocol.training(arm, seed, corpus)
@@ -256,7 +257,7 @@ def _write(
         table,
         seconds=max(spent, settings.elapsed),
         # Of pictures one of each arm is drawn.
-        runs=[{key: one[key] for key in one if key != "picture" or one["seed"] == 0} for one in results],
+        runs=[{k: one[k] for k in one if k != "picture" or one["seed"] == settings.first_seed} for one in results],
         keep_runs=True,  # they are in the folder of checkpoints, which may be this one, for other arms to join
         charts=figures,
         # Where and with what the arms were trained, which need not be here and now.
