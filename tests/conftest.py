@@ -5,7 +5,6 @@ import importlib.util
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -92,22 +91,22 @@ def make_types_once():
 def look_up_what_two_numbers_become():
     """Spare Triton's interpreter half of the rest: what it finds out before it computes anything.
 
-    Which type two numbers have together depends on the names of their types, and which shape on their shapes; a number
-    of the type that is asked for is not cast; and whether whole numbers overflow is found out in seven steps, then
-    asserted where kernels are debugged alone (``device_assert``).
+    Which type two numbers have together depends on the names of their types; blocks of one shape need no others made
+    of them; and whether whole numbers overflow is found out in seven steps, then asserted where kernels are debugged
+    alone (``device_assert``).
     """
     from triton.language import core, semantic
-    from triton.runtime import interpreter
 
-    used = ("binary_op_sanitize_overflow_impl", "computation_type_impl", "broadcast_impl_value", "cast", "make_tensor")
-    if not all(hasattr(semantic.TritonSemantic, name) for name in used) or not hasattr(interpreter, "TensorHandle"):
+    if not all(
+        hasattr(semantic.TritonSemantic, name)
+        for name in ("binary_op_sanitize_overflow_impl", "computation_type_impl", "broadcast_impl_value")
+    ):
         return
     meaning = semantic.TritonSemantic
-    common, broadcast, check, cast = (
+    common, broadcast, check = (
         meaning.computation_type_impl, meaning.broadcast_impl_value, meaning.binary_op_sanitize_overflow_impl,
-        meaning.cast,
     )  # fmt: skip
-    equal, types, blocks = core.dtype.__eq__, {}, {}
+    equal, types = core.dtype.__eq__, {}
 
     def find_common_type(self, a, a_is_scalar, b, b_is_scalar, div_or_mod):
         key = (a.name, a_is_scalar, b.name, b_is_scalar, div_or_mod)
@@ -116,40 +115,9 @@ def look_up_what_two_numbers_become():
         return types[key]
 
     def bring_to_one_shape(self, lhs, rhs):
-        left, right = getattr(lhs.type, "shape", None), getattr(rhs.type, "shape", None)
-        if left is right:  # blocks of one shape, or two scalars
+        if getattr(lhs.type, "shape", None) is getattr(rhs.type, "shape", None):  # blocks of one shape, or two scalars
             return lhs, rhs
-        if right is None and type(rhs.type) is core.dtype:
-            return lhs, repeat(self, rhs, lhs)
-        if left is None and type(lhs.type) is core.dtype:
-            return repeat(self, lhs, rhs), rhs
-        key = (lhs.dtype.name, rhs.dtype.name, id(left), id(right))
-        if type(lhs.dtype) is not core.dtype or type(rhs.dtype) is not core.dtype:
-            return broadcast(self, lhs, rhs)
-        if key not in blocks:
-            found = broadcast(self, lhs, rhs)
-            blocks[key] = [one.type for one in found], found[0].handle.data.shape
-            return found
-        types, shape = blocks[key]
-        return tuple(spread(self, one, kind, shape) for one, kind in zip((lhs, rhs), types, strict=True))
-
-    def spread(self, block, kind, shape):
-        if block.type.shape is kind.shape:
-            return block
-        whole = np.broadcast_to(block.handle.data, shape)
-        return self.make_tensor(interpreter.TensorHandle(whole, block.dtype), kind)
-
-    def repeat(self, number, block):
-        key = (number.type.name, id(block.type.shape))  # shapes are kept, see above
-        if key not in blocks:
-            blocks[key] = block.type.with_element_ty(number.type)
-        whole = np.full(block.handle.data.shape, number.handle.data.flat[0], number.handle.data.dtype)
-        return self.make_tensor(interpreter.TensorHandle(whole, number.type), blocks[key])
-
-    def cast_to_another(self, input, dst_ty, fp_downcast_rounding=None):
-        if fp_downcast_rounding is None and type(dst_ty) is core.dtype and input.dtype == dst_ty:
-            return input
-        return cast(self, input, dst_ty, fp_downcast_rounding)
+        return broadcast(self, lhs, rhs)
 
     def check_overflow(self, lhs, rhs, binary_op):
         if self.builder.options.debug:
@@ -160,7 +128,6 @@ def look_up_what_two_numbers_become():
 
     meaning.computation_type_impl, meaning.broadcast_impl_value = find_common_type, bring_to_one_shape
     meaning.binary_op_sanitize_overflow_impl, core.dtype.__eq__ = check_overflow, is_equal
-    meaning.cast = cast_to_another
 
 
 # Inductor would build and start a program for every instruction set that this processor has, in every process.
