@@ -12,7 +12,6 @@ import argparse
 import warnings
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -49,20 +48,19 @@ def days_of(path: Path, most: int) -> list[pd.Series]:
 
 def compare(forecaster: Forecaster, name: str, series: list[pd.Series]) -> dict[str, Any] | None:
     """Return what one set gains, None where it has no window."""
-    pasts, targets = SeriesSet(), []
+    dated, undated, targets = SeriesSet(), SeriesSet(), []
     for number, one in enumerate(series):
         for end in range(len(one), len(one) - YEAR + AHEAD, -AHEAD):
             past, target = one.iloc[: end - AHEAD], one.to_numpy()[end - AHEAD : end]
             if len(past) >= 2 * YEAR and not np.isnan(target).all():
-                pasts.add(number, past.to_numpy(), Calendar.of("D"), past.index.to_numpy("datetime64[ns]"))
+                dated.add(number, past.to_numpy(), Calendar.of("D"), past.index.to_numpy("datetime64[ns]"))
+                undated.add(number, past.to_numpy(), Calendar.of("D"))  # then there are no anniversaries
                 targets.append(target)
     if not targets:
         return None
     outcome, levels = np.stack(targets)[..., None], np.array(DECILES)
-    unit = np.array([[np.nanmean(np.abs(np.diff(past)))] for past in pasts.values])
-    own = forecaster.predict(pasts, AHEAD, progress=False)
-    with patch("fourier_head.forecasting.rules.without_anniversaries", lambda data, _: (data.values, None, [])):
-        plain = forecaster.predict(pasts, AHEAD, progress=False)
+    unit = np.array([[np.nanmean(np.abs(np.diff(past)))] for past in dated.values])
+    own, plain = (forecaster.predict(one, AHEAD, progress=False) for one in (dated, undated))
     assert own.rules is not None
     fired, row = own.rules.anniversaries, {"set": name, "series": len(series), "windows": len(targets)}
     scores = []
