@@ -37,7 +37,7 @@ def on_the_line(make, params, loc, width):
     middle = DOMAIN.at(loc, width)
     inside = torch.stack([middle.from_unit(v * torch.ones_like(loc)) for v in (-0.9 * torch.ones(1), torch.ones(1))])
     return Contract(
-        make, params, support="line", low=panels[0], high=panels[-1], panels=panels, smooth=False, samples=5_000,
+        make, params, support="line", low=panels[0], high=panels[-1], panels=panels, smooth=False, samples=20_000,
         inside=(inside[0].amin(0), inside[1].amax(0)),
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ def mixture_on_an_interval():
     def make(a, weights):
         return MixtureDensity(FourierDensity(a, Interval(-3, 7), floor=0.01), weights)
 
-    return Contract(make, [numbers(4, 2, 2, 7), weights], low=-3.0, high=7.0, samples=5_000)
+    return Contract(make, [numbers(4, 2, 2, 7), weights], low=-3.0, high=7.0, samples=20_000)
 
 
 def forecast():

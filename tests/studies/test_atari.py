@@ -175,7 +175,7 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     assert again.command == "python -m studies atari --games seaquest -o atari"
     assert {r["metric"] for r in again.rows} >= {"normalised_return", "smoothness", "collect_steps_per_second"}
     for name in ("returns-and-smoothness", "epochs", "actions-seaquest", "ablations", "data-seaquest"):
-        assert (settings.output / f"{name}.png").exists(), name
+        assert (settings.output / f"{name}.png").stat().st_size > 5000, name
     clip = (settings.output / "seaquest.gif").read_bytes()
     assert clip.startswith(b"GIF8")
     assert (settings.output / "recipes" / "seaquest.npz").read_bytes() == b"how to make it again"

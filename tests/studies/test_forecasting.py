@@ -130,7 +130,7 @@ def test_a_quick_study_trains_scores_writes_and_is_not_repeated(settings):
     runs = json.loads((settings.output / "runs.json").read_text())
     assert [one["model"] for one in runs] == ["linear", "fourier-16"]
     for name in ("overview", "relative-mase", "relative-wql", "calibration", "next-token", "training"):
-        assert (settings.output / f"{name}.png").exists()
+        assert (settings.output / f"{name}.png").stat().st_size > 1000
     assert summary.command == "python -m studies forecasting --seconds 1.0 --quick -o forecasting"
 
     again = run(replace(settings, summarise=True, device="cuda"))  # which may be elsewhere

@@ -1,4 +1,4 @@
-r"""What happens every year on a day of the calendar: 25 December, the fourth Thursday of November, Good Friday.
+"""What happens every year on a day of the calendar: 25 December, the fourth Thursday of November, Good Friday.
 
 A network that knows the week, and the year as whole weeks, cannot see this. What is usual is the median of the same
 weekday in the weeks around a day, and a day's rest what it has above that, in shares of the level of those weeks where

@@ -166,8 +166,9 @@ def evaluate(
     rows = []
     for one in sets:
         contexts = one.contexts()
+        seen = one.entries() if dated else contexts
         start = time.perf_counter()
-        answer = forecaster(one.entries() if dated else contexts, one.horizon, one.freq)
+        answer = forecaster(seen, one.horizon, one.freq)
         # Fetching the numbers waits for a GPU, so it belongs to the time taken.
         forecast = answer if isinstance(answer, Forecast) else Forecast(answer)
         seconds = time.perf_counter() - start
