@@ -55,7 +55,7 @@ class Settings(options.TaskStudy):
     batch: int | None = option(None, "Clips in a batch.", shown="8, longer: 32", low=1)
     rate: float | None = option(None, "Learning rate.", shown="5e-5, longer: 1e-3")
     pretrain: int | None = option(None, "Steps on clips without labels, for untrained networks.", shown="4000", low=0)
-    protocol: str = option("all", "released, middle, longer, several with commas, or all.")
+    protocol: str = option("all", "released, middle, longer, slower, shorter, several with commas, or all.")
     device: str = options.device()
     workers: int | None = options.workers(1, "Processes that share the device.")
 
@@ -72,12 +72,12 @@ def tasks_of(settings: Settings) -> list[Task]:
         raise UserError("--split random is for generated clips; leave out --data.")
     asked = settings.protocol.split(",")
     # Where recipes are chosen, every head has as many of them.
-    every = [
-        name for name in PROTOCOLS if name != ("released, uniform start" if settings.split == "random" else "middle")
-    ]
+    left_out = ["released, uniform start"] if settings.split == "random" else ["middle", "slower", "shorter"]
+    every = [name for name in PROTOCOLS if name not in left_out]
     protocols = [name for name in PROTOCOLS if (name in every if "all" in asked else name.split(",")[0] in asked)]
     if not protocols:
-        raise UserError(f"--protocol must be released, middle, longer or all, got {settings.protocol}.")
+        names = dict.fromkeys(name.split(",")[0] for name in PROTOCOLS)
+        raise UserError(f"--protocol must be {', '.join(names)} or all, got {settings.protocol}.")
     device = chosen_device(settings.device)
     model, clips, seeds = settings.model, settings.clips, settings.seeds
     frequencies = parse_counts(settings.frequencies, "--frequencies", most=NUM_BINS - 1)

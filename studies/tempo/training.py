@@ -43,6 +43,8 @@ PROTOCOLS: dict[str, tuple[Recipe, Start]] = {
     "released, uniform start": (RELEASED, "uniform"),
     "middle": (Recipe(epochs=20, batch=16, rate=3e-4), "uniform"),
     "longer": (Recipe(epochs=60, batch=32, rate=1e-3), "uniform"),
+    "slower": (Recipe(epochs=60, batch=32, rate=3e-4), "uniform"),
+    "shorter": (Recipe(epochs=20, batch=32, rate=1e-3), "uniform"),
 }
 """The second tells how much of the first is due to small first weights: the density of a Fourier head does not change
 when its coefficients are scaled, so weights divided by 1000 are learned with steps that are 1000 times as large."""
