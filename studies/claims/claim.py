@@ -90,7 +90,7 @@ class Claim:
             "seeds": None if figure is None or self.exact else figure.seeds,
             "status": status,
             "why": joined(self.before, why, self.note, open_question(figure, self.paper) if unsettled else ""),
-            "evidence": None if figure is None else {"file": figure.file, "rows": [dict(row) for row in figure.rows]},
+            "evidence": None if figure is None else figure.evidence,
             "section": section,
             "picture": picture_of(section, f"{self.where} {self.claim} {self.measure}"),
             "plan": plan_of(section) if unsettled else None,

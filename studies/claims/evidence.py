@@ -21,13 +21,25 @@ Selector = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with its interval, of so many seeds, and where it comes from: a file and the rows of it."""
+    """A number with its interval, of so many seeds, and where it comes from: a file and the rows of it.
+
+    ``beside`` is the file of the rows it is compared with, where that is another.
+    """
 
     value: float
     interval: tuple[float, float] | None
     seeds: int | None
     file: str
     rows: tuple[Selector, ...]
+    beside: tuple[str, tuple[Selector, ...]] | None = None
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """What `claims.json` says of where it comes from."""
+        found: dict[str, Any] = {"file": self.file, "rows": [dict(row) for row in self.rows]}
+        if self.beside is not None:
+            found["beside"] = {"file": self.beside[0], "rows": [dict(row) for row in self.beside[1]]}
+        return found
 
 
 @lru_cache(maxsize=32)
@@ -87,6 +99,7 @@ def paired(
     *,
     ratio: bool = False,
     over: Sequence[Selector] = ({},),
+    beside: str | None = None,
 ) -> Figure:
     """Return the mean difference over seeds between two arms, or with ``ratio`` how many percent the first is larger.
 
@@ -96,16 +109,18 @@ def paired(
         ours, other: select the runs of either arm; they are paired by seed.
         ratio: compare logarithms, so that the interval is one of the ratio.
         over: further selectors over whose values a seed is averaged first, such as data sets.
+        beside: the study that has the other arm's runs, if that is not the same one.
     """
     path = f"results/{study}/runs.json"
+    its_path = path if beside is None else f"results/{beside}/runs.json"
     measure = (lambda run: float(run[metric])) if isinstance(metric, str) else metric
 
-    def by_seed(selector: Selector, part: Selector) -> dict[int, float]:
-        return {run["seed"]: measure(run) for run in find(path, {**selector, **part})}
+    def by_seed(file: str, selector: Selector, part: Selector) -> dict[int, float]:
+        return {run["seed"]: measure(run) for run in find(file, {**selector, **part})}
 
     changes: dict[int, list[float]] = {}
     for part in over:
-        mine, theirs = by_seed(ours, part), by_seed(other, part)
+        mine, theirs = by_seed(path, ours, part), by_seed(its_path, other, part)
         for seed in mine.keys() & theirs.keys():
             change = math.log(mine[seed] / theirs[seed]) if ratio else mine[seed] - theirs[seed]
             changes.setdefault(seed, []).append(change)
@@ -113,6 +128,9 @@ def paired(
     mean, interval = t_interval(values)
     if ratio:
         mean, interval = _percent(mean), None if interval is None else (_percent(interval[0]), _percent(interval[1]))
+    if its_path != path:
+        rows, theirs_rows = (tuple({**one, **part} for part in over) for one in (ours, other))
+        return Figure(mean, interval, len(values), path, rows, (its_path, theirs_rows))
     rows = tuple({**one, **part} for part in over for one in (ours, other))
     return Figure(mean, interval, len(values), path, rows)
 

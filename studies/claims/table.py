@@ -73,7 +73,8 @@ def page(claims: list[dict[str, Any]]) -> str:
 def _row(claim: dict[str, Any]) -> str:
     """Return a line of a table: the claim, below it in small how it was measured and why it is said to hold or not."""
     evidence = claim["evidence"]
-    links = {evidence["file"]: evidence["file"]} if evidence else {}
+    files = [part["file"] for part in (evidence, evidence.get("beside")) if part] if evidence else []
+    links = {file: file for file in files}
     links |= {"figure": claim["picture"], "plan": claim["plan"]}
     source = ", ".join(f"[{name}](../{path})" for name, path in links.items() if path)
     why = f"{claim['where']}. Measured: {claim['measure']}. {claim['why']}{f' Evidence: {source}.' if source else ''}"
