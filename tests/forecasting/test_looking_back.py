@@ -64,6 +64,19 @@ def test_a_backtest_of_a_plain_season_beats_the_naive_one_and_missing_values_do_
     assert "smaller" in result.words
 
 
+def test_a_backtest_of_what_only_repeats_itself_has_a_sentence_of_its_own():
+    still = [5.0] * 60
+    for values in (still, np.tile(range(7), 9)):
+        said = tiny().backtest(values, 7, windows=2, freq="D").words
+        assert "of the past, values only repeated the season before, so that errors have no unit. Intervals" in said
+        assert "nan" not in said
+    late = [*range(20), *[7.0] * 40]
+    assert "repeating the last season made no errors (MASE" in tiny().backtest(late, 7, windows=1, freq="D").words
+    both = tiny().backtest([still, walk(60), walk(60)], 10, windows=2, freq="D")
+    better = np.mean([row["mase"] <= row["naive_mase"] for row in both.rows[1:]])
+    assert f"no larger in {better:.0%} of the series" in both.words
+
+
 def test_a_backtest_says_what_is_wrong():
     with pytest.raises(ValueError, match="long enough"):
         tiny().backtest(walk(9), 5)

@@ -54,13 +54,20 @@ class Backtest:
     def words(self) -> str:
         """What came of it, in sentences."""
         all, steps = self.overall, "1 step" if self.horizon == 1 else f"{self.horizon} steps"
-        ratio = all["mase"] / all["naive_mase"] if all["naive_mase"] else float("nan")
-        gain = f"{abs(1 - ratio):.0%} {'smaller' if ratio <= 1 else 'LARGER'}"
-        better = np.mean([row["mase"] <= row["naive_mase"] for row in self.rows])
+        # Series that only repeat their season have no unit of errors, and no share in this.
+        known = [row for row in self.rows if np.isfinite(row["mase"]) and np.isfinite(row["naive_mase"])]
         out = f"In {len(self.windows):,} windows of {steps} of the past, "
-        out += f"errors were {gain} than those of repeating the last season (MASE {all['mase']:.3f} against "
-        out += f"{all['naive_mase']:.3f})" if np.isfinite(ratio) else "there was nothing to compare errors with"
-        out += f", and no larger in {better:.0%} of the series" if len(self.rows) > 1 and np.isfinite(ratio) else ""
+        if all["naive_mase"] > 0:
+            ratio = all["mase"] / all["naive_mase"]
+            out += f"errors were {abs(1 - ratio):.0%} {'smaller' if ratio <= 1 else 'LARGER'} than those of repeating "
+            out += f"the last season (MASE {all['mase']:.3f} against {all['naive_mase']:.3f})"
+            if len(known) > 1:
+                better = np.mean([row["mase"] <= row["naive_mase"] for row in known])
+                out += f", and no larger in {better:.0%} of the series"
+        elif all["naive_mase"] == 0:
+            out += f"repeating the last season made no errors (MASE {all['mase']:.3f} here)"
+        else:
+            out += "values only repeated the season before, so that errors have no unit"
         held = ", ".join(f"{all[key]:.0%}" for key in COVERAGES)
         return f"{out}. Intervals meant to hold 50, 80 and 95 % of the outcomes held {held}."
 
