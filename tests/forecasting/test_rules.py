@@ -12,6 +12,7 @@ from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
 from fourier_head.forecasting.rules import apply_rules, profile_of, without_absurd
+from fourier_head.forecasting.support import Support
 from tests.forecasting.test_forecaster import CONFIG, tiny, walk
 
 LEVELS = [0.05, 0.5, 0.9, 0.95, 0.99]
@@ -72,6 +73,27 @@ def test_rare_demand_has_its_rate_and_its_sizes(forecaster):
     scores = few.normal_scores(np.tile([0.0, 2.0, np.nan], (4, 1)))
     assert scores[some, 0] < 0.1 < 1.2 < scores[some, 1]
     assert np.isnan(scores[some, 2])
+
+
+@pytest.mark.parametrize(
+    ("period", "season", "when"), [(7, 7, [5]), (24, 24, [18, 19, 20]), (24, 168, [150, 151]), (12, 12, [11])]
+)
+def test_what_comes_with_the_season_is_not_rare(period, season, when):
+    count = 6 * season
+    sold = np.where(np.isin(np.arange(count) % season, when), np.random.default_rng(0).poisson(20, count), 0.0)
+    anywhen = np.random.default_rng(1).permutation(sold)
+    pasts = np.full((3, count + 5), np.nan)
+    pasts[:, 5:] = [sold, anywhen, sold]
+    pasts[0, [9, 30]] = np.nan
+    support = Support.unknown(3)
+    support.read(np.arange(3), torch.from_numpy(pasts), torch.tensor([period, period, 1]))
+    assert list(support.rare.rate) == [1, 2]
+
+
+def test_a_forecaster_tells_the_season_to_what_looks_for_rare_demand(forecaster):
+    saturdays = np.where(np.arange(63) % 7 == 5, 9.0, 0.0)
+    assert not forecaster.predict(saturdays, 3, freq="D").support.rare.rate
+    assert forecaster.predict(saturdays, 3).support.rare.rate  # a season is told by the frequency alone
 
 
 def test_many_small_counts_are_left_to_the_network(forecaster):

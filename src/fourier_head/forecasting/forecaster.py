@@ -193,7 +193,7 @@ class Forecaster:
             for numbers, contexts, periods in self._batches(ruled.series if ruled else plain, rolling):
                 empty += contexts.isnan().all(-1).sum()
                 if natural and as_given:
-                    support.read(numbers, contexts)
+                    support.read(numbers, contexts, periods)
                 if ruled:
                     contexts, absurd = without_absurd(contexts)
                     ruled.absurd.extend(numbers[absurd.cpu().numpy()].tolist())
@@ -205,8 +205,8 @@ class Forecaster:
                 stacklevel=2,
             )
         if natural and not as_given:
-            for numbers, contexts, _ in self._batches(series, rolling):
-                support.read(numbers, contexts)
+            for numbers, contexts, periods in self._batches(series, rolling):
+                support.read(numbers, contexts, periods)
         factor, shift = self._beside_network(rolling, ruled, half)
         density = rolling.density(factor, shift)
         if effects:

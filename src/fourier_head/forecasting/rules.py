@@ -55,8 +55,8 @@ class Rules:
         anniversaries: numbers of the series of days in which days of the calendar stand out, see `anniversaries.py`.
     """
 
-    series: SeriesSet
-    shift: np.ndarray | None
+    series: SeriesSet = field(repr=False)
+    shift: np.ndarray | None = field(repr=False)
     profile: list[int]
     line: list[int]
     unseen: np.ndarray

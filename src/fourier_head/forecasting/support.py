@@ -8,10 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head.forecasting.patch.seasons import FURTHER
+
 ZEROS = 0.8
 """Share of zeros from which on demand is rare."""
 HALF_LIFE = 200
 """Steps after which a step of the past counts half."""
+REGULAR = 0.5
+"""Share of when something was sold that a season explains from which on that is left to the network."""
+CYCLES = 3
+"""Cycles of a season that must be there for it to explain anything."""
 
 
 @dataclass
@@ -26,8 +32,10 @@ class Rare:
     rate: dict[int, float] = field(default_factory=dict)
     sizes: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def read(self, number: int, values: np.ndarray) -> None:
+    def read(self, number: int, values: np.ndarray, period: int = 1) -> None:
         """Take a series up where its demand is rare; its values are whole numbers, none below zero.
+
+        What is sold on Saturdays alone, or in the evening, is not rare then.
 
         >>> rare = Rare()
         >>> rare.read(3, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0]))
@@ -37,6 +45,8 @@ class Rare:
         known = ~np.isnan(values)
         sold = known & (values > 0)
         if not sold.any() or (known & ~sold).sum() < ZEROS * known.sum():
+            return
+        if any(_explained(sold[known], known, season) >= REGULAR for season in (period, *FURTHER.get(period, ()))):
             return
         weight = known * 0.5 ** (np.arange(len(values) - 1, -1, -1) / HALF_LIFE)
         self.rate[number] = float(weight[sold].sum() / weight.sum())
@@ -77,6 +87,29 @@ class Rare:
         return level
 
 
+def _explained(sold: np.ndarray, known: np.ndarray, season: int) -> float:
+    """Return which share of when something was sold the steps of a season explain, chance taken off.
+
+    Args:
+        sold: whether it was, at the steps that are known.
+        known: which steps are.
+
+    Example:
+        >>> saturdays = np.arange(60) % 7 == 5
+        >>> every = np.ones(60, dtype=bool)
+        >>> [bool(_explained(saturdays, every, season) > 0.5) for season in (7, 5)]
+        [True, False]
+    """
+    if not 1 < season <= len(sold) / CYCLES:
+        return 0.0
+    phase = (np.arange(len(known)) % season)[known]
+    count, hits = np.bincount(phase, minlength=season), np.bincount(phase, sold, minlength=season)
+    within, rate = float((hits - hits**2 / np.maximum(count, 1)).sum()), float(sold.mean())
+    left, free = within / max(1, len(sold) - int((count > 0).sum())), len(sold) - 1
+    total = rate * (1 - rate) * len(sold) / free
+    return 1 - left / total if total else 0.0
+
+
 FEWEST = 10
 """Values from which on a past says something about what is possible."""
 
@@ -106,8 +139,12 @@ class Support:
         """Return the support of series that were not read yet: they may take any value."""
         return cls(np.zeros(count, dtype=bool), np.zeros(count, dtype=bool))
 
-    def read(self, numbers: np.ndarray, contexts: Tensor) -> None:
-        """Read off the pasts (B, time) of the series with these numbers what they take, NaN where nothing is."""
+    def read(self, numbers: np.ndarray, contexts: Tensor, periods: Tensor | None = None) -> None:
+        """Read off the pasts (B, time) of the series with these numbers what they take, NaN where nothing is.
+
+        Args:
+            periods: steps of the season (B,) of each, none unless given.
+        """
         seen = ~contexts.isnan()
         values = torch.where(seen, contexts, 0)
         count = seen.sum(-1)
@@ -118,7 +155,8 @@ class Support:
             torch.stack([positive, whole, zeros & positive & whole]).cpu().numpy()
         )
         for row in np.flatnonzero(rare):
-            self.rare.read(int(numbers[row]), contexts[row].cpu().numpy())
+            period = 1 if periods is None else int(periods[row])
+            self.rare.read(int(numbers[row]), contexts[row].cpu().numpy(), period)
 
     def __getitem__(self, some: slice) -> Support:
         return Support(self.whole[some], self.positive[some], self.rare[some])
