@@ -90,6 +90,16 @@ def test_what_comes_with_the_season_is_not_rare(period, season, when):
     assert list(support.rare.rate) == [1, 2]
 
 
+def test_rare_amounts_are_demand_unless_they_last_like_rain():
+    rng = np.random.default_rng(0)
+    paid = (rng.random(200) < 0.1) * rng.lognormal(2, 1, 200).round(2)
+    rain = np.repeat(np.isin(np.arange(20), [3, 11]), 10) * rng.lognormal(2, 1, 200).round(2)
+    support = Support.unknown(4)
+    support.read(np.arange(4), torch.from_numpy(np.stack([paid, rain, rain.round(), paid - 1])))
+    assert list(support.rare.rate) == [0, 2]
+    assert support.rare.mean(np.zeros((4, 1)))[0, 0] == pytest.approx(paid.mean(), rel=0.3)
+
+
 def test_a_forecaster_tells_the_season_to_what_looks_for_rare_demand(forecaster):
     saturdays = np.where(np.arange(63) % 7 == 5, 9.0, 0.0)
     assert not forecaster.predict(saturdays, 3, freq="D").support.rare.rate

@@ -16,6 +16,8 @@ HALF_LIFE = 200
 """Steps after which a step of the past counts half."""
 REGULAR = 0.5
 """Share of when something was sold that a season explains from which on that is left to the network."""
+LASTING = 0.3
+"""Correlation of when something was sold with the step before, from which on amounts are those of rain or power."""
 CYCLES = 3
 """Cycles of a season that must be there for it to explain anything."""
 
@@ -33,9 +35,10 @@ class Rare:
     sizes: dict[int, np.ndarray] = field(default_factory=dict)
 
     def read(self, number: int, values: np.ndarray, period: int = 1) -> None:
-        """Take a series up where its demand is rare; its values are whole numbers, none below zero.
+        """Take a series up where its demand is rare; none of its values is below zero.
 
-        What is sold on Saturdays alone, or in the evening, is not rare then.
+        What is sold on Saturdays alone, or in the evening, is not rare then; nor is what falls for days on end, such as
+        rain, where values are not whole numbers.
 
         >>> rare = Rare()
         >>> rare.read(3, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0]))
@@ -47,6 +50,8 @@ class Rare:
         if not sold.any() or (known & ~sold).sum() < ZEROS * known.sum():
             return
         if any(_explained(sold[known], known, season) >= REGULAR for season in (period, *FURTHER.get(period, ()))):
+            return
+        if (values[known] % 1).any() and np.corrcoef(sold[known][1:], sold[known][:-1])[0, 1] >= LASTING:
             return
         weight = known * 0.5 ** (np.arange(len(values) - 1, -1, -1) / HALF_LIFE)
         self.rate[number] = float(weight[sold].sum() / weight.sum())
@@ -152,7 +157,7 @@ class Support:
         positive, whole = enough & (values.amin(-1) >= 0), enough & (values == values.round()).all(-1)
         zeros = (count - (values != 0).sum(-1)) >= ZEROS * count
         self.positive[numbers], self.whole[numbers], rare = (
-            torch.stack([positive, whole, zeros & positive & whole]).cpu().numpy()
+            torch.stack([positive, whole, zeros & positive]).cpu().numpy()
         )
         for row in np.flatnonzero(rare):
             period = 1 if periods is None else int(periods[row])
