@@ -194,6 +194,41 @@ def test_dates_and_times_of_day_are_joined():
     assert series.time_column == "Date"
 
 
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("day", ["date", "Invoice Date", "Datum"])
+def test_dates_and_hours_are_joined(day, first):
+    hours = pd.date_range("2024-01-01", periods=96, freq="h")
+    frame = pd.DataFrame({day: hours.strftime("%d.%m.%Y"), "Hour": hours.hour + first, "load": np.arange(96.0)})
+    series = read_series(frame)
+    assert series.timing == "hourly, 2024-01-01 to 2024-01-04 23:00"
+    assert (series.time_column, series.guessed["time"]) == (day, day)
+    assert len(read_series(frame, id="Hour")) == 24
+    if day != "Invoice Date":
+        assert read_series(frame, time=day).timing == series.timing
+
+
+def test_hours_beside_times_of_day_are_left_alone():
+    hours = pd.date_range("2024-01-01 05:00", periods=30, freq="h")
+    for dates in (hours, hours.strftime("%Y-%m-%d %H:%M")):
+        series = read_series(pd.DataFrame({"date": dates, "hour": hours.hour, "sales": VALUES}))
+        assert series.timing == "hourly, 2024-01-01 05:00 to 2024-01-02 10:00"
+        assert series.target == "sales"
+
+
+@pytest.mark.parametrize(("month", "value"), [("Monat", "Umsatz"), ("mois", "ventes"), ("Mes", "ventas")])
+def test_months_are_read_under_names_of_other_languages(month, value):
+    # As a file with decimal commas has them after reading.
+    frame = pd.DataFrame({month: [float(f"{date:%m.%Y}") for date in MONTHS], value: VALUES})
+    series = read_series(frame)
+    assert (series.timing, series.target) == ("monthly, 2016-01-01 to 2018-06-01", value)
+
+
+def test_dates_and_times_of_day_are_joined_under_german_names():
+    hours = pd.date_range("2024-01-01", periods=30, freq="h")
+    table = {"Datum": hours.strftime("%d.%m.%Y"), "Uhrzeit": hours.strftime("%H:%M"), "Last": VALUES}
+    assert read_series(pd.DataFrame(table)).timing == "hourly, 2024-01-01 to 2024-01-02 05:00"
+
+
 # --- names and words
 
 

@@ -18,6 +18,16 @@ from fourier_head.table_files import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
 TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour")
+_ELSEWHERE = {
+    **dict.fromkeys(("datum", "fecha"), "date"),
+    **dict.fromkeys(("zeit", "uhrzeit", "hora"), "time"),
+    **dict.fromkeys(("stunde", "heure"), "hour"),
+    **dict.fromkeys(("woche", "kw", "semaine", "semana"), "week"),
+    **dict.fromkeys(("monat", "mois", "mes"), "month"),
+    **dict.fromkeys(("quartal", "trimestre"), "quarter"),
+    **dict.fromkeys(("jahr", "année", "año"), "year"),
+}
+"""What times are called in German, French and Spanish; 01.2024 is a month only under such a name."""
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
 TARGETS = (
     *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
@@ -142,8 +152,13 @@ def guess_names(
 
 
 def folded(name: Any) -> str:
-    """Return the name of a column without its case."""
-    return str(name).strip().casefold()
+    """Return the name of a column without its case, that of a time in English.
+
+    >>> folded("Store "), folded("Monat")
+    ('store', 'month')
+    """
+    text = str(name).strip().casefold()
+    return _ELSEWHERE.get(text, text)
 
 
 def words_of(name: Any) -> list[str]:
@@ -228,12 +243,15 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.Data
         text = [frame[named[part]].astype("string").str.strip() for part in parts]
         return text[0].str.cat(text[1:], sep=between)
 
+    clock = next((named[word] for word in ("time", "hour") if word in named), None)
+    if clock is not None and (text := _times_of_day(frame[clock])) is not None:
+        date = named.get("date") or next((c for c in named.values() if c != clock and is_time(frame[c])), None)
+        if date is not None:
+            days = frame[date].astype("string").str.strip()
+            spread = is_time(frame[date]) and not days.str.contains(":").any()
+            return frame.assign(**{date: days.str.cat(text, sep=" ")}).drop(columns=clock) if spread else frame
     if "date" in named:
-        clock = named.get("time")
-        if clock is None or not frame[clock].astype("string").str.strip().str.fullmatch(CLOCK).fillna(False).all():
-            return frame
-        together = frame.assign(**{named["date"]: joined(("date", "time"), " ")}).drop(columns=clock)
-        return together if is_time(frame[named["date"]]) else frame
+        return frame
     if any(is_time(frame[c]) for c in frame.columns if folded(c) not in ("year", "month", "day", "week")):
         return frame
     for parts, between in ((("year", "month", "day"), "-"), (("year", "month"), "-"), (("year", "week"), "-W")):
@@ -244,3 +262,15 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.Data
                 rest.insert(0, "date", dates)
                 return rest
     return frame
+
+
+def _times_of_day(column: pd.Series) -> pd.Series | None:
+    """Return times of day as text where a column holds them: as they are written, or as whole hours.
+
+    Hours from 1 to 24 are named by their ends.
+    """
+    text = column.astype("string").str.strip()
+    if folded(column.name) == "hour" and types.is_integer_dtype(column):
+        hour = column - int(column.max() == 24)
+        return hour.map("{:02d}:00".format) if hour.between(0, 23).all() else None
+    return text if text.str.fullmatch(CLOCK).fillna(False).all() else None

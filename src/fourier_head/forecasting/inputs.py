@@ -14,6 +14,7 @@ from torch import Tensor
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.columns import (
     check_columns,
+    folded,
     guess_columns,
     guess_time,
     is_numeric,
@@ -222,9 +223,10 @@ def _add_frame(
     if index is not None and (is_time(index) or not any(is_time(frame[c]) for c in frame.columns)):
         time = str(index.name)
         frame = frame.set_axis(frame.index.rename(time)).reset_index()
-    elif time is None:
+    elif time is None or folded(time) == "date":
+        # A date that was named stays joined with its time of day.
         joined = join_dates(frame, (*names, target))
-        time = guess_time(joined, (*names, target))
+        time = guess_time(joined, (*names, target)) if time is None else time
         # A column that is not in the table cannot be named.
         out.given += ("time",) if time is not None and time not in frame.columns else ()
         frame = joined
