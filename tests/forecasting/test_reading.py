@@ -294,3 +294,16 @@ def test_the_command_reads_under_a_preamble_and_says_so(run, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 lines are skipped before the names of the columns." in result.stderr
     assert "2 series (daily, 2024-01-01 to 2024-02-09)" in result.stdout
+
+
+def test_the_command_takes_names_of_columns_with_commas_as_it_says_them(run, tmp_path):
+    table = rows("date,City; State,store,sold", ["Reno, NV", "Austin, TX"], [1, 2])
+    table.columns = ["date", "City, State", "store ", "sold"]
+    table.to_csv("d.csv", index=False)
+    assert """id '"City, State",store', frequency D""" in run("d.csv").stderr
+    for given in ('"City, State",store', 'store, "City, State"'):
+        result = run("d.csv", "--id", given)
+        assert "4 series" in result.stdout, result.output
+    table.drop(columns="store ")[::2].to_csv("d.csv", index=False)
+    assert "2 series" in run("d.csv", "--id", "City, State").stdout
+    assert "there is no column 'Town'" in run("d.csv", "--id", "Town, State").stderr

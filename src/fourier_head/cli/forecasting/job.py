@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 import time
@@ -54,7 +55,7 @@ def forecast_one(settings: Settings) -> dict[str, Any]:
             series = read_series(
                 frame,
                 freq=settings.freq,
-                id=None if settings.id is None else [part.strip() for part in settings.id.split(",")],
+                id=_columns(settings.id, frame),
                 time=settings.time,
                 target=settings.target,
                 aggregate=settings.aggregate,
@@ -107,13 +108,30 @@ def guesses(series: SeriesSet) -> str | None:
     for option, found in series.guessed.items():
         some = [found] if isinstance(found, str) else found
         # As the options take them: several names are one id.
-        some = [",".join(some)] if option == "id" else some
+        some = [_as_option(some)] if option == "id" else some
         parts.append(
             f"frequency {listed(some, 5)}" if option == "freq" else f"{option} {listed(list(map(repr, some)), 5)}"
         )
     if not parts:
         return None
     return f"guessed {', '.join(parts)}; name others with {', '.join(f'--{option}' for option in series.guessed)}."
+
+
+def _columns(text: str | None, frame: pd.DataFrame) -> list[str] | None:
+    """Return the columns that an option names: one, or several with commas, those with a comma of their own quoted."""
+    if text is None or text in frame.columns:
+        return None if text is None else [text]
+    return [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def _as_option(columns: Sequence[str]) -> str:
+    """Return columns as `_columns` reads them.
+
+    >>> _as_option(["store", "City, State"]), _as_option(["City, State"])
+    ('store,"City, State"', 'City, State')
+    """
+    quoted = ['"' + column.replace('"', '""') + '"' if re.search('[,"]', column) else column for column in columns]
+    return columns[0] if len(columns) == 1 else ",".join(quoted)
 
 
 def in_flags(sentence: str) -> str:
