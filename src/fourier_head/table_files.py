@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -20,17 +20,23 @@ SUFFIXES = TEXT + PARQUET + WORKBOOKS
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 # How the UCI repository writes a missing value; pandas knows the other spellings.
 _MISSING = ["?"]
+# Among words NA and None may be names: Namibia, North America, no promotion.
+_MISSING_WORDS = [*_MISSING, "", "#N/A", "N/A", "n/a", "NaN", "nan", "<NA>", "NULL", "null"]
+_WORDS: dict[str, Any] = {"keep_default_na": False, "na_values": _MISSING_WORDS}
 _LOOKED_AT = 60
 """Lines in which the header is looked for."""
 _EMPTY = ["-", "–", "—", "?", ""]
 """Among numbers; elsewhere these may be names."""
 _SIGNS = "$€£¥₹₩₽₺₪฿"
 _SPACES = " \u00a0\u202f"
-# Groups of thousands have three digits: "1,2" is a name or a list, no number.
+# Groups of thousands have three digits: "1,2" is a name or a list, no number. In India all but the last may have two.
 POINT, COMMA = (
-    rf"^(?=\(.*\)$|[^()]*$)(?P<minus>[-−(]?)\s*[{_SIGNS}]?\s*(?=\D?\d)(?P<whole>\d{{1,3}}(?:[{group}]\d{{3}})+|\d*)"
+    rf"^(?=[^()]*(?:\([^()]*\))?$)[{_SIGNS}]?\s*(?P<minus>[-−(]?)\s*[{_SIGNS}]?\s*(?=\D?\d)(?P<whole>{whole}|\d*)"
     rf"(?:[{point}](?P<rest>\d+))?(?P<power>[eE][-+]?\d+)?\s*[%{_SIGNS}]?\)?$"
-    for group, point in ((",", "."), ("." + _SPACES, ","))
+    for whole, point in (
+        (r"\d{1,3}(?:[,'’]\d{3})+|\d{1,2}(?:,\d{2})*,\d{3}", "."),
+        (rf"\d{{1,3}}(?:[.{_SPACES}]\d{{3}})+", ","),
+    )
 )
 DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
 """A day or a month as numbers, and maybe a time."""
@@ -90,7 +96,9 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
     head = pd.read_csv(path, encoding=encoding, nrows=_LOOKED_AT, dtype=str, **whole)["line"].fillna("")
     separator, skipped = _layout(head.tolist())
     plain: dict[str, Any] = {"sep": separator, "encoding": encoding, "skiprows": skipped, "skipinitialspace": True}
-    frame = pd.read_csv(path, na_values=_MISSING, low_memory=False, **plain)
+    # Zeros in front are part of a name, such as 01067, the code of a town.
+    codes = dict.fromkeys(_codes(head[skipped:], separator), str)
+    frame = pd.read_csv(path, na_values=_MISSING, low_memory=False, dtype=codes, **plain)
     check_header(frame, path.name)
     if separator == ";" and (commas := respell(frame, COMMA)):
         # Where commas are decimal, points are thousands, and 1.003 was read as about one.
@@ -99,6 +107,7 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
         thousands = respell(text, COMMA)
         frame[thousands] = text[thousands]
     respell(frame)
+    _put_names_back(frame, lambda words: pd.read_csv(path, dtype=str, usecols=words, **_WORDS, **plain))
     return _noted(frame, sum(bool(line.strip(f"{separator} ")) for line in head[:skipped]))
 
 
@@ -115,6 +124,7 @@ def _read_workbook(path: Path) -> pd.DataFrame:
     frame = book.parse(full[0], header=skipped, na_values=_MISSING)
     check_header(frame, path.name)
     respell(frame)
+    _put_names_back(frame, lambda words: book.parse(full[0], header=skipped, dtype=str, **_WORDS)[words])
     _noted(frame, sum(any(row) for row in rows[:skipped]))
     if full[1:]:
         others = ", ".join(repr(str(sheet)) for sheet in full[1:])
@@ -123,9 +133,38 @@ def _read_workbook(path: Path) -> pd.DataFrame:
 
 
 def _noted(frame: pd.DataFrame, skipped: int) -> pd.DataFrame:
+    # Spaces around the names of columns are seen by nobody who has to name one.
+    names = [column.strip() if isinstance(column, str) else column for column in frame.columns]
+    frame.columns = pd.Index(names) if len(set(names)) == len(names) else frame.columns
     lines = "1 line is" if skipped == 1 else f"{skipped} lines are"
     frame.attrs["notes"] = [f"{lines} skipped before the names of the columns."] if skipped else []
     return frame
+
+
+def _codes(lines: Sequence[str], separator: str) -> list[str]:
+    """Return the names of columns in which whole numbers of three digits or more begin with a zero.
+
+    >>> _codes(["shop;month;town", "1;01;01067", "2;02;80331"], ";")
+    ['town']
+    """
+    header, *rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    cells = ((name, cell) for row in rows for name, cell in zip(header, row, strict=False))
+    return list(dict.fromkeys(name for name, cell in cells if re.fullmatch(r"0\d{2,}", cell.strip())))
+
+
+def _put_names_back(frame: pd.DataFrame, read: Callable[[list[Any]], pd.DataFrame]) -> None:
+    """Put words back into columns of words that a reader took for missing values.
+
+    Args:
+        read: reads some columns again, as text.
+    """
+    words = [
+        column
+        for column in frame.columns[~frame.columns.duplicated(keep=False)]
+        if frame[column].isna().any() and pd.api.types.infer_dtype(frame[column], skipna=True) == "string"
+    ]
+    if words:
+        frame[words] = read(words)[words]
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int]:
@@ -195,7 +234,7 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
         else:
             # Digits alone that pandas left as text are names too long for a number.
             if not text.str.fullmatch(r"[\d\s]*").all():
-                whole = parts["whole"].str.replace(rf"[.,{_SPACES}]", "", regex=True)
+                whole = parts["whole"].str.replace(rf"[.,'’{_SPACES}]", "", regex=True)
                 minus = parts["minus"].str.replace(".", "-", regex=True)
                 spelt = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
                 frame[column] = pd.to_numeric(spelt).astype("float64").reindex(frame.index)
@@ -244,6 +283,11 @@ def check_header(frame: pd.DataFrame, name: str) -> None:
     names = [str(column).strip() for column in frame.columns]
     # pandas itself numbers the columns of an array.
     numbered = names in [[str(i + first) for i in range(len(names))] for first in (0, 1)]
-    if names and not numbered and all(map(is_value, names)):
+    # A column called by a date may hold numbers of that day, but no dates.
+    dates = any(
+        re.match(DATE, name) and first_values(column, 20).astype(str).str.match(DATE).all()
+        for name, (_, column) in zip(names, frame.items(), strict=True)
+    )
+    if names and not numbered and (dates or all(map(is_value, names))):
         got = ", ".join(names[:3])
         raise UserError(f"{name} seems to have no header row: it must begin with the names of its columns, got {got}.")
