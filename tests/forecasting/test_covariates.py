@@ -1,5 +1,7 @@
 """Covariates: promotions, words and holidays, used where past windows gain by them and left alone elsewhere."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,6 +101,45 @@ def test_holidays_of_a_country():
         read_covariates(series, 120, table, holidays="XX")
 
 
+SPELT = {
+    "index": lambda one: one.set_index("day"),
+    "index of text": lambda one: one.set_axis(one["day"].astype(str)).drop(columns="day"),
+    "periods": lambda one: one.set_index("day").to_period("D"),
+    "day and hour": lambda one: one.assign(date=one["day"].astype(str), hour=0).drop(columns="day"),
+    "text": lambda one: one.assign(day=one["day"].dt.strftime("%d.%m.%Y")),
+    "money": lambda one: one.assign(junk=[f"${float(x) + 9:.12f}" for x in one["junk"]]),
+    "decimals": lambda one: one.assign(junk=[Decimal(f"{float(x) + 9:.12f}") for x in one["junk"]]),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELT)
+def test_tables_may_spell_times_and_numbers_as_they_like(spelling):
+    past, future, _ = (one if isinstance(one, np.ndarray) else one.drop(columns="shop") for one in shops(1, 40))
+    want = read_covariates(read_series(past, target="sold"), 14, past, future)
+    moved = 9 if spelling in ("money", "decimals") else 0
+    spelt = SPELT[spelling](past)
+    series = read_series(spelt, target="sold")
+    for ahead in (SPELT[spelling](future), SPELT[spelling](pd.concat([past[-3:], future])).drop(columns="sold")):
+        names, values = read_covariates(series, 14, spelt, ahead)
+        assert names == want[0]
+        np.testing.assert_allclose(values[0] - [0, moved], want[1][0], atol=1e-9)
+
+
+def test_dates_of_the_future_may_be_text_where_those_of_the_past_are_not():
+    past, future, _ = shops(days=40)
+    series = read_series(past, target="sold", id="shop")
+    want = read_covariates(series, 14, past, future)[1]
+    for known, ahead in ((past, SPELT["text"](future)), (SPELT["text"](past), future)):
+        np.testing.assert_array_equal(read_covariates(series, 14, known, ahead)[1], want)
+
+
+def test_a_future_with_some_steps_missing_is_told_and_used_columns_are_not_called_unused():
+    past, future, _ = shops(days=40)
+    with pytest.warns(UserWarning, match="no row for 2 of the 14 steps of 1 of 2 series"):
+        forecasts = tiny().predict(past, 14, future=future[:-2], id="shop", target="sold", covariates=["promo"])
+    assert forecasts.series.ignored == ("junk",)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -106,11 +147,17 @@ def test_holidays_of_a_country():
         ({"future": "drop day"}, "must have the column 'day'"),
         ({"future": 3}, "DataFrame"),
         ({"future": "drop junk, promo"}, "no covariates"),
+        ({"future": lambda one: one[one["shop"] == "s0"]}, "no row for series 's1' from 2023-02-11 to 2023-02-24"),
+        ({"future": lambda one: one.assign(day=one["day"] + pd.Timedelta(days=30))}, "no row for series 's0'"),
+        ({"future": lambda one: one.assign(junk="hot")}, "column 'junk' of the future must hold numbers, got 'hot'"),
+        ({"future": lambda one: one.assign(junk=np.inf)}, "'junk' of the future must hold finite numbers, got inf"),
     ],
 )
 def test_what_is_wrong_is_said(change, message):
     past, future, _ = shops(days=40)
     if str(change.get("future", "")).startswith("drop"):
         change = {"future": future.drop(columns=change["future"].removeprefix("drop ").split(", "))}
+    if callable(change.get("future")):
+        change = {"future": change["future"](future)}
     with pytest.raises(ValueError, match=message):
         tiny().predict(past, 14, **{"future": future, "id": "shop", "time": "day", "target": "sold", **change})

@@ -10,9 +10,13 @@ import numpy as np
 import pandas as pd
 
 from fourier_head.errors import needing
-from fourier_head.forecasting.inputs import read_series
-from fourier_head.forecasting.series_set import SeriesSet
+from fourier_head.forecasting.columns import join_dates
+from fourier_head.forecasting.dates import parse_dates
+from fourier_head.forecasting.inputs import index_dates, read_series
+from fourier_head.forecasting.series_set import SeriesSet, in_print, label
+from fourier_head.table_files import numbers, respell
 
+_ROW = "a row is there"
 KINDS_AT_MOST = 30
 """Kinds of one categorical column that are told apart; rarer ones count as none of them."""
 Feature = tuple[str, list[np.ndarray]]
@@ -70,6 +74,7 @@ def _table_columns(
     if future is not None and not isinstance(future, pd.DataFrame):
         raise ValueError(f"future must be a DataFrame with times and covariates, got {type(future).__name__}.")
     keys, target = [*series.columns.names, series.columns.time], series.columns.values[0]
+    data, future = (one if one is None else _as_read(one, series) for one in (data, future))
     known = set() if future is None else set(future.columns)
     if future is not None and (missing := [key for key in keys if key not in known]):
         raise ValueError(f"future must have the column {missing[0]!r} of the data.")
@@ -77,15 +82,69 @@ def _table_columns(
         wanted = [column for column in data.columns if column in known and column not in (*keys, target)]
     if absent := [column for column in wanted if column not in data.columns]:
         raise ValueError(f"the data has no column {absent[0]!r}.")
-    rows = data[[*keys, *wanted]]
+    rows = _checked(data[[*keys, *wanted]], data, "")
     if future is not None:
-        rows = pd.concat([rows, future[[*keys, *(c for c in wanted if c in known)]]], ignore_index=True)
+        ahead = _checked(future[[*keys, *(c for c in wanted if c in known)]], data, " of the future")
+        rows = _joined(rows, ahead, keys)
+        _check_reach(series, horizon, rows[keys])
     out = []
     for column in dict.fromkeys(wanted):
         for name, feature in _as_numbers(rows[column]):
             each = _on_grids(series, horizon, rows[keys].assign(**{name: feature}), name)
             out.append((name, each if column in known else [_delayed(one, horizon) for one in each]))
     return out
+
+
+def _as_read(table: pd.DataFrame, series: SeriesSet) -> pd.DataFrame:
+    """Return a table with numbers in any spelling, and the times of the series from its index or several columns."""
+    columns = series.columns
+    assert columns is not None
+    assert columns.time is not None
+    table = table.copy(deep=False)
+    respell(table)
+    for column in table.columns[~table.columns.duplicated(keep=False)]:
+        if pd.api.types.infer_dtype(table[column], skipna=True) == "decimal":  # as data bases give them
+            table[column] = table[column].astype(float)
+    if columns.time not in table and index_dates(table.index) is not None:
+        return table.set_axis(table.index.rename(columns.time)).reset_index()
+    return join_dates(table, (*columns.names, *columns.values))
+
+
+def _checked(rows: pd.DataFrame, data: pd.DataFrame, which: str) -> pd.DataFrame:
+    """Return rows in which a column of numbers holds finite numbers; raise where one does not."""
+    for column in rows.columns:
+        if pd.api.types.is_numeric_dtype(data[column]) and not pd.api.types.is_bool_dtype(data[column]):
+            numbers(rows[column], f"the column {str(column)!r}{which}", finite=True)
+    return rows
+
+
+def _joined(rows: pd.DataFrame, ahead: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return rows of the past and of the future; what both have is as the past has it."""
+    *_, time = keys
+    if pd.api.types.is_datetime64_any_dtype(rows[time]) != pd.api.types.is_datetime64_any_dtype(ahead[time]):
+        # Each is read in its own spelling.
+        rows, ahead = (one.assign(**{time: parse_dates(one[time])[0]}) for one in (rows, ahead))
+    known = pd.MultiIndex.from_frame(ahead[keys]).isin(pd.MultiIndex.from_frame(rows[keys]))
+    return pd.concat([rows, ahead[~known]], ignore_index=True)
+
+
+def _check_reach(series: SeriesSet, horizon: int, keys: pd.DataFrame) -> None:
+    """Warn where a future has no rows for some of the steps to come; raise where it has none of a series."""
+    there = _on_grids(series, horizon, keys.assign(**{_ROW: 1.0}), _ROW)
+    missing = np.array([np.isnan(one[-horizon:]).sum() for one in there])
+    if (missing == horizon).any():
+        number = int((missing == horizon).argmax())
+        begin, *_, end = np.resize(series.local(series.future(number, horizon)), max(2, horizon))
+        raise ValueError(
+            f"future has no row for {label(series.names[number])} from {in_print(begin)} to {in_print(end)}, which is "
+            "what comes next."
+        )
+    if missing.any():
+        warnings.warn(
+            f"future has no row for {missing.max()} of the {horizon} steps of {np.count_nonzero(missing)} of "
+            f"{len(series)} series; there, covariates count as what is usual.",
+            stacklevel=4,
+        )
 
 
 def _as_numbers(column: pd.Series) -> list[tuple[str, pd.Series]]:

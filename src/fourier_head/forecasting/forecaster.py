@@ -177,6 +177,8 @@ class Forecaster:
         effects = None
         if not (future is None and covariates is None and holidays is None):
             _, features = read_covariates(series, horizon, data, future, covariates, holidays)
+            used = set(map(str, getattr(future, "columns", ()) if covariates is None else covariates))
+            series.ignored = tuple(column for column in series.ignored if column not in used)
             _, quietly = self._looking_back(series, dict(settings))
             effects = find_effects(quietly, series, features, horizon)
         rolling = Rolling(self.model, horizon, paths)

@@ -158,7 +158,7 @@ def _add_one(out: SeriesSet, name: Any, one: Any, given: Calendar | None) -> Non
     values, times = numbers(one, f"the target {str(one.name)!r}", finite=True), None
     if isinstance(one.index, pd.PeriodIndex):
         given = given or Calendar.of(one.index.freqstr)
-    if (dates := _index_dates(one.index)) is not None:
+    if (dates := index_dates(one.index)) is not None:
         times, zone, utc = read_timestamps(dates)
         # Series of several zones have none in common, and timestamps as they are.
         if not len(out):
@@ -190,7 +190,7 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
     out.add(name, values, given, times)
 
 
-def _index_dates(index: pd.Index) -> pd.Series | None:
+def index_dates(index: pd.Index) -> pd.Series | None:
     """Return an index as a column where it holds dates, or must have been meant to by its name; else None."""
     if isinstance(index, (pd.MultiIndex, pd.RangeIndex)):
         return None
@@ -219,7 +219,7 @@ def _add_frame(
     check_columns(frame, (*names, time, target))
     frame = frame.copy(deep=False)
     respell(frame)
-    index = None if time is not None else _index_dates(frame.index)
+    index = None if time is not None else index_dates(frame.index)
     if index is not None and (is_time(index) or not any(is_time(frame[c]) for c in frame.columns)):
         time = str(index.name)
         frame = frame.set_axis(frame.index.rename(time)).reset_index()
