@@ -141,6 +141,17 @@ def test_a_season_that_nobody_sees_is_said_once(forecaster):
         forecaster.predict(noise[:, :300], 4, freq="D")
 
 
+def test_the_day_of_seconds_is_longer_than_any_network_reads():
+    second = np.arange(86400 * 2 + 7200)
+    level = 10 + 5 * np.sin(2 * np.pi * second / 86400) + np.random.default_rng(0).normal(size=len(second))
+    two, one = (apply_rules(read_series(level[first:], freq="s"), 3600, MultiscaleConfig()) for first in (0, 86400))
+    assert two.profile == [0]
+    assert two.words(10240) is None
+    ahead = 5 * np.sin(2 * np.pi * (second[-1] + np.arange(1, 3601)) / 86400)
+    assert np.corrcoef(two.shift[0], ahead)[0, 1] > 0.9
+    assert "less than the season of 86,400 steps" in one.words(10240)
+
+
 def test_a_short_line_goes_on_as_far_as_it_was_seen():
     found = apply_rules(read_series([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [5.0, 5.0, 5.0]]), 5, CONFIG)
     assert found.line == [0]

@@ -33,6 +33,8 @@ CLEAR, CLEARLY = 0.8, 3
 must be there."""
 ALIKE = 0.5
 """Share of the last cycle of such a season that it may differ from the one before; few series come so far."""
+FARTHER = {3600: 86400}
+"""Seasons of a period that the network is not told of, being longer than it reads: the day of a second."""
 AT_ONCE = 1 << 21
 """Values looked at together."""
 ALONE = 0.8
@@ -160,10 +162,10 @@ def seasons_beyond(period: int, config: MultiscaleConfig) -> list[tuple[int, int
 
     These are the week of a day and the year of a week, and what the network reads too little of.
 
-    >>> [seasons_beyond(period, MultiscaleConfig()) for period in (12, 24, 1440, 86400)]
-    [[], [(168, 24)], [(10080, 1440)], [(86400, 1)]]
+    >>> [seasons_beyond(period, MultiscaleConfig()) for period in (12, 24, 1440, 3600)]
+    [[], [(168, 24)], [(10080, 1440)], [(86400, 3600)]]
     """
-    longer = FURTHER.get(period, (1, 1))[0]
+    longer = FARTHER.get(period) or FURTHER.get(period, (1, 1))[0]
     out = [(period, 1)] if period > config.context else []
     # A whole number of the told ones: the week of a day, the year of a week.
     return out + ([(longer, period)] if longer > period and longer % period == 0 else [])
