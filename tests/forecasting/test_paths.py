@@ -1,6 +1,7 @@
 """Whole paths: the copula over exact marginals, totals, calendar periods, functions of a path, scores of paths."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -160,6 +161,9 @@ def test_a_plot_shows_past_and_future(forecasts):
     np.testing.assert_allclose(median, forecasts.median[1])
     assert len(axes.collections) == 3
     assert axes.get_title() == "b"
+    axes.figure.canvas.draw()
+    labels = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+    assert all(left.x1 < right.x0 for left, right in pairwise(labels)), "dates do not run into each other"
     with pytest.raises(ValueError, match="no series 'z'"):
         forecasts.plot("z")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from fourier_head.forecasting.fine_tuning import AHEAD, _split
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.pages.charts import Chart, Series
-from fourier_head.pages.drawing import draw
+from fourier_head.pages.drawing import draw, save_png
 from tests.forecasting.test_forecaster import CONFIG, tiny, walk
 from tests.studies.test_report import BROWSER, browse
 
@@ -157,6 +158,14 @@ def test_a_fan_opens_at_the_last_value_and_its_bands_are_nested():
 
 
 ABOUT = {"title": "Fans", "table": "f.csv", "model": "A model", "seconds": 1.0, "hardware": "here", "command": "c"}
+
+
+def test_letters_that_no_font_has_are_drawn_without_a_word(tmp_path):
+    (panel,) = panels(tiny().predict({"\U0002f800": walk(30)}, 3), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        save_png(Chart("c", "", [panel]), tmp_path / "c.png")
+    assert (tmp_path / "c.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -264,7 +264,14 @@ class Forecasts:
         ax.plot(before, values[len(values) - count :], color="0.2", linewidth=1)
         ax.plot(after, quantiles[:, 3], color="C0")
         ax.set_title(", ".join(map(str, names[number])) if isinstance(names[number], tuple) else str(names[number]))
-        if not timed:
+        if timed:
+            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+            # Whole dates at every tick run into each other.
+            locator = AutoDateLocator(maxticks=8)
+            ax.xaxis.set_major_locator(locator)
+            ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        else:
             ax.set_xlabel("steps ahead")
         return ax
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,9 @@ def draw(chart: Chart) -> Figure:
 
 def save_png(chart: Chart, path: Path) -> None:
     """Write the chart as PNG without a date or a name of the program, so that equal charts give equal files."""
-    with styled():
+    with styled(), warnings.catch_warnings():
+        # Letters that no font of this machine has are empty boxes; the page, drawn elsewhere, has them as letters.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         draw(chart).savefig(path, format="png", metadata={"Software": None})
 
 
