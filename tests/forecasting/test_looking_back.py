@@ -138,6 +138,18 @@ def test_gaps_are_filled_from_both_sides(shipped):
     assert (filled["low"] <= filled["value"])[gap].all()
 
 
+def test_two_sides_of_noise_know_no_more_than_one(shipped):
+    truth = np.random.default_rng(0).poisson(20, (30, 200)).astype(float)
+    walks = np.random.default_rng(0).normal(size=(30, 200)).cumsum(1)
+    for values, least, most in ((truth, 0.7, 0.92), (walks, 0.65, 0.92)):
+        gappy = values.copy()
+        gappy[:, [60, 100, *range(140, 146)]] = np.nan
+        filled = shipped.impute(gappy, freq="D")
+        gap = filled["filled"].to_numpy()
+        inside = (filled["low"] <= values.ravel()) & (values.ravel() <= filled["high"])
+        assert least < inside[gap].mean() < most
+
+
 def test_gaps_at_the_ends_and_series_without_values_are_left_to_one_side_or_to_themselves():
     values = walk(30)
     values[:3] = values[-2:] = np.nan

@@ -14,6 +14,8 @@ from fourier_head.forecasting.series_set import NOWHERE, SeriesSet
 from fourier_head.forecasting.windows import cut
 
 Predict = Callable[[SeriesSet, int], Forecasts]
+FAR = 8
+"""Steps that a gap is forecast over at least: how intervals grow tells noise from what is not known of the level."""
 INNER = 0.6744897501960817
 """The upper quartile of the normal distribution: half an interval of quartiles is so many deviations."""
 
@@ -91,16 +93,19 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
             values=[series.values[n][b:][::-1] for n, _, b in some],
             last=[NOWHERE] * len(some),  # turned time has no dates
         )
-        sides = [predict(before, size).quantiles(levels), predict(after, size).quantiles(levels)[:, ::-1]]
-        width = [np.maximum(side[..., 3] - side[..., 1], 1e-12) / (2 * INNER) for side in sides]
+        far = [predict(one, max(size, FAR)).quantiles(levels) for one in (before, after)]
+        sides = [far[0][:, :size], far[1][:, :size][:, ::-1]]
         empty = [np.array([not np.isfinite(x).any() for x in one.values])[:, None] for one in (before, after)]
-        weight = [np.where(none, 0.0, w**-2.0) for none, w in zip(empty, width, strict=True)]
-        total = np.maximum(weight[0] + weight[1], 1e-300)
-        shares = [w / total for w in weight]
+        width = [np.where(none, np.inf, _deviations(side)) for none, side in zip(empty, sides, strict=True)]
+        noise = np.where(empty[0] | empty[1], 0.0, np.minimum(*(_noise(_deviations(side)) for side in far))[:, None])
+        noise = np.minimum(noise, 0.99 * np.minimum(*width) ** 2)
+        total = np.maximum(sum(w**-2.0 for w in width), 1e-300)
+        shares = [w**-2.0 / total for w in width]
         middle = sum(s * side[..., 2] for s, side in zip(shares, sides, strict=True))
-        # Two sides that know the same are no surer than the surer one by more than the root of two.
+        # Only what both sides do not know of the level is less for there being two of them.
+        both = np.sqrt(noise + 1 / np.maximum(sum(1 / (w**2 - noise) for w in width), 1e-300))
         reach = [
-            total**-0.5
+            both
             * sum(
                 s * np.abs(side[..., end] - side[..., 2]) / w for s, side, w in zip(shares, sides, width, strict=True)
             )
@@ -114,6 +119,21 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
     content = {"value": value, "low": low, "high": high}
     columns = {key: np.concatenate(each) for key, each in content.items()}
     return _table(series, who, place, columns | {"filled": missing})
+
+
+def _deviations(quantiles: np.ndarray) -> np.ndarray:
+    """Return standard deviations of quantiles (..., 5), by the middle half of outcomes."""
+    return np.maximum(quantiles[..., 3] - quantiles[..., 1], 1e-12) / (2 * INNER)
+
+
+def _noise(deviations: np.ndarray) -> np.ndarray:
+    """Return the variance (series,) that is there at every step: what does not grow from the first to the last.
+
+    >>> _noise(np.sqrt([[5.0, 6.0, 7.0], [1.0, 2.0, 3.0], [4.0, 4.0, 4.0]])).round(6)
+    array([4., 0., 4.])
+    """
+    first, last, steps = deviations[:, 0] ** 2, deviations[:, -1] ** 2, deviations.shape[1]
+    return np.clip((steps * first - last) / (steps - 1), 0.0, first)
 
 
 def _gaps(values: np.ndarray) -> list[tuple[int, int]]:
