@@ -207,6 +207,19 @@ def test_dates_and_hours_are_joined(day, first):
         assert read_series(frame, time=day).timing == series.timing
 
 
+def test_years_months_days_and_hours_are_joined():
+    hours = pd.date_range("2024-01-30", periods=72, freq="h")
+    parts = {"Year": hours.year, "Month": hours.month, "Day": hours.day, "Hour": hours.hour}
+    assert (
+        read_series(pd.DataFrame({**parts, "load": np.arange(72.0)})).timing == "hourly, 2024-01-30 to 2024-02-01 23:00"
+    )
+
+
+def test_kilowatts_are_no_weeks_of_the_calendar():
+    assert read_series(pd.DataFrame({"time": MONTHS, "kW": VALUES})).target == "kW"
+    assert len(read_series(pd.DataFrame({"kW": np.arange(30), "kWh": VALUES, "time": MONTHS}))) == 2
+
+
 def test_hours_beside_times_of_day_are_left_alone():
     hours = pd.date_range("2024-01-01 05:00", periods=30, freq="h")
     for dates in (hours, hours.strftime("%Y-%m-%d %H:%M")):

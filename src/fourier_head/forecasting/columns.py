@@ -22,12 +22,13 @@ _ELSEWHERE = {
     **dict.fromkeys(("datum", "fecha"), "date"),
     **dict.fromkeys(("zeit", "uhrzeit", "hora"), "time"),
     **dict.fromkeys(("stunde", "heure"), "hour"),
-    **dict.fromkeys(("woche", "kw", "semaine", "semana"), "week"),
+    **dict.fromkeys(("woche", "semaine", "semana"), "week"),
     **dict.fromkeys(("monat", "mois", "mes"), "month"),
     **dict.fromkeys(("quartal", "trimestre"), "quarter"),
     **dict.fromkeys(("jahr", "année", "año"), "year"),
 }
 """What times are called in German, French and Spanish; 01.2024 is a month only under such a name."""
+PARTS = ("year", "month", "day", "week")
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
 TARGETS = (
     *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
@@ -237,31 +238,39 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.Data
     Args:
         taken: columns that mean something else.
     """
-    named = {folded(c): c for c in frame.columns if c not in set(taken)}
+    taken = set(taken)
+    return _join_clocks(_join_days(frame, taken), taken)
 
-    def joined(parts: Sequence[str], between: str) -> pd.Series:
-        text = [frame[named[part]].astype("string").str.strip() for part in parts]
-        return text[0].str.cat(text[1:], sep=between)
 
-    clock = next((named[word] for word in ("time", "hour") if word in named), None)
-    if clock is not None and (text := _times_of_day(frame[clock])) is not None:
-        date = named.get("date") or next((c for c in named.values() if c != clock and is_time(frame[c])), None)
-        if date is not None:
-            days = frame[date].astype("string").str.strip()
-            spread = is_time(frame[date]) and not days.str.contains(":").any()
-            return frame.assign(**{date: days.str.cat(text, sep=" ")}).drop(columns=clock) if spread else frame
-    if "date" in named:
-        return frame
-    if any(is_time(frame[c]) for c in frame.columns if folded(c) not in ("year", "month", "day", "week")):
+def _join_days(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
+    """Return the table with days, months or weeks for years and their parts."""
+    named = {folded(c): c for c in frame.columns if c not in taken}
+    if "date" in named or any(is_time(frame[c]) for c in frame.columns if folded(c) not in PARTS):
         return frame
     for parts, between in ((("year", "month", "day"), "-"), (("year", "month"), "-"), (("year", "week"), "-W")):
         if all(part in named and types.is_integer_dtype(frame[named[part]]) for part in parts):
-            dates = joined(parts, between)
+            text = [frame[named[part]].astype("string").str.strip() for part in parts]
+            dates = text[0].str.cat(text[1:], sep=between)
             if parse_dates(dates)[0].notna().all():
                 rest = frame.drop(columns=[named[part] for part in parts])
                 rest.insert(0, "date", dates)
                 return rest
     return frame
+
+
+def _join_clocks(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
+    """Return the table with timestamps for days and times of day beside them."""
+    named = {folded(c): c for c in frame.columns if c not in taken}
+    clock = next((named[word] for word in ("time", "hour") if word in named), None)
+    text = None if clock is None else _times_of_day(frame[clock])
+    others = (c for word, c in named.items() if c != clock and word not in PARTS and is_time(frame[c]))
+    date = None if text is None else named.get("date") or next(others, None)
+    if date is None or not is_time(frame[date]):
+        return frame
+    days = frame[date].astype("string").str.strip()
+    if days.str.contains(":").any():
+        return frame  # they have times of their own
+    return frame.assign(**{date: days.str.cat(text, sep=" ")}).drop(columns=clock)
 
 
 def _times_of_day(column: pd.Series) -> pd.Series | None:
