@@ -1,8 +1,8 @@
-"""What a coarser view is worth on series that no weight has seen: ``python -m studies.zero_shot.views CORPUS``.
+"""What views are worth on series that no weight has seen: ``python -m studies.zero_shot.views CORPUS``.
 
 The eleven sets that are left out of training (`whole`) and the 4 % of series held out of the others (`series`), several
-windows of each, of steps of a minute or less and as far ahead as coarser views count. Scores are those of the
-forecaster over those of the same one without coarser views.
+windows of each, of steps of a minute or less: as far ahead as coarser views count, with ``--near`` as near as views of
+the last values do. Scores are those of the forecaster over those of the same one without views.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold
 
 
 class Alone(Forecaster):
-    """The forecaster without coarser views."""
+    """The forecaster without views."""
 
     def _beside_network(self, rolling: Any, ruled: Rules | None, half: bool) -> tuple[None, np.ndarray | None]:
         return None, None if ruled is None else ruled.shift
 
 
-def windows(held: SeriesStore, count: int, most: int, longest: int) -> list[EvaluationSet]:
-    """Return sets of windows of held-out series that a coarser view concerns: so many of each, a number in all."""
+def windows(held: SeriesStore, count: int, most: int, longest: int, near: bool = False) -> list[EvaluationSet]:
+    """Return sets of windows of held-out series that views concern: so many of each, a number in all."""
     out = []
     for one in validation_sets(held, most=most, longest=longest + 12 * 1024, far=True):
-        if not one.name.endswith("far") or coarser_step(one.freq) is None:
+        if one.name.endswith("far") == near or coarser_step(one.freq) is None:
             continue
         earlier = [(k, past[: len(past) - k * one.horizon]) for past in one.series for k in range(count)]
         kept = [(k, past[-longest - one.horizon :]) for k, past in earlier if len(past) >= 2 * one.horizon + 8]
@@ -48,7 +48,7 @@ def windows(held: SeriesStore, count: int, most: int, longest: int) -> list[Eval
 
 
 def compare(forecaster: Forecaster, sets: Sequence[EvaluationSet]) -> list[dict[str, Any]]:
-    """Return of each set the number of its windows, and MASE and WQL over those without coarser views."""
+    """Return of each set the number of its windows, and MASE and WQL over those without views."""
     found = []
     for own, base in zip(*(evaluate(one, sets) for one in (forecaster, Alone(forecaster.model))), strict=True):
         ratios = {key: own[key] / base[key] if base[key] else np.nan for key in ("mase", "wql")}
@@ -60,16 +60,22 @@ def compare(forecaster: Forecaster, sets: Sequence[EvaluationSet]) -> list[dict[
 def table(groups: dict[str, list[dict[str, Any]]]) -> str:
     """Return the comparison as lines of comma-separated values; a set counts by the root of its windows.
 
+    ``low`` and ``high`` are the ends of 95 % of bootstraps over sets of WQL.
+
     >>> print(table({"whole": [{"windows": 4, "mase": 0.9, "wql": 0.8}, {"windows": 4, "mase": 1.0, "wql": 1.25}]}))
-    held_out,sets,windows,mase,wql,sets_ahead
-    whole,2,8,0.9487,1.0000,1
+    held_out,sets,windows,mase,wql,low,high,sets_ahead
+    whole,2,8,0.9487,1.0000,0.8000,1.2500,1
     """
-    lines = ["held_out,sets,windows,mase,wql,sets_ahead"]
+    lines = ["held_out,sets,windows,mase,wql,low,high,sets_ahead"]
     for group, rows in groups.items():
         if rows:
             size, ratios = np.array([row["windows"] for row in rows]), np.array([[r["mase"], r["wql"]] for r in rows])
             mase, wql = np.exp(np.average(np.log(ratios), axis=0, weights=np.sqrt(size)))
-            lines.append(f"{group},{len(rows)},{size.sum()},{mase:.4f},{wql:.4f},{int((ratios[:, 1] < 1).sum())}")
+            drawn = np.random.default_rng(0).integers(len(rows), size=(2000, len(rows)))
+            means = np.exp((np.sqrt(size) * np.log(ratios[:, 1]))[drawn].sum(1) / np.sqrt(size)[drawn].sum(1))
+            low, high = np.quantile(means, [0.025, 0.975])
+            ends, ahead = f"{low:.4f},{high:.4f}", int((ratios[:, 1] < 1).sum())
+            lines.append(f"{group},{len(rows)},{size.sum()},{mase:.4f},{wql:.4f},{ends},{ahead}")
     return "\n".join(lines)
 
 
@@ -80,6 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", default="small")
     parser.add_argument("--windows", type=int, default=8, help="of each series")
     parser.add_argument("--most", type=int, default=36, help="windows of each set")
+    parser.add_argument("--near", action="store_true", help="the usual horizon, not ten times as far")
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot-held-out/views.csv"))
     given = parser.parse_args(arguments)
     forecaster = Forecaster.from_pretrained(given.model)
@@ -90,9 +97,11 @@ def main(arguments: list[str] | None = None) -> int:
         warnings.simplefilter("ignore")  # seasons that a past does not show
         groups = {"whole": whole, "series": few}
         sets = {
-            name: windows(held, given.windows, given.most, forecaster.config.context) for name, held in groups.items()
+            name: windows(held, given.windows, given.most, forecaster.config.context, given.near)
+            for name, held in groups.items()
         }
-        text = table({name: compare(forecaster, own) for name, own in sets.items()})
+        found = {name: compare(forecaster, own) for name, own in sets.items()}
+        text = table({**found, "both": [row for rows in found.values() for row in rows]})
     write_atomically(given.output, text + "\n")
     print(text)
     return 0

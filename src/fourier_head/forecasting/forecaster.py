@@ -17,8 +17,6 @@ import torch
 
 from fourier_head._devices import best_device, chosen_device
 from fourier_head.forecasting.backtest import Backtest, backtest
-from fourier_head.forecasting.coarser import LEVELS as VIEW_LEVELS
-from fourier_head.forecasting.coarser import coarser_views
 from fourier_head.forecasting.covariates import read_covariates, target_beside
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.effects import find_effects
@@ -27,12 +25,14 @@ from fourier_head.forecasting.inputs import SeriesSet, read_series
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
+from fourier_head.forecasting.path_density import PathDensity
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.rules import Rules, apply_rules, without_absurd
 from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
 from fourier_head.forecasting.support import Support
+from fourier_head.forecasting.views import moved_by_views
 from fourier_head.forecasting.windows import past_windows
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ class Forecaster:
                 show: whole numbers where all were, none below zero where none was; rare demand by its rate and sizes.
             rules: leave out one absurd value, take seasons that the network does not read from the whole past, and
                 holidays and other days of the calendar from past years, go on along a line of few values, each where
-                the past of a series says so, and far ahead in series of minutes and seconds let a coarser view count;
-                ``forecasts.rules`` tells.
+                the past of a series says so, and in series of minutes and seconds let views of the last values count
+                near ahead and coarser ones far ahead; ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
@@ -224,22 +224,16 @@ class Forecaster:
         """Return the factor and shift (series, horizon) that rules ask for after the network, None where none is."""
         if ruled is None:
             return None, None
-        views = coarser_views(ruled.series, rolling.horizon, ruled.absurd)
-        if not views:
-            return None, ruled.shift
-        shape, network = (len(ruled.series), rolling.horizon), rolling.density()
-        factor, shift = np.ones(shape), np.zeros(shape) if ruled.shift is None else ruled.shift.copy()
-        for view in views:
-            far = Rolling(self.model, view.steps, rolling.paths)
-            with fast_arithmetic(self.device, half):
-                for numbers, contexts, periods in self._batches(view.series, far):
-                    far.add(numbers, contexts, periods)
-            rows = torch.from_numpy(view.numbers)
-            fine, coarse = (one.quantile(VIEW_LEVELS) for one in (network[rows], far.density()))
-            factor[view.numbers], plus = view.moves(fine, coarse)
-            shift[view.numbers] += plus
-            ruled.coarser.extend(view.numbers.tolist())
-        return factor, shift
+        ask = functools.partial(self._view, paths=rolling.paths, half=half)
+        return moved_by_views(ruled, rolling.horizon, rolling.density, ask)
+
+    def _view(self, series: SeriesSet, steps: int, paths: int, half: bool) -> PathDensity:
+        """Return what the network says of series as they are."""
+        rolling = Rolling(self.model, steps, paths)
+        with fast_arithmetic(self.device, half):
+            for numbers, contexts, periods in self._batches(series, rolling):
+                rolling.add(numbers, contexts, periods)
+        return rolling.density()
 
     def backtest(
         self, data: Any, horizon: int, windows: int = 5, *, stride: int | None = None, **settings: Any

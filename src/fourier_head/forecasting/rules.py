@@ -1,7 +1,7 @@
 """What a forecaster does beside its network, whatever its weights: few rules, each judged by a series' own past.
 
 One absurd value counts as missing; a season longer than the network reads is taken off and put back; a few values on
-one line go on along it. `support.py` has the fourth, demand that is mostly zero, `coarser.py` the fifth.
+one line go on along it. `support.py` has the fourth, demand that is mostly zero, `views.py` the others.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Rules:
         unseen: the season of each series that neither the network nor a rule sees, 0 where there is none.
         absurd: numbers of the series that one value was left out of.
         coarser: numbers of the series that a coarser view counted for, see `coarser.py`.
+        recent: numbers of the series that views of their last values counted for, see `recent.py`.
         anniversaries: numbers of the series of days in which days of the calendar stand out, see `anniversaries.py`.
     """
 
@@ -64,6 +65,7 @@ class Rules:
     unseen: np.ndarray
     absurd: list[int] = field(default_factory=list)
     coarser: list[int] = field(default_factory=list)
+    recent: list[int] = field(default_factory=list)
     anniversaries: list[int] = field(default_factory=list)
 
     def words(self, reads: int) -> str | None:
