@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ def by_chance(one: EvaluationSet, draws: int, generator: torch.Generator) -> np.
     return np.asarray(abs(held - SHARES).mean(1))
 
 
-def table(groups: dict[str, Sequence[np.ndarray]], ours: dict[str, float]) -> str:
+def table(groups: Mapping[str, Sequence[np.ndarray]], ours: Mapping[str, float]) -> str:
     """Return lines of comma-separated values: of each group what is ours, and chance: its mean and 95 % of draws.
 
     >>> print(table({"gift": [np.array([0.01, 0.03]), np.array([0.02, 0.04])]}, {"gift": 0.05}))
@@ -65,9 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     ours = {row["dataset"]: row["ours"] for row in rows if row["metric"] == "interval_error" and "sets" in row}
     generator = torch.Generator().manual_seed(0)
     verified = [one.head(given.most) for one in read_evaluation_sets(given.evaluation) if one.status == "verified"]
-    gift = {one.term: [] for one in gift_configurations(given.gift)}
+    gift: dict[str, list[np.ndarray]] = {"short": []}
     for one in gift_configurations(given.gift):
-        gift[one.term].append(by_chance(one.read()[0].head(given.most), given.draws, generator))
+        gift.setdefault(one.term, []).append(by_chance(one.read()[0].head(given.most), given.draws, generator))
     far = [*gift.get("medium", []), *gift.get("long", [])]
     groups = {
         "verified": [by_chance(one, given.draws, generator) for one in verified],
