@@ -19,7 +19,7 @@ from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.calibrate import fit_spread
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
-from fourier_head.forecasting.patch.pretrain import VARIANTS, Variant, main
+from fourier_head.forecasting.patch.pretrain import VARIANTS, Variant, main, start_from
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.patch.seasons import found_period, same_phase, seasons_of
 from fourier_head.training.loop import seconds_spent
@@ -308,6 +308,21 @@ def test_the_mean_of_several_weights_is_saved_without_training(command):
     small = MultiscaleForecaster(replace(load_model(first).config, layers=2))
     with pytest.raises(UserError, match="differ in shape"):
         command("none", "--steps", "0", "--weights", str(first), str(save_model(small, first.parent / "small")))
+
+
+def test_a_network_that_starts_from_one_of_fewer_layers_forecasts_the_same_and_learns_in_all(command):
+    small, past, period = network(), torch.randn(3, 700).cumsum(1), torch.tensor([1, 12, 24])
+    large = MultiscaleForecaster(replace(small.config, layers=4)).eval()
+    start_from(large, small.state_dict())
+    assert torch.allclose(large(past, period, 20)[0], small(past, period, 20)[0], atol=1e-5)
+    large(past, period, 20)[0].square().sum().backward()
+    assert all(layer.mix.weight.grad.abs().sum() > 0 for layer in large.layers)
+    with pytest.raises(UserError, match="fewer layers"):
+        start_from(small, large.state_dict())
+    first = command("first", "--steps", "2") / "last"
+    grown = load_model(command("grown", "--steps", "3", "--layers", "2", "--weights", str(first)) / "last")
+    assert len(grown.layers) == 2
+    assert grown.layers[1].down.weight.abs().sum() > 0
 
 
 def test_the_command_trains_and_scores_on_whole_sets(tmp_path):

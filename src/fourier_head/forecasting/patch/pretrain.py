@@ -113,7 +113,12 @@ def parser() -> argparse.ArgumentParser:
     add("--size", choices=SIZES, default="small")
     add("--layers", type=int, help="other than the size has")
     add("--variant", choices=VARIANTS, default="recipe")
-    add("--weights", type=Path, nargs="+", help="folder of a model to start from, or several to start from their mean")
+    add(
+        "--weights",
+        type=Path,
+        nargs="+",
+        help="folder of a model to start from, of fewer layers, too; several for their mean",
+    )
     add("--choose", action="store_true", help="hold whole sets out of training, not a few series of every set")
     add("--score", action="store_true", help="score the model on what was held out")
     add(
@@ -188,6 +193,17 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
     if any({k: v.shape for k, v in one.items()} != {k: v.shape for k, v in every[0].items()} for one in every[1:]):
         raise UserError(f"{', '.join(map(str, folders))} have no mean: their networks differ in shape.")
     return {name: torch.stack([one[name] for one in every]).mean(0) for name in every[0]}
+
+
+def start_from(model: MultiscaleForecaster, weights: Mapping[str, Tensor]) -> None:
+    """Load weights of a network of this shape, or of one with fewer layers: further ones change nothing at first."""
+    new = {name: value for name, value in model.state_dict().items() if name not in weights}
+    if any(not name.startswith("layers.") for name in new) or not weights.keys() <= model.state_dict().keys():
+        raise UserError("--weights must be of a network of this shape, or of one with fewer layers.")
+    for name, value in new.items():
+        if name.endswith(("mix.weight", "down.weight")):  # what a layer adds goes through these
+            value.zero_()
+    model.load_state_dict({**new, **weights})
 
 
 def _train(
@@ -267,7 +283,7 @@ def main(arguments: list[str] | None = None) -> int:
     size = {**SIZES[given.size], **({"layers": given.layers} if given.layers else {}), **variant.model}
     model = MultiscaleForecaster(MultiscaleConfig(**size)).to(device)
     if given.weights is not None:
-        model.load_state_dict(mean_weights(given.weights))
+        start_from(model, mean_weights(given.weights))
     step, seconds, done = 0, 0.0, True
     if given.steps != 0:
         training, done = _train(model, store, given, spent, begin)
