@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from studies.chronos.t5 import T5Config
-from studies.zero_shot.speed import monthly_series
+from studies.zero_shot.speed import MONTHLY
 from torch import Tensor
 
 from fourier_head.forecasting.corpora.store import SeriesStore
@@ -30,4 +32,4 @@ def store(series: int, longest: int) -> SeriesStore:
 
 def competition_series(count: int) -> list[np.ndarray]:
     """Return monthly series 5 to 27 years long, as in the M4 competition."""
-    return monthly_series(count, longest=324)
+    return replace(MONTHLY, longest=324).series(count)

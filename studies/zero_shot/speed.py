@@ -5,31 +5,49 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-HORIZON, FREQUENCY = 18, "ME"
 SERIES = {"cpu": 1000, "cuda": 50_000}
 """Monthly series that one pass each is measured on."""
 SAMPLED = {"cpu": 100, "cuda": 1000}
 """Fewer, for models that sample step by step."""
+HOURLY = {"cpu": 1000, "cuda": 1000}
+"""Hourly series, forecast far ahead by the first model."""
+REPEATS = 5
 CORES = 2
 """Of the processor, whatever the machine has."""
 
 
-def monthly_series(count: int, longest: int = 140) -> list[np.ndarray]:
-    """Return monthly series of 60 values or more with trend and season; their lengths decide how long they take."""
-    rng = np.random.default_rng(0)
-    out = []
-    for length in rng.integers(60, longest + 1, count):
-        t = np.arange(length)
-        out.append(100 + rng.normal(0, 0.5) * t + 10 * np.sin(2 * np.pi * t / 12) + rng.normal(0, 3, length))
-    return out
+@dataclass(frozen=True)
+class Job:
+    """What is forecast: series of so many values with a trend and a season, and how far."""
+
+    name: str
+    freq: str
+    season: int
+    horizon: int
+    shortest: int
+    longest: int
+
+    def series(self, count: int) -> list[np.ndarray]:
+        """Return so many of them; their lengths decide how long they take."""
+        rng = np.random.default_rng(0)
+        out = []
+        for length in rng.integers(self.shortest, self.longest + 1, count):
+            t = np.arange(length)
+            wave = 10 * np.sin(2 * np.pi * t / self.season)
+            out.append(100 + rng.normal(0, 0.5) * t + wave + rng.normal(0, 3, length))
+        return out
 
 
-def seconds_of(forecast: Callable[[], Any], repeats: int = 3) -> float:
+MONTHLY, FAR = Job("monthly", "ME", 12, 18, 60, 140), Job("hourly", "h", 24, 480, 2016, 2016)
+
+
+def seconds_of(forecast: Callable[[], Any], repeats: int = REPEATS) -> float:
     """Return the median time of a call after one to warm up."""
     forecast()
     times = []
@@ -47,7 +65,7 @@ def seconds_of(forecast: Callable[[], Any], repeats: int = 3) -> float:
 def measure(
     forecasters: Callable[[str], Mapping[str, Callable[..., Any]]], devices: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return seconds and series per second of each forecaster on each device, all in one run.
+    """Return seconds and series per second of each forecaster on each device, all in one run; far ahead of the first.
 
     Args:
         forecasters: gives those on a device by name, each called with contexts, horizon and frequency; all after the
@@ -60,11 +78,11 @@ def measure(
     try:
         for device in devices:
             for i, (name, forecaster) in enumerate(forecasters(device).items()):
-                contexts = monthly_series((SAMPLED if i else SERIES)[device])
-                seconds = seconds_of(functools.partial(forecaster, contexts, HORIZON, FREQUENCY))
-                per_second = len(contexts) / seconds
-                out.append({"model": name, "device": device, "series": len(contexts), "seconds": seconds,
-                            "per_second": per_second})  # fmt: skip
+                counts = {MONTHLY: SAMPLED[device]} if i else {MONTHLY: SERIES[device], FAR: HOURLY[device]}
+                for job, count in counts.items():
+                    seconds = seconds_of(functools.partial(forecaster, job.series(count), job.horizon, job.freq))
+                    about = {"model": name, "device": device, "job": job, "series": count}
+                    out.append({**about, "seconds": seconds, "per_second": count / seconds})
     finally:
         torch.set_num_threads(threads)
     return out

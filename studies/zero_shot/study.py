@@ -73,11 +73,9 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     rows += seasonal_naive_rows(naive, published) + published_rows(published) + far
     rows += gift.rows(rolled, rolled_naive, beside, about[name])
     for one in times:
-        rows += [
-            row(metric, one[metric], dataset=f"{one['series']} monthly series", head=about[one["model"]]["head"],
-                model=one["model"], device=one["device"])
-            for metric in ("seconds", "per_second")
-        ]  # fmt: skip
+        what = {"dataset": f"{one['series']} {one['job'].name} series", "head": about[one["model"]]["head"]}
+        what |= {key: one[key] for key in ("model", "device")}
+        rows += [row(metric, one[metric], **what) for metric in ("seconds", "per_second")]
     heads = {key: value["head"] for key, value in about.items()}
     theirs = [one for one in published if one["model"] in COMPARED]
     charts = [
@@ -166,7 +164,8 @@ def _notes(relative: list[ScoreRow], far: list[Row], times: list[dict[str, Any]]
     ]
     notes += [
         f"{one['model']} on {'the GPU' if one['device'] == 'cuda' else f'{speed.CORES} cores'}: {one['series']} "
-        f"monthly series, horizon {speed.HORIZON}, in {one['seconds']:.2f} s ({one['per_second']:.0f} a second)."
+        f"{one['job'].name} series, horizon {one['job'].horizon}, in {one['seconds']:.2f} s ({one['per_second']:.0f} a "
+        f"second, median of {speed.REPEATS})."
         for one in times
     ]
     return notes

@@ -42,6 +42,7 @@ def small(tmp_path, monkeypatch):
     torch.manual_seed(0)
     save_model(MultiscaleForecaster(MultiscaleConfig(**SHAPE)), tmp_path / "mine")
     monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
+    monkeypatch.setattr(speed, "HOURLY", {"cpu": 2})
     monkeypatch.setattr(tails, "SERIES", 3)
     monkeypatch.setattr(tails, "SAMPLES", 50)
 
@@ -62,6 +63,7 @@ def test_the_study_scores_a_forecaster(tmp_path, sets):
     mase = [by[one["dataset"], "mine", "mase"] / one["mase"] for one in naive]
     assert by["verified", "mine", "relative_mase"] == pytest.approx(np.exp(np.mean(np.log(mase))))
     assert by["5 monthly series", "mine", "per_second"] > 0
+    assert by["2 hourly series", "mine", "seconds"] > 0
     truth = {r["metric"]: r["truth"] for r in content["rows"] if r["dataset"] == "normal, 100 and 10"}
     assert truth["total_0.99"] == pytest.approx(1400 + 2.326 * 10 * 14**0.5, rel=0.002)
     assert truth["quantile_0.001"] == pytest.approx(100 - 30.9, abs=0.5)
