@@ -6,7 +6,7 @@ from fourier_head.pages import drawing
 from tests.drawn_once import once
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)  # others in the same process draw theirs
 def _each_fan_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "save_png", once(titled=False))
