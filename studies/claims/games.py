@@ -16,6 +16,10 @@ LONG, SHORT = "atari-heads", "atari"
 PLANNED = 20
 """Frequencies of the new ablations."""
 AT_RANDOM = "The recorded agent plays at random level, so there is little to learn from."
+LENGTHS = {
+    SHORT: "120,000 contexts an epoch, 16 episodes.",
+    LONG: "Two epochs of 1.1 million contexts, 64 episodes.",
+}
 RANDOM = {SHORT: ("gravitar", "double_dunk")}
 """Games whose recorded agents play at random level, by study."""
 LEVELS = {"gravitar": "Recorded by an agent that plays at 428, random play is 173."}
@@ -49,10 +53,6 @@ def returns() -> list[Claim]:
     for name, game in GAMES.items():
         study = study_of(name)
         figure, n = chosen_figure(study, name)
-        lengths = {
-            SHORT: "120,000 contexts an epoch, 16 episodes.",
-            LONG: "Two epochs of 1.1 million contexts, 64 episodes.",
-        }
         level = AT_RANDOM if name in RANDOM.get(study, ()) else LEVELS.get(name, "")
         found.append(
             Claim(
@@ -63,7 +63,7 @@ def returns() -> list[Claim]:
                 round(game.fourier[0] - game.linear[0], 2),
                 figure,
                 "above",
-                joined(level, lengths[study], "Other recordings than the paper's: levels do not compare."),
+                joined(level, LENGTHS[study], "Other recordings than the paper's: levels do not compare."),
             )
         )
     return found

@@ -20,10 +20,10 @@ from fourier_head._files import write_atomically
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.frequency import natural_period
+from fourier_head.forecasting.scores import INTERVALS
 from studies.common.benchmark_sets import read_evaluation_sets
 from studies.zero_shot.gift_eval import gift_configurations
 
-SHARES = np.array([0.5, 0.8, 0.95])
 SUMMARY = Path("results/zero-shot/summary.json")
 
 
@@ -31,11 +31,11 @@ def by_chance(one: EvaluationSet, draws: int, generator: torch.Generator) -> np.
     """Return how far the intervals of right forecasts are off in each of so many draws of the outcomes of a set."""
     known = np.isfinite(one.targets())
     dependence = Dependence.usual(np.full(len(one), natural_period(one.freq)))
-    held = np.zeros((draws, len(SHARES)))
+    held = np.zeros((draws, len(INTERVALS)))
     for draw in range(draws):
         level = torch.special.ndtr(dependence.scores(1, one.horizon, generator)[0]).cpu().numpy()
-        held[draw] = [(abs(level - 0.5) <= share / 2)[known].mean() for share in SHARES]
-    return np.asarray(abs(held - SHARES).mean(1))
+        held[draw] = [(abs(level - 0.5) <= share / 2)[known].mean() for share in INTERVALS]
+    return np.asarray(abs(held - np.array(INTERVALS)).mean(1))
 
 
 def table(groups: Mapping[str, Sequence[np.ndarray]], ours: Mapping[str, float]) -> str:

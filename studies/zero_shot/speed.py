@@ -15,7 +15,7 @@ SERIES = {"cpu": 1000, "cuda": 50_000}
 """Monthly series that one pass each is measured on."""
 SAMPLED = {"cpu": 100, "cuda": 1000}
 """Fewer, for models that sample step by step."""
-HOURLY = {"cpu": 1000, "cuda": 1000}
+HOURLY = 1000
 """Hourly series, forecast far ahead by the first model."""
 REPEATS = 5
 CORES = 2
@@ -78,7 +78,7 @@ def measure(
     try:
         for device in devices:
             for i, (name, forecaster) in enumerate(forecasters(device).items()):
-                counts = {MONTHLY: SAMPLED[device]} if i else {MONTHLY: SERIES[device], FAR: HOURLY[device]}
+                counts = {MONTHLY: SAMPLED[device]} if i else {MONTHLY: SERIES[device], FAR: HOURLY}
                 for job, count in counts.items():
                     seconds = seconds_of(functools.partial(forecaster, job.series(count), job.horizon, job.freq))
                     about = {"model": name, "device": device, "job": job, "series": count}

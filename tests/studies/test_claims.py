@@ -30,8 +30,10 @@ def test_a_claim_is_settled_with_evidence_or_says_why_not(claim):
     if claim["status"] == "cannot be run here":
         assert claim["ours"] is None
         return
-    for rows in claim["evidence"]["rows"]:
-        assert find(claim["evidence"]["file"], rows)
+    evidence = claim["evidence"]
+    for part in (evidence, *([evidence["beside"]] if "beside" in evidence else [])):
+        for rows in part["rows"]:
+            assert find(part["file"], rows)
     assert (ROOT / claim["picture"]).exists()
     if claim["status"] == "not confirmed" and not claim.get("exact"):
         assert (ROOT / claim["plan"]).exists()

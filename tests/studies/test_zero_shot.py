@@ -42,7 +42,7 @@ def small(tmp_path, monkeypatch):
     torch.manual_seed(0)
     save_model(MultiscaleForecaster(MultiscaleConfig(**SHAPE)), tmp_path / "mine")
     monkeypatch.setattr(speed, "SERIES", {"cpu": 5})
-    monkeypatch.setattr(speed, "HOURLY", {"cpu": 2})
+    monkeypatch.setattr(speed, "HOURLY", 2)
     monkeypatch.setattr(tails, "SERIES", 3)
     monkeypatch.setattr(tails, "SAMPLES", 50)
 

@@ -47,9 +47,9 @@ def recent_views(series: SeriesSet, leave_out: Sequence[int] = ()) -> list[Recen
 
     Series with a clear season have none.
     """
-    fine = [n for n, one in enumerate(series.calendars) if one is not None and coarser_step(one.freq) is not None]
-    fine = [n for n in fine if len(series.values[n]) > VALUES[0] and n not in set(leave_out)]
-    concerned = [n for n in fine if not seasonal(series.values[n], int(series.periods[n]))]
+    fine = {n for n, one in enumerate(series.calendars) if one is not None and coarser_step(one.freq) is not None}
+    long = [n for n in sorted(fine - set(leave_out)) if len(series.values[n]) > VALUES[0]]
+    concerned = [n for n in long if not seasonal(series.values[n], int(series.periods[n]))]
     out = []
     for count in VALUES:
         numbers = np.array([n for n in concerned if len(series.values[n]) > count], int)
@@ -94,9 +94,9 @@ def moves(whole: Tensor, views: Sequence[tuple[np.ndarray, Tensor]], horizon: in
     mean = total / count[:, None]
     width = own[2] - own[0]
     factor = np.divide(mean[2] - mean[0], width, out=np.ones_like(width), where=width > 0).clip(1 / LARGEST, LARGEST)
-    near, steps = np.zeros(horizon), own.shape[2]
-    near[:steps] = ((END - np.arange(1, steps + 1)) / (END - WHOLE)).clip(0, 1)
+    steps = own.shape[2]
+    near = ((END - np.arange(1, steps + 1)) / (END - WHOLE)).clip(0, 1)
     factors, shifts = np.ones((own.shape[1], horizon)), np.zeros((own.shape[1], horizon))
-    factors[:, :steps] += near[:steps] * (factor - 1)
-    shifts[:, :steps] = near[:steps] * (mean[1] - factor * own[1])
+    factors[:, :steps] += near * (factor - 1)
+    shifts[:, :steps] = near * (mean[1] - factor * own[1])
     return factors, shifts
