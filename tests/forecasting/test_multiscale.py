@@ -349,6 +349,7 @@ def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
     assert main([*given, "--steps", "2", "--batch", "16", "--device", "cpu", "--most", "1"]) == 0
     found = json.loads((tmp_path / "run" / "score.json").read_text())
     assert list(found["sets"]) == ["aus_retail/12"]
+    assert found["sets"]["aus_retail/12"]["wql"] == pytest.approx(found["all"]["wql"])
     assert found["all"]["mase"] > 0
     assert 0 <= found["monthly"]["coverage_80"] <= 1
     assert json.loads((tmp_path / "run" / "spread" / "score.json").read_text())["variant"] == "spread fitted"

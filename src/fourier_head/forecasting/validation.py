@@ -126,11 +126,17 @@ class Validation:
             groups.setdefault(group_of(row["dataset"]), []).append(row)
         return {group: self._means(own) for group, own in groups.items()}
 
+    def relative(self, row: ScoreRow) -> dict[str, float]:
+        """Return MASE and WQL of a set over those of seasonal naive, NaN where these are 0."""
+        naive = self.naive[row["dataset"]]
+        return {key: row[key] / (naive[key] or math.nan) for key in ("mase", "wql")}
+
     def _means(self, rows: Sequence[ScoreRow]) -> dict[str, float]:
         held = {key: [row[key] for row in rows] for key in COVERAGE}
         out = {key: float(np.mean(values)) for key, values in held.items() if None not in values}
+        relative = [self.relative(row) for row in rows]
         for key in ("mase", "wql"):
-            ratio = np.array([row[key] / (self.naive[row["dataset"]][key] or math.nan) for row in rows])
+            ratio = np.array([one[key] for one in relative])
             known = np.isfinite(ratio) & (ratio > 0)
             if known.any():
                 weight = np.sqrt([row["series"] for row in rows])[known]

@@ -178,7 +178,7 @@ def score(model: MultiscaleForecaster, held: SeriesStore, most: int, refit: bool
         rows += evaluate(Forecaster(model.eval()), own)
     model.config = before
     found: dict[str, Any] = validation.scores(rows)
-    found["sets"] = {row["dataset"]: row["mase"] / validation.naive[row["dataset"]]["mase"] for row in rows}
+    found["sets"] = {row["dataset"]: {"series": row["series"], **validation.relative(row)} for row in rows}
     return found
 
 
