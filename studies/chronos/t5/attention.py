@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
@@ -84,22 +83,10 @@ class PositionBias(nn.Module):
             return self.table.t() @ one_hot.t()
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, *masks: Tensor) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """Return what queries (B, heads, Q, D) find among keys and values (B, heads, K, D), scores not scaled.
 
-    Compiled code, which is what trains on a GPU, has scores written out: for a mask that wants a gradient torch has
-    only its slowest kernel, and each mask would be made as large as the scores.
-
     Args:
-        masks: added to scores: a bias by position, ``HIDDEN`` for keys nobody may see, or both.
+        mask: added to scores: a bias by position, ``HIDDEN`` for keys nobody may see, or both.
     """
-    if not torch.compiler.is_compiling():
-        mask = functools.reduce(torch.add, masks)
-        return functional.scaled_dot_product_attention(query, key, value, mask.to(query.dtype), scale=1.0)
-    return written_out(query, key, value, *masks)
-
-
-def written_out(query: Tensor, key: Tensor, value: Tensor, *masks: Tensor) -> Tensor:
-    """Return the same as two products of matrices with a softmax between, which a compiler makes one kernel of."""
-    scores = functools.reduce(torch.add, masks, query @ key.transpose(-1, -2))
-    return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(value.dtype) @ value
+    return functional.scaled_dot_product_attention(query, key, value, mask.to(query.dtype), scale=1.0)

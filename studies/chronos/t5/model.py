@@ -61,9 +61,9 @@ class SelfAttention(nn.Module):
         """Return x with what attention found (B, heads, T, D)."""
         return x + self.out(found.transpose(1, 2).flatten(2))
 
-    def forward(self, x: Tensor, *masks: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         query, key, value = self.project(x)
-        return self.add(x, attend(query, key, value, *masks))
+        return self.add(x, attend(query, key, value, mask))
 
 
 class CrossAttention(nn.Module):
@@ -88,8 +88,8 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention, self.feed_forward = SelfAttention(config), FeedForward(config)
 
-    def forward(self, x: Tensor, *masks: Tensor) -> Tensor:
-        return self.feed_forward(self.attention(x, *masks))
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.feed_forward(self.attention(x, mask))
 
 
 class DecoderLayer(nn.Module):
@@ -126,11 +126,9 @@ class Encoder(nn.Module):
         self.norm = Norm(config.width, config.epsilon)
 
     def forward(self, x: Tensor, hide: Tensor) -> Tensor:
-        bias = self.position(x.shape[1])
-        # Compiled code adds both to scores in passing; elsewhere one sum serves all layers.
-        masks = (bias, hide) if torch.compiler.is_compiling() else (bias + hide,)
+        mask = self.position(x.shape[1]) + hide
         for layer in self.layers:
-            x = layer(x, *masks)
+            x = layer(x, mask)
         return narrow(self.norm(x))
 
 
