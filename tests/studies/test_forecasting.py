@@ -154,13 +154,14 @@ def test_an_arm_stopped_at_its_limit_goes_on(tmp_path):
 
 def test_a_budget_of_steps_takes_the_place_of_seconds(tmp_path):
     settings = Settings(output=tmp_path / "out", checkpoints=tmp_path / "models", quick=True, steps=20, device="cpu")
-    summary = run(settings)
+    summary = run(replace(settings, first_seed=3))
     assert summary is not None
     results = json.loads((settings.output / "runs.json").read_text())
     assert [one["steps"] for one in results] == [20, 20]
     assert [x for x, _ in results[0]["curve"]] == [10, 20]
     assert "for 20 steps on" in summary.extra["notes"][1]
-    assert summary.command == "python -m studies forecasting --steps 20 --quick -o out"
+    assert summary.command == "python -m studies forecasting --steps 20 --first-seed 3 --quick -o out"
+    assert (settings.output / "next-token.png").stat().st_size > 1000  # of the first seed there is
 
 
 def test_weights_depend_on_the_budget_alone_that_counts():
