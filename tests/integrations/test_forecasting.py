@@ -1,8 +1,9 @@
-"""The forecaster in other libraries: sktime with its own checks, and fev."""
+"""The forecaster in other libraries: sktime with its own checks, fev and Darts."""
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from tests.forecasting.test_forecaster import tiny, walk
 
@@ -81,3 +82,67 @@ def test_a_task_of_fev(tmp_path):
     assert np.isfinite([summary["MASE"], summary["WQL"]]).all()
     median = forecaster.predict([walk(54, i) for i in range(3)], 6, freq="D").median
     np.testing.assert_allclose([row["predictions"] for row in predictions[1]["target"]], median)
+
+
+# --- Darts
+
+
+def darts_series(values, start="2019-01-01", freq="MS", name="sold"):
+    darts = pytest.importorskip("darts")
+    values = np.asarray(values, dtype=float)
+    index = pd.date_range(start, periods=len(values), freq=freq)
+    return darts.TimeSeries.from_times_and_values(index, values, columns=None if values.ndim > 1 else [name])
+
+
+def test_darts_forecasts_are_those_of_the_forecaster():
+    one = darts_series(walk(60))
+    from fourier_head.integrations.darts import FourierHeadModel
+
+    forecaster = tiny()
+    ours = forecaster.predict(pd.Series(walk(60), index=one.time_index), 6)
+    model = FourierHeadModel(forecaster, quantiles=[0.1, 0.9]).fit(one)
+    found = model.predict(6)
+    np.testing.assert_allclose(found.values()[:, 0], ours.median[0])
+    assert (str(found.start_time().date()), found.freq_str, list(found.components)) == ("2024-01-01", "MS", ["sold"])
+    quantiles = model.predict(6, predict_likelihood_parameters=True)
+    assert list(quantiles.components) == ["sold_q0.100", "sold_q0.900"]
+    np.testing.assert_allclose(quantiles.values(), ours.quantiles([0.1, 0.9])[0])
+    paths = model.predict(6, num_samples=40, random_state=3).all_values()
+    np.testing.assert_allclose(paths[:, 0].T, ours.samples(40, torch.Generator().manual_seed(3))[0])
+
+
+def test_darts_forecasts_each_component_of_each_series():
+    two, other = darts_series(np.stack([walk(60), walk(60, 1)], axis=1)), darts_series(walk(40, 2), "2020-01-01", "W")
+    from fourier_head.integrations.darts import FourierHeadModel
+
+    forecaster = tiny()
+    found = FourierHeadModel(forecaster).fit([two, two]).predict(3, series=[two, other])
+    assert [one.values().shape for one in found] == [(3, 2), (3, 1)]
+    alone = [forecaster.predict([walk(60, i)], 3, freq="MS").median[0] for i in (0, 1)]
+    np.testing.assert_allclose(found[0].values().T, alone, rtol=1e-5)
+    np.testing.assert_allclose(found[1].values().T, forecaster.predict([walk(40, 2)], 3, freq="W").median, rtol=1e-5)
+
+
+def test_darts_covariates_are_those_of_a_table():
+    promo = darts_series(np.arange(70) % 5 == 0, name="promo")
+    one = darts_series(100 + np.random.default_rng(0).normal(size=60) + 50 * promo.values()[:60, 0])
+    from fourier_head.integrations.darts import FourierHeadModel
+
+    found = FourierHeadModel(tiny()).fit(one, future_covariates=promo).predict(10)
+    with_promo = promo.values()[60:, 0] > 0
+    assert found.values()[with_promo].mean() - found.values()[~with_promo].mean() > 40
+    numbered = one.from_values(one.values())
+    with pytest.raises(ValueError, match="covariates need series with dates"):
+        FourierHeadModel(tiny()).fit(numbered, future_covariates=numbered).predict(3)
+    assert FourierHeadModel(tiny()).fit(numbered).predict(3).start_time() == 60
+
+
+def test_darts_backtests_without_training():
+    one = darts_series(walk(40))
+    from fourier_head.integrations.darts import FourierHeadModel
+
+    model = FourierHeadModel(tiny()).fit(one)
+    found = model.historical_forecasts(one, start=0.8, forecast_horizon=2, retrain=False)
+    alone = tiny().predict([walk(40)[:31]], 2, freq="MS").median[0, 1]
+    np.testing.assert_allclose(found.first_value(), alone)
+    assert np.isfinite(model.backtest(one, start=0.8, forecast_horizon=2, retrain=False))
