@@ -123,6 +123,13 @@ model = FourierHeadModel()
 summary = task.evaluation_summary(model.fit_predict(task), model_name="fourier-head")
 assert np.isfinite(summary["MASE"])
 """,
+    "darts": """
+import numpy as np
+from darts import TimeSeries
+from fourier_head.integrations.darts import FourierHeadModel
+model = FourierHeadModel().fit(TimeSeries.from_values(np.arange(30.0)))
+assert model.predict(3, num_samples=5).all_values().shape == (3, 1, 5)
+""",
     "holidays": """
 import numpy as np, pandas as pd
 from fourier_head import Forecaster
