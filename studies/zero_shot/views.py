@@ -29,8 +29,10 @@ from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold
 class Alone(Forecaster):
     """The forecaster without views."""
 
-    def _beside_network(self, rolling: Any, ruled: Rules | None, half: bool) -> tuple[None, np.ndarray | None]:
-        return None, None if ruled is None else ruled.shift
+    def _beside_network(
+        self, rolling: Any, ruled: Rules | None, half: bool
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return (None, None) if ruled is None else ruled.put_back()
 
 
 def windows(held: SeriesStore, count: int, most: int, longest: int, near: bool = False) -> list[EvaluationSet]:

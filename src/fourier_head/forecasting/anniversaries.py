@@ -123,7 +123,7 @@ def labels_of(days: np.ndarray) -> np.ndarray:
     day, left = (days - month).astype(int), (month + 1 - days).astype(int) - 1
     weekday = month.astype(int) % 12 * WEEK + days.astype(int) % WEEK
     year = days.astype("datetime64[Y]")
-    from_easter = (days - year.astype("datetime64[D]") - _easter(year.astype(int) + 1970)).astype(int)
+    from_easter = (days - easter(year)).astype(int)
     near = (from_easter >= -50) & (from_easter <= 62)
     families = (
         month.astype(int) % 12 * 31 + day,
@@ -134,18 +134,19 @@ def labels_of(days: np.ndarray) -> np.ndarray:
     return np.stack([np.minimum(one + at, NONE) for one, at in zip(families, FAMILIES[:-1], strict=True)])
 
 
-def _easter(year: np.ndarray) -> np.ndarray:
-    """Return days from the first of January to Easter, by the algorithm of Meeus, Jones and Butcher.
+def easter(years: np.ndarray) -> np.ndarray:
+    """Return the days of Easter in years, by the algorithm of Meeus, Jones and Butcher.
 
-    >>> np.datetime64("2024-01-01") + _easter(np.array([2024]))
-    array(['2024-03-31'], dtype='datetime64[D]')
+    >>> easter(np.array(["2024", "2025"], "datetime64[Y]")).tolist()
+    [datetime.date(2024, 3, 31), datetime.date(2025, 4, 20)]
     """
+    year = years.astype(int) + 1970
     century, rest = year // 100, year % 100
     moon = (19 * (year % 19) + century - century // 4 - (century - (century + 8) // 25 + 1) // 3 + 15) % 30
     sunday = (32 + 2 * (century % 4) + 2 * (rest // 4) - moon - rest % 4) % WEEK
     day = moon + sunday - WEEK * ((year % 19 + 11 * moon + 22 * sunday) // 451) + 21  # days after the first of March
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    return day + 59 + leap
+    return years.astype("datetime64[D]") + day + 59 + leap
 
 
 def _against_usual(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -158,10 +158,11 @@ class Forecaster:
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
                 show: whole numbers where all were, none below zero where none was; rare demand by its rate and sizes.
-            rules: leave out one absurd value, take seasons that the network does not read from the whole past, and
-                holidays and other days of the calendar from past years, go on along a line of few values, each where
-                the past of a series says so, and in series of minutes and seconds let views of the last values count
-                near ahead and coarser ones far ahead; ``forecasts.rules`` tells.
+            rules: leave out one absurd value, take seasons that the network does not read from the whole past,
+                holidays and other days of the calendar from past years, and from months what their weekdays and Easter
+                do, go on along a line of few values, each where the past of a series says so, and in series of minutes
+                and seconds let views of the last values count near ahead and coarser ones far ahead;
+                ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
         """
@@ -189,7 +190,7 @@ class Forecaster:
         if ruled and (words := ruled.words(self.config.context)):
             warnings.warn(words, stacklevel=2)
         # What values a series can take is seen in itself, not in what effects or rules leave of it.
-        as_given = effects is None and (ruled is None or ruled.shift is None)
+        as_given = effects is None and not (ruled and ruled.changed)
         empty, support = torch.zeros((), dtype=torch.int64, device=self.device), Support.unknown(len(series))
         with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
             for numbers, contexts, periods in self._batches(ruled.series if ruled else plain, rolling):

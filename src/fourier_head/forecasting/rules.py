@@ -1,7 +1,8 @@
 """What a forecaster does beside its network, whatever its weights: few rules, each judged by a series' own past.
 
 One absurd value counts as missing; a season longer than the network reads is taken off and put back; a few values on
-one line go on along it. `support.py` has the fourth, demand that is mostly zero, `views.py` the others.
+one line go on along it. `anniversaries.py` and `trading_days.py` have what the calendar tells, `support.py` demand that
+is mostly zero, `views.py` the others.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fourier_head.forecasting.anniversaries import without_anniversaries
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
 from fourier_head.forecasting.patch.seasons import FURTHER
 from fourier_head.forecasting.series_set import SeriesSet
+from fourier_head.forecasting.trading_days import without_trading_days
 
 OTHERS = 12
 """Values that must lie beside one for it to be called absurd."""
@@ -56,6 +58,8 @@ class Rules:
         coarser: numbers of the series that a coarser view counted for, see `coarser.py`.
         recent: numbers of the series that views of their last values counted for, see `recent.py`.
         anniversaries: numbers of the series of days in which days of the calendar stand out, see `anniversaries.py`.
+        trading_days: numbers of the series of months that follow the weekdays in them, see `trading_days.py`.
+        factor: (series, horizon) to multiply its forecasts by after that, None where there is nothing to multiply by.
     """
 
     series: SeriesSet = field(repr=False)
@@ -67,6 +71,24 @@ class Rules:
     coarser: list[int] = field(default_factory=list)
     recent: list[int] = field(default_factory=list)
     anniversaries: list[int] = field(default_factory=list)
+    trading_days: list[int] = field(default_factory=list)
+    factor: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def changed(self) -> bool:
+        """Whether any series is read otherwise than as it was given."""
+        return self.shift is not None or self.factor is not None
+
+    def put_back(
+        self, factor: np.ndarray | None = None, shift: np.ndarray | None = None
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the factor and shift of forecasts, None where there is none, after those of views."""
+        if self.shift is not None:
+            shift = self.shift if shift is None else shift + self.shift
+        if self.factor is not None:
+            factor = self.factor if factor is None else factor * self.factor
+            shift = None if shift is None else shift * self.factor
+        return factor, shift
 
     def words(self, reads: int) -> str | None:
         """Return what a user should know of seasons that are not seen, None where there is nothing to say."""
@@ -83,8 +105,10 @@ class Rules:
 
 def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Rules:
     """Return what rules make of series before a network of this shape reads them."""
+    values, factor, monthly = without_trading_days(series, horizon)
+    series = series if factor is None else replace(series, values=values)
     values, shift, yearly = without_anniversaries(series, horizon)
-    used: dict[str, list[int]] = {"profile": [], "line": [], "anniversaries": yearly}
+    used: dict[str, list[int]] = {"profile": [], "line": [], "anniversaries": yearly, "trading_days": monthly}
     unseen = np.zeros(len(series), dtype=np.int64)
     lengths, periods = np.array([len(one) for one in values]), series.periods
     kinds, kind = np.unique(periods, return_inverse=True)
@@ -117,7 +141,9 @@ def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Ru
             values = list(values) if values is series.values else values
             values[number] = past
             shift[number] += after
-    return Rules(series if shift is None else replace(series, values=values), shift, **used, unseen=unseen)
+    return Rules(
+        series if shift is None else replace(series, values=values), shift, **used, unseen=unseen, factor=factor
+    )
 
 
 def without_absurd(contexts: Tensor) -> tuple[Tensor, Tensor]:

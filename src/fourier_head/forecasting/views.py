@@ -27,7 +27,7 @@ def moved_by_views(
     far = coarser.coarser_views(ruled.series, horizon, ruled.absurd)
     near = recent.recent_views(ruled.series, ruled.absurd)
     if not (far or near):
-        return None, ruled.shift
+        return ruled.put_back()
     density, shape = network(), (len(ruled.series), horizon)
     factor, shift = np.ones(shape), np.zeros(shape)
     for view in far:
@@ -43,4 +43,4 @@ def moved_by_views(
         shift[rows] += factor[rows] * plus
         factor[rows] *= times
         ruled.recent.extend(rows.tolist())
-    return factor, shift if ruled.shift is None else shift + ruled.shift
+    return ruled.put_back(factor, shift)
