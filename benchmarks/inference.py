@@ -226,10 +226,10 @@ def measure_forecasts(rows: int, clock: Clock | None) -> Iterator[dict[str, obje
             }  # fmt: skip
 
 
-def crossover(clock: Clock, tokens: int = 4096) -> list[dict[str, object]]:
+def crossover(clock: Clock) -> list[dict[str, object]]:
     """Return times of all bins in plain torch by matrix product and by FFT."""
     rows: list[dict[str, object]] = []
-    limit = series.GEMM_LIMIT["cuda"]
+    tokens, limit = 4096, series.GEMM_LIMIT["cuda"]
     for length, bins in CROSSOVER:
         a = torch.randn(tokens, 2, length, device="cuda")
         for way, value in {"product": 1 << 62, "fft": 0}.items():

@@ -126,22 +126,22 @@ class Recording:
 Report = Callable[[float, str], None]
 
 
-def load_recording(folder: Path, report: Report | None = None, threads: int = 0) -> Recording:
+def load_recording(folder: Path, report: Report | None = None) -> Recording:
     """Return the recording of a folder; the first call plays it into a file of frames that later ones map."""
     recipe = _recipe_of(folder)
     if recipe is None:
         raise UserError(f"{folder} holds no recording: make one with python -m studies.atari collect.")
-    return _load(recipe, folder, report, threads)
+    return _load(recipe, folder, report)
 
 
-def rebuild(recipe: Path, folder: Path, report: Report | None = None, threads: int = 0) -> Recording:
+def rebuild(recipe: Path, folder: Path, report: Report | None = None) -> Recording:
     """Return the recording of a recipe, played into a folder of its own; one of another recording is left alone."""
     read_recipe(recipe)
     content, own = recipe.read_bytes(), _recipe_of(folder)
     if own is not None and own.read_bytes() != content:
         raise UserError(f"{folder} holds another recording; choose another folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    recording = _load(recipe, folder, report, threads)
+    recording = _load(recipe, folder, report)
     write_atomically(folder / RECIPE, content)
     return recording
 
@@ -151,7 +151,7 @@ def _recipe_of(folder: Path) -> Path | None:
     return next((path for path in (folder / RECIPE, folder / AGENT / RECIPE) if path.exists()), None)
 
 
-def _load(recipe: Path, folder: Path, report: Report | None, threads: int) -> Recording:
+def _load(recipe: Path, folder: Path, report: Report | None) -> Recording:
     about, shards = read_recipe(recipe)
     starts = _joined(shards)
     columns = {name: np.concatenate([getattr(start, name).ravel() for start in starts]) for name in COLUMNS}
@@ -164,7 +164,7 @@ def _load(recipe: Path, folder: Path, report: Report | None, threads: int) -> Re
         for older in folder.glob("frames-*.npy"):  # of a shorter recording
             older.unlink()
         # No flush at the end: the file may stay in memory until the system finds time to write it.
-        write_atomically(path, lambda beside: _play(about, starts, len(found), beside, report, threads))
+        write_atomically(path, lambda beside: _play(about, starts, len(found), beside, report))
     return replace(found, frames=np.load(path, mmap_mode="r"))
 
 
@@ -184,14 +184,14 @@ def _joined(shards: Sequence[Shard]) -> list[Shard]:
     return out
 
 
-def _play(about: About, starts: Sequence[Shard], total: int, path: Path, report: Report | None, threads: int) -> None:
+def _play(about: About, starts: Sequence[Shard], total: int, path: Path, report: Report | None) -> None:
     """Write the frames of all streams; rewards and ends must come out as recorded, or this is another emulator."""
     frames = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(total, SIDE, SIDE))
     done = 0
     for number, start in enumerate(starts):
         count, length = start.actions.shape
         own = frames[done : done + count * length].reshape(count, length, SIDE, SIDE)
-        environments = about.environments(start.seeds.tolist(), threads)
+        environments = about.environments(start.seeds.tolist())
         own[:, 0] = environments.reset()
         for t in range(length):
             step = environments.step(start.actions[:, t])

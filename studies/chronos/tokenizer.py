@@ -130,13 +130,13 @@ class ChronosTokenizer:
         """Return the tokens of the last `length` values of contexts, with EOS at their end."""
         return self.encode(context[..., -length:], eos=True)
 
-    def labels(self, target: Tensor, scale: Tensor, *, ignore_index: int = -100) -> Tensor:
+    def labels(self, target: Tensor, scale: Tensor) -> Tensor:
         """Return what a decoder must predict: ids of the target under the scale of its context, then EOS.
 
-        Missing values are `ignore_index`, which losses leave out.
+        Missing values are -100, which losses leave out.
         """
         tokens = self.encode(target, scale, eos=True)
-        return torch.where(tokens.mask, tokens.ids, ignore_index)
+        return torch.where(tokens.mask, tokens.ids, -100)
 
     # --- ids to values
 

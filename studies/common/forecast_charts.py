@@ -55,7 +55,7 @@ def _mean_by_set(scores: Iterable[ScoreRow]) -> dict[str, dict[str, ScoreRow]]:
     return out
 
 
-def pens(models: Sequence[str], heads: Mapping[str, str] | None) -> dict[str, tuple[str, int]]:
+def pens(models: Sequence[str], heads: Mapping[str, str]) -> dict[str, tuple[str, int]]:
     """Return a colour for each model, and how many before it have the same.
 
     A model has the colour of its head, where it is the first of it, otherwise the one that is used least.
@@ -66,7 +66,7 @@ def pens(models: Sequence[str], heads: Mapping[str, str] | None) -> dict[str, tu
     used: Counter[str] = Counter()
     out = {}
     for model in models:
-        head = (heads or {}).get(model, "")
+        head = heads.get(model, "")
         own = bool(head) and look(head).light != look("ink").light and not used[look(head).light]
         name = head if own else min(_COLOURS, key=lambda one: used[look(one).light])
         out[model] = name, used[look(name).light]
@@ -77,10 +77,9 @@ def pens(models: Sequence[str], heads: Mapping[str, str] | None) -> dict[str, tu
 def relative_chart(
     scores: Iterable[ScoreRow],
     naive: Iterable[ScoreRow],
-    metric: str = "mase",
+    metric: str,
     *,
-    heads: Mapping[str, str] | None = None,
-    name: str | None = None,
+    heads: Mapping[str, str],
 ) -> Chart:
     """Draw each model's score on each set over that of seasonal naive: below 1 is better than repeating the season.
 
@@ -89,7 +88,6 @@ def relative_chart(
         naive: the scores of seasonal naive.
         metric: "mase" or "wql".
         heads: the head of each model, for its colour.
-        name: of the chart and its file, `relative-<metric>` otherwise.
     """
     base = {one["dataset"]: one for one in naive}
     by_model = _mean_by_set(scores)
@@ -114,7 +112,7 @@ def relative_chart(
     if starred:
         caption += " A star marks sets that are not the published ones: models compare there with each other only."
     title = f"{metric.upper()} relative to seasonal naive, by set"
-    return Chart(name or f"relative-{metric}", title, panels, caption, columns=2, height=2.3)
+    return Chart(f"relative-{metric}", title, panels, caption, columns=2, height=2.3)
 
 
 def _family(model: str) -> str:
@@ -131,9 +129,9 @@ def _family(model: str) -> str:
 def overview_chart(
     scores: Iterable[ScoreRow],
     naive: Sequence[ScoreRow],
-    published: Sequence[ScoreRow] = (),
+    published: Sequence[ScoreRow],
     *,
-    heads: Mapping[str, str] | None = None,
+    heads: Mapping[str, str],
     which: str = "verified",
 ) -> Chart:
     """Draw every model as a point, relative MASE across and relative WQL up; hollow points are published models.
@@ -174,9 +172,7 @@ def overview_chart(
     )
 
 
-def calibration_chart(
-    scores: Iterable[ScoreRow], *, heads: Mapping[str, str] | None = None, verified_only: bool = True
-) -> Chart:
+def calibration_chart(scores: Iterable[ScoreRow], *, heads: Mapping[str, str], verified_only: bool = True) -> Chart:
     """Draw observed against nominal frequency of quantiles, the coverage of intervals and the PIT histogram.
 
     Every set counts alike. Models without intervals, such as seasonal naive, are left out.

@@ -79,7 +79,7 @@ def comparable(published: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list
     ]
 
 
-def seasonal_naive_rows(naive: Iterable[ScoreRow], published: Iterable[ScoreRow] = ()) -> list[Row]:
+def seasonal_naive_rows(naive: Iterable[ScoreRow], published: Iterable[ScoreRow]) -> list[Row]:
     """Return the scores of seasonal naive on each set, beside them those that others published for verified sets.
 
     They are in `published`: `paper` is for the paper that a study repeats, and no one else's.

@@ -190,10 +190,10 @@ def energy_score(samples: np.ndarray, outcome: np.ndarray) -> np.ndarray:
     return np.asarray(near - spread / 2)
 
 
-def variogram_score(samples: np.ndarray, outcome: np.ndarray, power: float = 0.5) -> np.ndarray:
+def variogram_score(samples: np.ndarray, outcome: np.ndarray) -> np.ndarray:
     r"""Return the variogram score of samples (..., paths, steps) for outcomes (..., steps), lower is better.
 
-    .. math:: \mathrm{mean}_{i < j} \big( |y_i - y_j|^p - \mathrm{E} |X_i - X_j|^p \big)^2
+    .. math:: \mathrm{mean}_{i < j} \big( |y_i - y_j|^{1/2} - \mathrm{E} |X_i - X_j|^{1/2} \big)^2
 
     >>> float(variogram_score(np.array([[0.0, 1.0], [4.0, 5.0]]), np.array([2.0, 3.0])))
     0.0
@@ -207,7 +207,7 @@ def variogram_score(samples: np.ndarray, outcome: np.ndarray, power: float = 0.5
     total = np.zeros(outcome.shape[:-1])
     for i in range(steps - 1):  # a row of pairs at a time: few arrays of the size of the samples
         others = second[first == i]
-        seen = np.abs(outcome[..., i, None] - outcome[..., others]) ** power
-        meant = (np.abs(samples[..., i, None] - samples[..., others]) ** power).mean(-2)
+        seen = np.abs(outcome[..., i, None] - outcome[..., others]) ** 0.5
+        meant = (np.abs(samples[..., i, None] - samples[..., others]) ** 0.5).mean(-2)
         total += ((seen - meant) ** 2).sum(-1)
     return np.asarray(total / max(1, len(first)))

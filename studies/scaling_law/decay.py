@@ -145,9 +145,9 @@ class Widths:
         return cls(sigma, torch.as_tensor(np.concatenate([block.weight for block in rule])))
 
     @classmethod
-    def of_interval(cls, num_bins: int, last: int = 2000) -> Widths:
+    def of_interval(cls, num_bins: int) -> Widths:
         """Every integer multiple of half the interval instead of one bin, so that no kernel is narrow."""
-        step = torch.arange(1, last + 1, dtype=torch.float64)
+        step = torch.arange(1, 2001, dtype=torch.float64)
         weight = 6 / (math.pi * step) ** 2
         weight[-1] += 1 - weight.sum()  # the rest of the sum, where the kernel no longer changes
         return cls(step * (num_bins / 2), weight)

@@ -98,9 +98,9 @@ def log_density(name: DatasetName, inputs: np.ndarray, z: np.ndarray) -> np.ndar
     return gauss[1] if name == "gaussian" else np.logaddexp(gauss[0], gauss[1]) - math.log(2)
 
 
-def true_pmf(name: DatasetName, inputs: np.ndarray, num_bins: int = NUM_BINS) -> np.ndarray:
+def true_pmf(name: DatasetName, inputs: np.ndarray) -> np.ndarray:
     """Return the true conditional density at the bin centres, normalised over the bins, (n, m)."""
-    centers = -1 + (2 * np.arange(num_bins) + 1) / num_bins
+    centers = -1 + (2 * np.arange(NUM_BINS) + 1) / NUM_BINS
     if name != "gmm2":
         return _normalised(np.exp(log_density(name, inputs, centers)))
     # Each of the two Gaussians is normalised over the bins before they are averaged.
@@ -112,11 +112,11 @@ def _normalised(weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def quantize(values: np.ndarray, num_bins: int = NUM_BINS) -> np.ndarray:
+def quantize(values: np.ndarray) -> np.ndarray:
     """Return bin ids on [-1, 1]; values outside go to the first and last bin.
 
     >>> quantize(np.array([-2.0, -1.0, 0.0, 0.99, 1.0]))
     array([ 0,  0, 25, 49, 49])
     """
-    edges = np.linspace(-1, 1, num_bins + 1)
-    return np.clip(np.digitize(values, edges) - 1, 0, num_bins - 1)
+    edges = np.linspace(-1, 1, NUM_BINS + 1)
+    return np.clip(np.digitize(values, edges) - 1, 0, NUM_BINS - 1)

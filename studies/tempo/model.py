@@ -101,7 +101,7 @@ def grid(config: Any) -> tuple[int, int]:
     )
 
 
-def time_waves(rows: int, columns: int, size: int, amplitude: float = 0.3) -> Tensor:
+def time_waves(rows: int, columns: int, size: int) -> Tensor:
     """Return positions (rows * columns, size) to start training from: waves of time, and noise for the frequency.
 
     transformers leaves positions at zero, for weights to be loaded over them. From there a network has to find out
@@ -111,7 +111,7 @@ def time_waves(rows: int, columns: int, size: int, amplitude: float = 0.3) -> Te
     speed = torch.exp(-math.log(4 * columns) * torch.arange(size // 2) / (size // 2))
     waves = torch.cat([torch.sin(time * speed), torch.cos(time * speed)], dim=-1)
     waves = torch.nn.functional.pad(waves, (0, size - waves.shape[-1]))
-    return (amplitude * waves + 0.1 * torch.randn(rows, 1, size)).flatten(0, 1)
+    return (0.3 * waves + 0.1 * torch.randn(rows, 1, size)).flatten(0, 1)
 
 
 def configuration(model: str) -> Any:

@@ -40,7 +40,7 @@ SEED = 987_654
 BATCH, RATE, WARMUP = 64, 1e-3, 0.1
 
 
-def unlabelled(count: int, num_mels: int, device: str, deadline: float | None = None) -> Tensor:
+def unlabelled(count: int, num_mels: int, device: str, deadline: float | None) -> Tensor:
     """Return features of clips of any tempo between 40 and 240 BPM, whole or not, in pieces that fit into memory."""
     generator = torch.Generator().manual_seed(SEED)
     bpm = SLOW + (FAST - SLOW) * torch.rand(count, generator=generator)
@@ -117,9 +117,9 @@ def pretrain(
     features: Tensor,
     steps: int,
     device: str,
-    say: Callable[[str], None] | None = None,
-    kept: Path | None = None,
-    deadline: float | None = None,
+    say: Callable[[str], None] | None,
+    kept: Path,
+    deadline: float | None,
 ) -> None:
     """Train the encoder of an AST classifier on normalised features without labels.
 

@@ -101,13 +101,13 @@ def read_wave(content: bytes, name: str = "the clip") -> tuple[Tensor, int]:
     return torch.from_numpy(samples).float(), rate
 
 
-def resample(samples: Tensor, rate: int, target: int = SAMPLE_RATE) -> Tensor:
-    """Return the signal at another rate, by cutting or extending its spectrum.
+def resample(samples: Tensor, rate: int) -> Tensor:
+    """Return the signal at the rate of all clips, by cutting or extending its spectrum.
 
-    >>> resample(torch.ones(441), 44_100, 16_000).shape
+    >>> resample(torch.ones(441), 44_100).shape
     torch.Size([160])
     """
-    if rate == target or not len(samples):
+    if rate == SAMPLE_RATE or not len(samples):
         return samples
-    count = max(1, round(len(samples) * target / rate))
+    count = max(1, round(len(samples) * SAMPLE_RATE / rate))
     return torch.from_numpy(signal.resample(samples.double().numpy(), count)).float()

@@ -47,11 +47,11 @@ class Job:
 MONTHLY, FAR = Job("monthly", "ME", 12, 18, 60, 140), Job("hourly", "h", 24, 480, 2016, 2016)
 
 
-def seconds_of(forecast: Callable[[], Any], repeats: int = REPEATS) -> float:
+def seconds_of(forecast: Callable[[], Any]) -> float:
     """Return the median time of a call after one to warm up."""
     forecast()
     times = []
-    for _ in range(repeats):
+    for _ in range(REPEATS):
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         begin = time.perf_counter()

@@ -206,7 +206,7 @@ def test_any_seed_makes_a_recording_that_plays_again(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "Environments", Environments)  # the real ones
     settings = tiny(tmp_path / "first", seed=-(10**7), transitions=12, steps=12, environments=2, shard=12)
     assert Collection(settings).run()
-    assert len(records.rebuild(tmp_path / "first" / records.RECIPE, tmp_path / "again", threads=1)) == 12
+    assert len(records.rebuild(tmp_path / "first" / records.RECIPE, tmp_path / "again")) == 12
     first, second = (records.load_recording(tmp_path / name) for name in ("first", "again"))
     assert np.array_equal(first.frames, second.frames)
 
@@ -244,7 +244,7 @@ def test_a_recipe_plays_back_every_frame(recorded, tmp_path):
     recipe = recorded / records.RECIPE
     assert recipe.stat().st_size < 10_000
     assert len(shards(recorded)) == 3
-    assert len(records.rebuild(recipe, tmp_path / "again", threads=1)) == 120
+    assert len(records.rebuild(recipe, tmp_path / "again")) == 120
     assert (tmp_path / "again" / records.RECIPE).read_bytes() == recipe.read_bytes()
     first, second = records.load_recording(recorded), records.load_recording(tmp_path / "again")
     for name in ("frames", "actions", "rewards", "ended", "moments", "streams"):
@@ -268,7 +268,7 @@ def test_a_recipe_is_not_played_into_another_recording(recorded, tmp_path):
             records.write_recipe(place, about, kept)
             before = place.read_bytes()
             with pytest.raises(UserError, match="another recording"):
-                records.rebuild(recorded / records.RECIPE, other, threads=1)
+                records.rebuild(recorded / records.RECIPE, other)
             assert [path for path in other.rglob("*") if path.is_file()] == [place]
             assert place.read_bytes() == before
             shutil.rmtree(other)

@@ -281,15 +281,15 @@ def narrow(x: Tensor) -> Tensor:
     return x.to(torch.get_autocast_dtype(place)) if torch.is_autocast_enabled(place) else x
 
 
-def waves(bins: int, width: int, finest: float = 0.25) -> Tensor:
-    """Return features (bins, width) of deviation 1: cosines, from half a wave over all bins to ``finest`` of one a bin.
+def waves(bins: int, width: int) -> Tensor:
+    """Return features (bins, width) of deviation 1: cosines, from half a wave over all bins to a quarter of one a bin.
 
     >>> features = waves(500, 64)
     >>> bool((features[1:] - features[:-1]).square().mean() < (features[250:] - features[:250]).square().mean())
     True
     """
     place = torch.arange(bins, dtype=torch.float64)[:, None] / bins
-    count = 0.5 * (2 * finest * bins) ** torch.rand(width, dtype=torch.float64)
+    count = 0.5 * (bins / 2) ** torch.rand(width, dtype=torch.float64)
     return (2**0.5 * torch.cos(2 * math.pi * (count * place + torch.rand(width, dtype=torch.float64)))).float()
 
 

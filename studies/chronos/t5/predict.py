@@ -34,7 +34,6 @@ class T5Predictor:
             as random as without, all together are closer to the distribution they are drawn from.
         tails: probability left out at either end of every distribution that is drawn from. What a model gives to values
             far off is little and hardly learned, but one such value leads the rest of its path astray.
-        seed: of the samples; every call starts from it.
         probes: series of each call, spread evenly, of whose first path every next-token distribution is measured by
             ``metrics.smoothness``; ``smoothness`` collects the values.
 
@@ -58,13 +57,12 @@ class T5Predictor:
         top_k: int | None = None,
         spread: bool = False,
         tails: float = 0.0,
-        seed: int = 0,
         probes: int = 0,
     ):
         if not 0 <= tails < 0.5:
             raise ValueError(f"tails must be at least 0 and less than 0.5, got {tails}")
         self.model, self.tokenizer, self.paths, self.top_k = model, tokenizer, paths, top_k
-        self.spread, self.tails, self.seed, self.probes = spread, tails, seed, probes
+        self.spread, self.tails, self.probes = spread, tails, probes
         self._measured: list[Tensor] = []
 
     def __call__(self, contexts: Sequence[np.ndarray], horizon: int, freq: str | None = None) -> Forecast:
@@ -83,12 +81,12 @@ class T5Predictor:
 
     @torch.inference_mode()
     def samples(self, contexts: Sequence[np.ndarray], horizon: int) -> np.ndarray:
-        """Return sample paths (series, paths, horizon) of values.
+        """Return sample paths (series, paths, horizon) of values, the same ones in every call.
 
         Beyond the horizon of the model its median forecast becomes part of the context, as in Chronos.
         """
         self.model.eval()
-        generator = torch.Generator(self.device).manual_seed(self.seed)
+        generator = torch.Generator(self.device).manual_seed(0)
         past = [np.asarray(context, dtype=np.float64) for context in contexts]
         parts: list[np.ndarray] = []
         done = 0
