@@ -1,5 +1,6 @@
-"""Commands of README and docs as they are written: all are understood, and those that are quick do their work."""
+"""Commands of README, docs, results and plans as they are written: all are understood, quick ones do their work."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -30,18 +31,43 @@ def commands():
                     )
 
 
-COMMANDS = list(commands())
+def recorded():
+    """Yield the command beside every result of a study; notes say where an earlier version was meant."""
+    for path in sorted((ROOT / "results").rglob("summary.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        command = content["command"].replace("fourier-head study ", "python -m studies ")
+        program, _, words = command.partition("python -m studies ")
+        if words and not program and not any("an earlier version" in note for note in content.get("notes", ())):
+            yield pytest.param("python -m studies", shlex.split(words), id=path.parent.name)
+
+
+def planned():
+    """Yield every command of the plans that are put in order, of several lines or between backticks."""
+    order = (ROOT / "results" / "plan.md").read_text(encoding="utf-8")
+    for path in sorted({ROOT / "results" / link for link in re.findall(r"\((\S+/plan\.md)\)", order)}):
+        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+        for program, words in re.findall(r"(python -m studies(?:\.atari)?) ([^`\n]+)", text):
+            if "..." not in words:
+                yield pytest.param(program, shlex.split(words), id=f"{path.parent.name}: {words[:40]}")
+
+
+COMMANDS, PLANNED = list(commands()), list(planned())
 QUICK = [one for one in COMMANDS if one.values[1][0] == "forecast" and "ray" not in one.values[1]]
 QUICK += [one for one in COMMANDS if one.values[1] == ["report"]]
 
 
-@pytest.mark.parametrize(("program", "words"), COMMANDS)
+@pytest.mark.parametrize(("program", "words"), [*COMMANDS, *recorded(), *PLANNED])
 def test_a_documented_command_is_understood(program, words):
     group = typer.main.get_command(PROGRAMS[program])
     with group.make_context(program, list(words)) as context:
         name, command, rest = group.resolve_command(context, list(words))
         with command.make_context(name, rest, parent=context) as inner:
             assert not inner.args
+
+
+@pytest.mark.parametrize("words", [one.values[1] for one in PLANNED if "cuda" in one.values[1]], ids=" ".join)
+def test_a_command_that_is_planned_on_a_card_stops_by_itself(words):
+    assert {"--time-limit", "--limit"} & set(words)
 
 
 @pytest.fixture

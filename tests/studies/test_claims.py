@@ -2,16 +2,12 @@
 
 import json
 import re
-import shlex
 from html import escape
 
 import pytest
-import typer
-from studies.atari.__main__ import app as atari_app
 from studies.claims.claim import STATUSES, decide
-from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
+from studies.claims.evidence import ROOT, Figure, find, paired, t_interval
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
-from studies.cli import app
 from studies.common.report.page import parts
 from studies.common.report.prose import BEYOND, PARTS, part_of
 
@@ -123,30 +119,3 @@ def test_fourier_heads_are_those_chosen_on_other_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
     assert language.chosen("chosen") == rows[1:]
     evidence._content.cache_clear()
-
-
-def planned():
-    """Return every command of the plans that are put in order, of several lines or between backticks."""
-    found = []
-    order = (ROOT / "results" / "plan.md").read_text(encoding="utf-8")
-    for path in sorted({ROOT / "results" / link for link in re.findall(r"\((\S+/plan\.md)\)", order)}):
-        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-        for program, words in re.findall(r"(python -m studies(?:\.atari)?) ([^`\n]+)", text):
-            if "..." not in words:
-                found.append(pytest.param(program, shlex.split(words), id=f"{path.parent.name}: {words[:40]}"))
-    return found
-
-
-@pytest.mark.parametrize(("program", "words"), planned())
-def test_a_planned_command_is_understood_and_stops_by_itself(program, words):
-    group = typer.main.get_command(atari_app if program.endswith("atari") else app)
-    with group.make_context(program, list(words)) as context:
-        name, command, rest = group.resolve_command(context, list(words))
-        with command.make_context(name, rest, parent=context) as inner:
-            assert not inner.args
-    if "cuda" in words:
-        assert {"--time-limit", "--limit"} & set(words)
-
-
-def test_objects_of_a_file_are_its_rows():
-    assert objects("results/smoothness/summary.json")[0]["metric"]

@@ -1,8 +1,6 @@
 """What the commands of all studies have in common: where they write, which device, and what must be installed."""
 
-import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -68,26 +66,6 @@ def test_a_device_that_is_not_there_gets_one_sentence(study, tmp_path):
     assert got.exit_code == 2
     assert got.output.startswith("fourier-head: --device cuda needs a graphics card")
     assert len(got.output.splitlines()) == 1
-
-
-EARLIER = ("zero-shot-variants",)
-"""Results of a network that is gone, and with it the options that trained it; their notes say so."""
-
-
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("**/summary.json")), ids=lambda path: path.parent.name)
-def test_the_command_beside_committed_results_is_understood(path):
-    if path.parent.name in EARLIER:
-        assert any("an earlier version" in note for note in json.loads(path.read_text())["notes"])
-        return
-    recorded = json.loads(path.read_text())["command"].replace("fourier-head study", "python -m studies")
-    program, _, words = recorded.partition("python -m studies ")
-    if program or not words:
-        pytest.skip("a module of its own")
-    group = typer.main.get_command(app)
-    with group.make_context("studies", shlex.split(words)) as context:
-        name, command, rest = group.resolve_command(context, shlex.split(words))
-        with command.make_context(name, rest, parent=context) as inner:
-            assert not inner.args
 
 
 WITHOUT = """
