@@ -135,8 +135,8 @@ def coloured_noise(power: float, trials: int, samples: int, seed: int) -> Tensor
 def first_fall(values: Sequence[float]) -> int | None:
     """Return the number (from 1) of the first value below the one before it, None where all rise.
 
-    >>> first_fall([1.0, 2.0, 1.5, 3.0]), first_fall([1.0, 2.0])
-    (3, None)
+    >>> first_fall([1.0, 2.0, 2.0, 1.5, 3.0]), first_fall([1.0, 2.0])
+    (4, None)
     """
     return next((i + 1 for i in range(1, len(values)) if values[i] < values[i - 1]), None)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from studies.cli import app
 from studies.common.report.summary import read_summary
-from studies.smoothness.study import NOISES, coloured_noise, first_fall, spectral_entropy, square_waves
+from studies.smoothness.study import NOISES, coloured_noise, spectral_entropy, square_waves
 from typer.testing import CliRunner
 
 from fourier_head.metrics import smoothness
@@ -36,11 +36,6 @@ def test_noise_has_the_power_its_colour_names(colour):
     assert slope == pytest.approx(NOISES[colour].power, abs=0.1)
 
 
-def test_first_fall():
-    assert first_fall([3.0]) is None
-    assert first_fall([1.0, 1.0, 0.5]) == 3
-
-
 @pytest.fixture(scope="module")
 def looked(tmp_path_factory):
     """What a quick look says, and where it was taken: beside results of the full study."""
@@ -61,14 +56,17 @@ def test_quick_study_reproduces_appendix_b(looked):
     l2 = [r for r in rows if (r["metric"], r["protocol"]) == ("l2", "all sigma")]
     assert [r["dataset"] for r in l2] == ["brown noise", "pink noise", "white noise", "blue noise"]
     assert all(r["step"] > 0 for r in l2[1:])
+    released = [r for r in rows if (r["metric"], r["protocol"]) == ("l2", "sigma to 100")]
     for r in l2:  # the paper prints one or two digits
         assert r["ours"] == pytest.approx(r["paper"], rel=0.1), r["dataset"]
+    for r in released:
+        assert r["ours"] == pytest.approx(r["paper"], abs=1e-4), r["dataset"]
     entropy = [r for r in rows if (r["metric"], r["protocol"]) == ("spectral_entropy", "nats")]
     # As printed, from means that are not rounded.
     assert [r["paper_step"] for r in l2] == [None, 0.0014, 0.0016, 0.0005]
     assert [r["paper_step"] for r in entropy] == [None, -0.0638, 0.0388, -0.0076]
     for r in entropy:
-        assert r["ours"] == pytest.approx(r["paper"], abs=4 * r["paper_std"] / math.sqrt(r["seeds"]))
+        assert r["ours"] == pytest.approx(r["paper"], abs=2 * r["paper_std"] / math.sqrt(r["seeds"]))
     varying = {r["dataset"]: r["ours"] for r in rows if r["protocol"] == "bits, no constant"}
     assert varying["white noise"] == max(varying.values())
     falls = {(r["metric"], r.get("periods")): r["ours"] for r in rows if r["metric"].endswith("first_fall")}
@@ -112,16 +110,6 @@ def test_steps_between_colours_have_their_signs_in_every_seed():
     rows = step_rows([measure_steps(60, 1024, seed) for seed in range(2)])
     up = {(one["metric"], one["dataset"]): one["up"] for one in rows}
     assert all(up["l2_step", f"{colour} noise"] == 2 for colour in ("pink", "white", "blue"))
-
-
-@pytest.mark.parametrize(
-    ("power", "l2", "entropy"),
-    [(-2, 0.0003, 0.4516), (-1, 0.0017, 0.3878), (0, 0.0034, 0.4266), (1, 0.0038, 0.4191)],
-)
-def test_noise_table_of_the_paper(power, l2, entropy):
-    y = coloured_noise(power, 300, 4096, seed=1)
-    assert spectral_entropy(y, base=math.e).mean().item() == pytest.approx(entropy, abs=0.015)
-    assert smoothness(y, max_sigma="released").mean().item() == pytest.approx(l2, abs=1e-4)
 
 
 def test_spectral_entropy_of_known_spectra():
