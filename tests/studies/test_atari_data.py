@@ -21,13 +21,7 @@ from studies.atari.trajectories import IGNORED, Trajectories, stacks
 from fourier_head.errors import UserError
 from tests.studies.made_up_games import MadeUpEnvironments
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def tiny(folder, **more):

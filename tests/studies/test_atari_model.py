@@ -28,15 +28,8 @@ from fourier_head.errors import UserError
 from fourier_head.training import graphs
 from tests.studies.made_up_games import MadeUpEnvironments
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = ModelSettings(layers=2, heads=2, width=16, context=4, dropout=0.0, timesteps=50)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -9,13 +9,6 @@ from studies.synthetic import data, likelihood
 from studies.synthetic.stack import draw_network, make_head
 
 
-@pytest.fixture
-def few_rows(monkeypatch):
-    """Let the study draw 400 triples instead of 5000."""
-    draw = data.draw
-    monkeypatch.setattr(data, "draw", lambda name, seed: draw(name, seed, count=400))
-
-
 @pytest.mark.parametrize(("kind", "packets"), [("fourier", 0), ("fourier", 2), ("gmm", 0), ("gmm_full", 0)])
 def test_every_kind_trains(kind, packets, few_rows):
     first, second = likelihood.train_group(kind, [4], [0.0], packets, ["gaussian"], [1, 2], epochs=2)

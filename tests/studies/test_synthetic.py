@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from studies.synthetic import data, likelihood
+from studies.synthetic import arms, data, likelihood, study
 from studies.synthetic.discrete import PROTOCOLS, train_group
 from studies.synthetic.stack import FourierOptions, Schedule, draw_network, make_head, train
+
+from fourier_head.errors import UserError
+from fourier_head.tasks.runs import RunStore
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gmm2"])
@@ -30,13 +33,6 @@ def test_the_true_density_is_one(name):
     expected = data.true_pmf(name, drawn.train_inputs[near]).mean(axis=0)
     seen = np.bincount(data.quantize(drawn.train_outcomes[near]), minlength=50) / near.sum()
     assert np.abs(expected - seen).sum() < 0.5
-
-
-@pytest.fixture
-def few_rows(monkeypatch):
-    """Let the study draw 400 triples instead of 5000."""
-    draw = data.draw
-    monkeypatch.setattr(data, "draw", lambda name, seed: draw(name, seed, count=400))
 
 
 def _toy(datasets=2, rows=72):
@@ -157,26 +153,7 @@ def test_every_kind_trains(protocol, kind, few_rows):
             assert record["smoothness"] > 0
 
 
-def test_the_study_writes_its_folder(tmp_path, monkeypatch, few_rows):
-    from studies.synthetic import study
-
-    monkeypatch.setattr(study, "QUICK_FREQUENCIES", (2, 4))
-    monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
-    settings = study.Settings(
-        output=tmp_path / "synthetic", protocol="recommended", arms="paper", quick=True, workers=1
-    )
-    summary = study.run(settings)
-    heads = {row["head"] for row in summary.rows}
-    assert heads == {"fourier", "linear", "gmm", "regression"}
-    assert all(row["ours"] is not None for row in summary.rows)
-    for name in ("summary.json", "rows.csv", "runs.json", "recommended-kl.png", "recommended-densities.png"):
-        assert (tmp_path / "synthetic" / name).stat().st_size > 0
-    assert "quick" in summary.command
-
-
 def test_agreement_with_the_paper_is_counted_by_its_deviations():
-    from studies.synthetic import study
-
     row = {"metric": "kl", "dataset": "beta", "head": "linear", "paper": 0.2, "paper_std": 0.01, "protocol": "released"}
     rows = [row | {"ours": ours} for ours in (0.205, 0.215, 0.23)]
     assert (
@@ -186,8 +163,6 @@ def test_agreement_with_the_paper_is_counted_by_its_deviations():
 
 
 def test_more_seeds_make_more_stacks():
-    from studies.synthetic import study
-
     tasks = study.groups(study.Settings(protocol="released", arms="paper", seeds=20))
     assert all(len(t.settings["seeds"]) == 4 for t in tasks if t.settings["kind"] == "fourier")
     for kind, count in (("fourier", 10), ("linear", 1)):
@@ -199,8 +174,6 @@ def test_more_seeds_make_more_stacks():
 
 
 def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_reports():
-    from studies.synthetic import study
-
     tasks = study.groups(study.Settings(arms="choice"))
     assert all(not set(t.settings["seeds"]) & set(data.first_seeds(50)) for t in tasks)
     assert {t.settings["scored_on"] for t in tasks} == {"held-out rows"}
@@ -212,11 +185,7 @@ def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_rep
     assert not set(part.test_outcomes) & (set(triple.test_outcomes) | set(part.train_outcomes))
 
 
-def test_a_time_limit_keeps_what_is_finished(tmp_path, monkeypatch, few_rows):
-    from studies.synthetic import study
-
-    from fourier_head.errors import UserError
-
+def test_a_time_limit_keeps_what_is_finished_and_all_of_it_is_a_folder(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(study, "QUICK_FREQUENCIES", (2, 4))
     monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
     settings = study.Settings(tmp_path / "s", "recommended", "paper", quick=True, workers=1, time_limit=-1.0)
@@ -228,22 +197,27 @@ def test_a_time_limit_keeps_what_is_finished(tmp_path, monkeypatch, few_rows):
     assert "left out 3 groups" in summary.extra["notes"][1]
     monkeypatch.setattr("fourier_head.tasks.engine.is_over", lambda deadline: False)
     whole = study.run(settings)
-    assert {row["head"] for row in summary.rows} < {row["head"] for row in whole.rows}
+    assert {row["head"] for row in summary.rows} < {"fourier", "linear", "gmm", "regression"}
+    assert {row["head"] for row in whole.rows} == {"fourier", "linear", "gmm", "regression"}
     assert len(whole.extra["notes"]) == 1
+    assert all(row["ours"] is not None for row in whole.rows)
+    for name in ("summary.json", "rows.csv", "runs.json", "recommended-kl.png", "recommended-densities.png"):
+        assert (tmp_path / "s" / name).stat().st_size > 0
+    assert "quick" in whole.command
 
 
 def test_paper_values_stand_beside_the_released_protocol_only():
-    from studies.synthetic.study import _beside_paper
-
     common = {"dataset": "beta", "metric": "kl", "packets": None, "gamma": 0.0, "ours": 0.2}
-    assert _beside_paper(common | {"head": "fourier", "frequencies": 12, "protocol": "released"})["paper"] == 0.191
-    assert "paper" not in _beside_paper(common | {"head": "fourier", "frequencies": 10, "protocol": "released"})
-    assert "paper" not in _beside_paper(common | {"head": "linear", "frequencies": None, "protocol": "recommended"})
+    for head, frequencies, protocol, paper in (
+        ("fourier", 12, "released", 0.191),
+        ("fourier", 10, "released", None),
+        ("linear", None, "recommended", None),
+    ):
+        one = study._beside_paper(common | {"head": head, "frequencies": frequencies, "protocol": protocol})
+        assert one.get("paper") == paper
 
 
 def test_the_paper_has_276_runs():
-    from studies.synthetic import study
-
     tasks = study.groups(study.Settings(protocol="released", arms="paper"))
     sizes = [
         max(1, len(t.settings["frequencies"]) * len(t.settings["gammas"])) * 3 * len(t.settings["seeds"]) for t in tasks
@@ -252,10 +226,6 @@ def test_the_paper_has_276_runs():
 
 
 def test_what_a_gpu_has_finished_is_written_down_without_one(tmp_path):
-    from studies.synthetic import arms, study
-
-    from fourier_head.tasks.runs import RunStore
-
     settings = study.Settings(tmp_path, protocol="released", arms="paper", seeds=1, device="cuda")
     store = RunStore(tmp_path)
     for task in study.groups(settings):
