@@ -8,7 +8,6 @@ matrices alone. Rows of other machines and numbers of threads stay in the file.
 
 from __future__ import annotations
 
-import csv
 import platform
 import statistics
 import time
@@ -18,7 +17,7 @@ import torch
 
 from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem
-from benchmarks.head import RESULTS, save
+from benchmarks.files import RESULTS, read, save
 from fourier_head import Interval, losses
 from fourier_head.layout import Layout
 
@@ -43,13 +42,9 @@ def measure(
     return medians
 
 
-def of_others(about: dict[str, object]) -> list[dict[str, object]]:
+def of_others(about: dict[str, object]) -> list[dict[str, str]]:
     """Return the rows of the file that another machine or number of threads has made."""
-    path = RESULTS / "cpu.csv"
-    if not path.exists():
-        return []
-    with path.open() as file:
-        return [dict(row) for row in csv.DictReader(file) if any(row[key] != str(about[key]) for key in about)]
+    return [row for row in read(RESULTS / "cpu.csv") if any(row[key] != str(about[key]) for key in about)]
 
 
 def fourier(p: Problem) -> torch.Tensor:
@@ -76,7 +71,7 @@ def main() -> None:
                          "median_ms": round(wall, 2), **about, "torch": torch.__version__,
                          "work_ms": round(work, 2)})  # fmt: skip
             print(shape, name, rows[-1]["median_ms"], "ms,", rows[-1]["work_ms"], "ms at work", flush=True)
-    save(rows + of_others(about), "cpu")
+    save([*rows, *of_others(about)], "cpu")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import torch
 
 from benchmarks import arms, heads
 from benchmarks.arms import Problem, Step
-from benchmarks.head import SHAPES, save
+from benchmarks.files import save
+from benchmarks.head import SHAPES
 from benchmarks.timing import in_a_row, machine
 
 LINEAR = "linear + CE"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
+
+from benchmarks.files import RESULTS, read
 
 FIRST = ("16384", "384", "4096", "550")
 # Points that would lie on top of another one.
 HIDDEN = ("fused, roughness 1 point", "fused, roughness 2 points", "fused, real values", "linear + CE, compiled")
 OURS = "#0b6e99"
 THEIRS = "#b5651d"
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def head_figure(results: Path) -> None:
@@ -25,7 +21,7 @@ def head_figure(results: Path) -> None:
     import matplotlib.pyplot as plt
 
     rows = [
-        r for r in _rows(results / "head.csv")
+        r for r in read(results / "head.csv")
         if (r["n"], r["m"], r["N"]) == FIRST[1:] and r["bias"] == "False" and r["implementation"] not in HIDDEN
     ]  # fmt: skip
     if not rows:
@@ -60,7 +56,7 @@ def sweep_figure(results: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = _rows(results / "sweep.csv")
+    rows = read(results / "sweep.csv")
     names = {"m": "bins m", "N": "frequencies N", "tokens": "tokens", "n": "width n"}
     figure, panels = plt.subplots(2, 2, figsize=(10, 7.5))
     styles = {"fused": (OURS, "o-"), "linear + CE": (THEIRS, "s-"), "projection GEMMs": ("black", "--")}
@@ -82,7 +78,6 @@ def sweep_figure(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    folder = Path(__file__).parent / "results"
-    head_figure(folder)
-    if (folder / "sweep.csv").exists():
-        sweep_figure(folder)
+    head_figure(RESULTS)
+    if (RESULTS / "sweep.csv").exists():
+        sweep_figure(RESULTS)

@@ -28,7 +28,7 @@ from studies.chronos.tokenizer import EOS, PAD, ChronosTokenizer
 from torch import Tensor, nn
 
 from benchmarks.arms import PENALTY, Step
-from benchmarks.head import save
+from benchmarks.files import save
 from benchmarks.series import competition_series, random_walks, store
 from benchmarks.timing import machine
 from benchmarks.turns import CHUNK, Case, Running, begin, tell_failure, time_in_turn

@@ -10,10 +10,8 @@ Backward is what both take less forward. ``--only`` takes words of which a conte
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +19,9 @@ import torch.nn.functional as F
 from benchmarks import arms, errors, heads
 from benchmarks.arms import Problem, Step
 from benchmarks.errors import Errors
+from benchmarks.files import RESULTS, save
 from benchmarks.timing import Clock, Spread, machine, peak_memory
 
-RESULTS = Path(__file__).parent / "results"
 # (tokens, n, m, N)
 SHAPES = [(16384, 384, 4096, 550), (16384, 4096, 4096, 128), (16384, 1024, 256, 32), (3840, 128, 18, 14)]
 PAPER_TOKENS = 32
@@ -131,18 +129,6 @@ def table(rows: list[dict[str, object]]) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def save(rows: list[dict[str, object]], name: str) -> None:
-    """Write rows to a CSV file, complete or not at all."""
-    RESULTS.mkdir(exist_ok=True)
-    fields = list(dict.fromkeys(key for row in rows for key in row))
-    beside = RESULTS / f".{name}.csv"
-    with beside.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-    beside.rename(RESULTS / f"{name}.csv")
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ import torch.nn.functional as F
 
 from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem, Step
-from benchmarks.head import SHAPES, save
+from benchmarks.files import save
+from benchmarks.head import SHAPES
 from benchmarks.timing import Clock, machine
 from fourier_head import Adaptive, FourierDensity, FourierHead, MixtureHead, kernels
 from fourier_head.fourier import series, spectrum

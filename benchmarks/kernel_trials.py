@@ -28,7 +28,8 @@ import torch
 
 from benchmarks import heads
 from benchmarks.arms import Problem
-from benchmarks.head import SHAPES, save
+from benchmarks.files import save
+from benchmarks.head import SHAPES
 from benchmarks.timing import Clock
 from fourier_head.kernels import Score
 

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import arms
 from benchmarks.arms import Problem
-from benchmarks.head import RESULTS, save
+from benchmarks.files import RESULTS, save
 from benchmarks.timing import Clock, Spread, machine, peak_memory
 
 BASE = (16384, 384, 4096, 550)

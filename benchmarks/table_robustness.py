@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.head import RESULTS
+from benchmarks.files import RESULTS, append
 from benchmarks.table_methods import METHODS, Floats
 from benchmarks.tables import score
 from fourier_head.compare.results import hardware
@@ -125,16 +125,14 @@ def main() -> None:
     draws = range(arguments.draws)
     tasks = [(name, method, draw) for draw in draws for name in arguments.tables for method in arguments.methods]
     rows: list[list[Any]] = []
-    with arguments.output.open("w", newline="") as file, ProcessPoolExecutor(arguments.jobs) as pool:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
+    arguments.output.unlink(missing_ok=True)
+    with ProcessPoolExecutor(arguments.jobs) as pool:
         for future in [pool.submit(row, *task) for task in tasks]:
             try:
                 rows.append(future.result())
             except ImportError:
                 continue
-            writer.writerow(rows[-1])
-            file.flush()
+            append(arguments.output, COLUMNS, rows[-1])
             print(*rows[-1], flush=True)
             write_means(rows, arguments.output.with_name("table-robust-means.csv"))
 

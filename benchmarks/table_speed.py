@@ -12,7 +12,6 @@ Threads are as many as ``OMP_NUM_THREADS`` says, or all cores.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.head import RESULTS
+from benchmarks.files import RESULTS, append
 from benchmarks.table_methods import METHODS, Floats, Normal
 from fourier_head.compare.results import hardware
 from fourier_head.integrations.scikit_learn import FourierRegressor
@@ -111,19 +110,14 @@ def main() -> None:
     if arguments.device != "cpu":  # the first call to a card starts it, which is no part of a fit
         torch.zeros(1, device=arguments.device).sum().item()
     rows = rows_of(arguments.method, arguments.device, arguments.what, arguments.rows)
-    new = not arguments.output.exists()
-    with arguments.output.open("a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(COLUMNS)
-        on = hardware()
-        if arguments.device != "cpu":
-            on = f"{torch.cuda.get_device_name()}, {on}"
-        for what, *numbers in rows:
-            shown = [f"{value:.4g}" if value != "" else "" for value in numbers]
-            line = [what, arguments.method, arguments.device, torch.get_num_threads(), *shown, on]
-            writer.writerow(line)
-            print(*line, flush=True)
+    on = hardware()
+    if arguments.device != "cpu":
+        on = f"{torch.cuda.get_device_name()}, {on}"
+    for what, *numbers in rows:
+        shown = [f"{value:.4g}" if value != "" else "" for value in numbers]
+        line = [what, arguments.method, arguments.device, torch.get_num_threads(), *shown, on]
+        append(arguments.output, COLUMNS, line)
+        print(*line, flush=True)
 
 
 if __name__ == "__main__":

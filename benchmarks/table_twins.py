@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.head import RESULTS
+from benchmarks.files import RESULTS, read
 from benchmarks.table_methods import METHODS, Floats
-from benchmarks.tables import SETS, read
+from benchmarks.tables import SETS
 
 COLUMNS = ("dataset", "method", "split", "twins", "crps_twins", "crps_others", "hardware")
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.head import RESULTS
+from benchmarks.files import RESULTS, append, read
 from benchmarks.table_methods import METHODS, OURS, REVISIONS, Floats
 
 SCORES = ("nll", "crps", "rmse", "coverage_90", "sharpness", "seconds", "processor_seconds")
@@ -104,24 +104,6 @@ def _task(folder: Path, name: str, method: str, split: int, validation: bool = F
     row = {key: f"{value:.3g}" if "seconds" in key else f"{value:.6g}" for key, value in found.items()}
     of_fit = {"hardware": hardware(), "revision": REVISIONS.get(method, "")}
     return {"dataset": name, "method": method, "split": str(split), **row, **of_fit}
-
-
-def read(path: Path) -> list[Row]:
-    """Return the rows of a table of results; none where there is no such file."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def append(path: Path, row: Row) -> None:
-    """Add a row at once: what was computed stays, however the run ends."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
 
 
 def newest(rows: list[Row]) -> list[Row]:
@@ -322,7 +304,7 @@ def run(arguments: argparse.Namespace) -> None:
             except Exception as error:
                 print(*task, type(error).__name__, error, flush=True)
                 continue
-            append(arguments.output, row)
+            append(arguments.output, COLUMNS, (row[name] for name in COLUMNS))
             print(*row.values(), flush=True)
         if not done:
             print(f"stopped after {arguments.seconds:g} seconds; {len(waiting)} fits are left", flush=True)

@@ -9,13 +9,13 @@ log-likelihood, CRPS and root mean squared error, in the units of the target.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.head import RESULTS, save
+from benchmarks.files import RESULTS, read, save
 from benchmarks.tables import density_scores
 from fourier_head.compare.results import hardware
 from fourier_head.integrations.scikit_learn import FourierRegressor
@@ -59,10 +59,7 @@ def main() -> None:
     parser.add_argument("--heads", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--resume", action="store_true", help="keep what the CSV has of an interrupted run")
     arguments = parser.parse_args()
-    rows: list[dict[str, object]] = []
-    if arguments.resume and (RESULTS / "uci.csv").exists():
-        with (RESULTS / "uci.csv").open(newline="") as file:
-            rows += csv.DictReader(file)
+    rows: list[Mapping[str, object]] = [*read(RESULTS / "uci.csv")] if arguments.resume else []
     known = {(row["dataset"], row["head"], str(row["splits"])) for row in rows}
     for name in arguments.sets or sorted(path.stem for path in arguments.data.glob("*.npz")):
         table = dict(np.load(arguments.data / f"{name}.npz"))

@@ -4,12 +4,12 @@ import csv
 
 import pytest
 
-from benchmarks import eager, head
+from benchmarks import eager, files
 
 
 @pytest.mark.filterwarnings("ignore:.*lie outside")
 def test_every_loss_is_timed_beside_a_linear_head(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(head, "RESULTS", tmp_path)
+    monkeypatch.setattr(files, "RESULTS", tmp_path)
     eager.main(["--device", "cpu", "--steps", "1", "--turns", "2", "--shapes", "3", "--tokens", "8"])
     with (tmp_path / "eager.csv").open() as file:
         rows = list(csv.DictReader(file))
