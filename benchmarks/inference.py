@@ -279,7 +279,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10, help="timed runs per step")
     parser.add_argument("--shapes", type=int, nargs="*", default=list(range(len(SHAPES))), help="which of the shapes")
     parser.add_argument("--variants", action="store_true", help="measure parts and other ways, too")
-    parser.add_argument("--no-plain", action="store_true", help="leave out plain torch, which is slow")
     parser.add_argument("--rows", type=int, default=FORECASTS, help="densities of forecasts; 0 leaves them out")
     parser.add_argument("--compile", action="store_true", help="run everything once and measure nothing")
     parser.add_argument("--name", default="inference", help="of the file of results")
@@ -293,8 +292,6 @@ def main() -> None:
         p = arms.Problem(*shape)
         head = head_of(p)
         steps = tasks(p, head)
-        if arguments.no_plain:
-            steps = {task: {h: s for h, s in ways.items() if "plain" not in h} for task, ways in steps.items()}
         if arguments.variants:
             others = variants(p, head)
             steps = {task: ways | others[task] for task, ways in steps.items()}
@@ -308,7 +305,7 @@ def main() -> None:
         for row in measure_forecasts(arguments.rows, clock):
             rows.append(row | about)
             save(rows, arguments.name)
-    if arguments.variants and clock is not None and not arguments.no_plain:
+    if arguments.variants and clock is not None:
         rows += [row | about for row in crossover(clock)]
         save(rows, arguments.name)
 

@@ -82,9 +82,9 @@ def measured(part: str, bucket: str, windows: int, work: Callable[[], object], s
     }
 
 
-def of_stream(store: SeriesStore, batch: int, chunk: int) -> Iterator[Row]:
+def of_stream(store: SeriesStore, batch: int) -> Iterator[Row]:
     """Yield a row for every source of every bucket, for its augmentations, and for the stream as a whole."""
-    generator = torch.Generator().manual_seed(0)
+    generator, chunk = torch.Generator().manual_seed(0), CHUNK["cuda"]
     for bucket in BUCKETS:
         name, rows = str(bucket.context), max(8, round(batch * bucket.share) // 8 * 8)
         own = store.select((store.lengths >= bucket.shortest).nonzero().flatten())
@@ -136,14 +136,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.add_argument("--corpus", type=Path, nargs="+", required=True, help="packed series, or parquet files")
     parser.add_argument("--batch", type=int, default=256, help="windows per step; the recipe has 2560")
-    parser.add_argument("--chunk", type=int, default=CHUNK["cuda"], help="steps whose windows are drawn at once")
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--output", type=Path, help="CSV to write")
     given = parser.parse_args(arguments)
     torch.manual_seed(0)
     store = read_store(given.corpus)
     rows: list[Row] = []
-    for source in (of_stream(store, given.batch, given.chunk), of_step(store, given.batch, given.size)):
+    for source in (of_stream(store, given.batch), of_step(store, given.batch, given.size)):
         for row in source:
             rows.append(row)
             print("  ".join(f"{value!s:>20}" for value in row.values()), flush=True)

@@ -36,14 +36,13 @@ def problems(axis: str) -> list[Problem]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="timed runs per step")
-    parser.add_argument("--axes", nargs="*", default=list(AXES), choices=list(AXES))
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.sweep needs a CUDA device")
     about = machine()
     clock = Clock(arguments.runs, warmup=3)
     rows: list[dict[str, object]] = []
-    for axis in arguments.axes:
+    for axis in AXES:
         for shape in problems(axis):
             steps = {"fused": arms.step(arms.fused, shape), "projection GEMMs": arms.gemms(shape)}
             if shape.linear:

@@ -22,7 +22,7 @@ from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.frequency import natural_period
 from fourier_head.forecasting.scores import INTERVALS
 from studies.common.benchmark_sets import read_evaluation_sets
-from studies.zero_shot.gift_eval import gift_configurations
+from studies.zero_shot.gift_eval import GROUPS, gift_configurations
 
 SUMMARY = Path("results/zero-shot/summary.json")
 
@@ -65,16 +65,11 @@ def main(arguments: list[str] | None = None) -> int:
     ours = {row["dataset"]: row["ours"] for row in rows if row["metric"] == "interval_error" and "sets" in row}
     generator = torch.Generator().manual_seed(0)
     verified = [one.head(given.most) for one in read_evaluation_sets(given.evaluation) if one.status == "verified"]
-    gift: dict[str, list[np.ndarray]] = {"short": []}
+    gift: dict[str, list[np.ndarray]] = {}
     for one in gift_configurations(given.gift):
         gift.setdefault(one.term, []).append(by_chance(one.read()[0].head(given.most), given.draws, generator))
-    far = [*gift.get("medium", []), *gift.get("long", [])]
-    groups = {
-        "verified": [by_chance(one, given.draws, generator) for one in verified],
-        "gift": [*gift["short"], *far],
-        "gift_short": gift["short"],
-        "gift_long": far,
-    }
+    groups = {"verified": [by_chance(one, given.draws, generator) for one in verified]}
+    groups |= {name: [one for term in terms for one in gift.get(term, ())] for name, terms in GROUPS.items()}
     text = table(groups, ours)
     write_atomically(given.output, text + "\n")
     print(text)

@@ -59,7 +59,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.held_out", description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs, or files that hold a list of them")
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot-held-out"))
-    parser.add_argument("--note", action="append", default=[], help="what else there is to say of them")
     given = parser.parse_args(arguments)
     runs = read_runs(given.runs)
     if not runs:
@@ -80,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Those of the runs, which this command only gathers.
         hardware="; and ".join(machines),
         versions={"torch": ", ".join(sorted({run["torch"] for run in runs if "torch" in run}))},
-        notes=[note, *given.note],
+        notes=[note],
     )
     return 0
 

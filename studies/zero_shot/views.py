@@ -25,6 +25,9 @@ from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.rules import Rules
 from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold_out_sets, moves, validation_sets
 
+WINDOWS = 8
+"""Of each series."""
+
 
 class Alone(Forecaster):
     """The forecaster without views."""
@@ -35,13 +38,13 @@ class Alone(Forecaster):
         return (None, None) if ruled is None else ruled.put_back()
 
 
-def windows(held: SeriesStore, count: int, most: int, longest: int, near: bool = False) -> list[EvaluationSet]:
-    """Return sets of windows of held-out series that views concern: so many of each, a number in all."""
+def windows(held: SeriesStore, most: int, longest: int, near: bool) -> list[EvaluationSet]:
+    """Return sets of windows of held-out series that views concern, at most so many of each set."""
     out = []
     for one in validation_sets(held, most=most, longest=longest + 12 * 1024, far=True):
         if one.name.endswith("far") == near or coarser_step(one.freq) is None:
             continue
-        earlier = [(k, past[: len(past) - k * one.horizon]) for past in one.series for k in range(count)]
+        earlier = [(k, past[: len(past) - k * one.horizon]) for past in one.series for k in range(WINDOWS)]
         kept = [(k, past[-longest - one.horizon :]) for k, past in earlier if len(past) >= 2 * one.horizon + 8]
         kept = [(k, past) for k, past in kept if k == 0 or moves(past, one.horizon)]
         series = [past for _, past in sorted(kept, key=lambda pair: pair[0])][:most]
@@ -86,7 +89,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.views", description=__doc__)
     parser.add_argument("corpus", type=Path, nargs="+", help="packed series, or parquet files")
     parser.add_argument("--model", default="small")
-    parser.add_argument("--windows", type=int, default=8, help="of each series")
     parser.add_argument("--most", type=int, default=36, help="windows of each set")
     parser.add_argument("--near", action="store_true", help="the usual horizon, not ten times as far")
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot-held-out/views.csv"))
@@ -98,10 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seasons that a past does not show
         groups = {"whole": whole, "series": few}
-        sets = {
-            name: windows(held, given.windows, given.most, forecaster.config.context, given.near)
-            for name, held in groups.items()
-        }
+        sets = {name: windows(held, given.most, forecaster.config.context, given.near) for name, held in groups.items()}
         found = {name: compare(forecaster, own) for name, own in sets.items()}
         text = table({**found, "both": [row for rows in found.values() for row in rows]})
     write_atomically(given.output, text + "\n")
