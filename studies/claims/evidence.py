@@ -50,17 +50,9 @@ def _content(path: str) -> Any:
         raise UserError(f"{path} cannot be read as evidence: {error}.") from None
 
 
-def header(study: str, key: str) -> Any:
-    """Return what the summary of a study says under a key beside its rows."""
-    return _content(f"results/{study}/summary.json")[key]
-
-
-def first_of(*studies: str) -> str:
-    """Return the first of these studies that has runs."""
-    for study in studies:
-        if (ROOT / "results" / study / "runs.json").exists():
-            return study
-    raise UserError(f"none of the studies {', '.join(studies)} has runs.")
+def choices(study: str) -> list[dict[str, Any]]:
+    """Return what was tried on seeds of their own, as the summary of a study has it."""
+    return list(_content(f"results/{study}/summary.json")["choices"])
 
 
 def objects(path: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from studies.claims.claim import Claim, Side, joined
-from studies.claims.evidence import Selector, header, paired
+from studies.claims.evidence import Selector, choices, paired
 from studies.numbers.arms import Recipe
 from studies.numbers.tables import PAPER_GAIN
 
@@ -18,7 +18,7 @@ WHERE = "Section 4.2, appendix C.4"
 
 def chosen(study: str) -> list[Selector]:
     """Return the Fourier heads that were tried on seeds of their own, the best first."""
-    rows = [row for row in header(study, "choices") if row["head"] == "fourier"]
+    rows = [row for row in choices(study) if row["head"] == "fourier"]
     return [{key: row[key] for key in ("head", "frequencies", "init_scale")} for row in rows]
 
 
@@ -64,7 +64,7 @@ def language() -> list[Claim]:
     eight = {**start, "frequencies": 8}
     free = chosen("numbers-many")[0]
     how = "N, start and learning rates, text's too, were chosen on other seeds."
-    text = {row["learning_rate"]: row["tvd"] for row in header("numbers-chosen", "choices") if row["head"] == "linear"}
+    text = {row["learning_rate"]: row["tvd"] for row in choices("numbers-chosen") if row["head"] == "linear"}
     rate = (
         f"On the seeds of the choice text's distance is {text[Recipe().lr]:.2f} at the paper's learning rate and "
         f"{min(text.values()):.2f} at its own: most of a lead at one rate for all is text's rate."
