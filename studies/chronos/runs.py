@@ -19,7 +19,7 @@ from fourier_head.forecasting.corpora.mix import BatchStream, standard_corpus
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet, evaluate
-from fourier_head.tasks.runs import hardware
+from fourier_head.tasks.runs import hardware, versions
 from fourier_head.training.loop import Training
 from fourier_head.training.processes import rank_and_world
 from fourier_head.training.settings import TrainingSettings
@@ -35,7 +35,6 @@ from studies.chronos.t5 import (
 )
 from studies.chronos.tokenizer import ChronosTokenizer
 from studies.common.benchmark_sets import read_evaluation_sets
-from studies.common.results import versions
 
 
 def read_corpus(path: Path | None) -> SeriesStore | None:

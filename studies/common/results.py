@@ -23,8 +23,6 @@ from fourier_head.pages.drawing import save_png
 from fourier_head.tasks.runs import RunStore, hardware, plain_values, to_json, versions
 from studies.common.report.summary import CHARTS, COLUMNS, SUMMARY, Row, Summary, read_summary
 
-__all__ = ["COLUMNS", "RunStore", "Summary", "aggregate", "read_summary", "row", "versions", "write_results"]
-
 
 def row(metric: str, ours: float | None, **more: Any) -> Row:
     """Return one flat row: every standard key, null where it does not apply, and the study's own keys after them.

@@ -17,8 +17,7 @@ from fourier_head.frequencies import recommend_head
 from fourier_head.heads import released_floor
 from fourier_head.heads.baselines import RegressionHead
 from fourier_head.metrics import kl_divergence, smoothness
-from fourier_head.tasks.runs import hardware
-from studies.common.results import versions
+from fourier_head.tasks.runs import hardware, versions
 from studies.synthetic import arms, data
 from studies.synthetic.stack import FourierOptions, Schedule, draw_network, make_head, train
 

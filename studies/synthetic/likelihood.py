@@ -23,12 +23,12 @@ from fourier_head._devices import small_matrices
 from fourier_head.metrics import kl_divergence
 from fourier_head.pages.charts import Chart
 from fourier_head.tasks.engine import Task
-from fourier_head.tasks.runs import hardware
+from fourier_head.tasks.runs import hardware, versions
 from studies.common import options
 from studies.common.frequency_charts import frequency_panel
 from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
-from studies.common.results import aggregate, circumstances, versions
+from studies.common.results import aggregate, circumstances
 from studies.synthetic import arms as arms_of
 from studies.synthetic import data
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper

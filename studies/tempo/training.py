@@ -12,11 +12,10 @@ from torch import Tensor
 
 from fourier_head.metrics import RELEASED_MAX_SIGMA, smoothness
 from fourier_head.tasks.engine import TimeUp, is_over
-from fourier_head.tasks.runs import hardware
+from fourier_head.tasks.runs import hardware, versions
 from fourier_head.training.data import Epochs
 from fourier_head.training.loop import LossOf, Training
 from fourier_head.training.settings import TrainingSettings
-from studies.common.results import versions
 from studies.tempo.clicks import AUDIOSET_MEAN, AUDIOSET_STD, fit_length
 from studies.tempo.data import NUM_BINS, Heard, Split, bin_centre, generated_split, random_split, syntheory_split
 from studies.tempo.model import SIZES, Start, build, configuration

@@ -16,7 +16,7 @@ from studies.atari.model import action_head
 from studies.atari.plan import GAMMA, MIDDLE, PAPER_FREQUENCIES, Settings, arms, rank
 from studies.atari.rows import BEST, FINAL, WHOLE, all_rows, full_size, notes
 from studies.atari.study import UNFINISHED, KeptRuns
-from studies.common.results import read_summary
+from studies.common.report.summary import read_summary
 
 from fourier_head.errors import UserError
 from fourier_head.tasks.engine import Task

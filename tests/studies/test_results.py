@@ -13,7 +13,8 @@ import pytest
 import torch
 from studies.common import options, results
 from studies.common.options import option
-from studies.common.results import COLUMNS, aggregate, read_summary, row, write_results
+from studies.common.report.summary import COLUMNS, read_summary
+from studies.common.results import aggregate, row, write_results
 
 from fourier_head.errors import UserError
 from fourier_head.pages.charts import Chart, Panel, Series
