@@ -1,5 +1,8 @@
-"""Files as people have them: what names columns and series stays as it was written."""
+"""Files as people and spreadsheets write them: what becomes a number, what stays as it was, and what is refused."""
 
+import sys
+
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -9,9 +12,9 @@ from fourier_head.table_files import read_frame
 
 @pytest.fixture
 def read(tmp_path):
-    def write_and_read(text, name="data.csv"):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return read_frame(tmp_path / name)
+    def write_and_read(text, encoding="utf-8"):
+        (tmp_path / "data.csv").write_bytes(text.encode(encoding))
+        return read_frame(tmp_path / "data.csv")
 
     return write_and_read
 
@@ -23,15 +26,6 @@ def test_na_and_none_are_words_among_words_and_missing_among_numbers(read):
     assert frame[["region", "promo"]].isna().to_numpy().tolist() == [[False] * 2, [False] * 2, [True] * 2]
     assert frame["sold"].isna().tolist() == [False, True, True]
     assert frame["open"].tolist()[::2] == [True, False]
-
-
-def test_na_is_a_word_in_a_workbook_too(tmp_path):
-    pytest.importorskip("openpyxl")
-    table = pd.DataFrame({"region": ["NA", "EMEA", None], "sold": [1.0, None, 3.0]})
-    table.to_excel(tmp_path / "data.xlsx", index=False)
-    frame = read_frame(tmp_path / "data.xlsx")
-    assert frame["region"].tolist()[:2] == ["NA", "EMEA"]
-    assert frame.isna().to_numpy().tolist() == [[False, False], [False, True], [True, False]]
 
 
 def test_zeros_in_front_are_part_of_a_name(read):
@@ -46,21 +40,150 @@ def test_names_of_columns_have_no_spaces_around_them(read):
 
 
 @pytest.mark.parametrize(
-    ("spelt", "value"),
-    [("1'234.50", 1234.5), ("1’234’567", 1234567), ("12,34,567.5", 1234567.5), ("$(801.46)", -801.46), ("-$5.00", -5)],
+    ("text", "want"),
+    [
+        ("day;x\n1;1003,77\n2;2,5\n", [1003.77, 2.5]),
+        ("day;x\n1;1.003,77\n2;-2,5\n", [1003.77, -2.5]),
+        ("day;x\n1;1 003,77 €\n2;2 €\n", [1003.77, 2]),
+        ("day;x\n1;1,003\n2;2,5\n", [1.003, 2.5]),
+        ("day;x\n1;1,003.77\n2;2\n", [1003.77, 2]),
+        ("day;x\n1;1003.77\n2;2.5\n", [1003.77, 2.5]),
+        ('day,x\n1,"1,003.77"\n2,999\n', [1003.77, 999]),
+        ('day,x\n1,"$1,003.77"\n2,-$2.50\n', [1003.77, -2.5]),
+        ("day,x\n1,£5\n2,?\n", [5, np.nan]),
+        ('day,x\n1,"1,234,567"\n2,−3\n', [1234567, -3]),
+        ("day,x\n1,(801.46)\n2,7\n", [-801.46, 7]),
+        ('day,x\n1,"($1,003)"\n2,$5\n', [-1003, 5]),
+        ("day;x\n1;(1.003,77)\n2;2,5\n", [-1003.77, 2.5]),
+        ("day,x\n1,14.1%\n2,7 %\n", [14.1, 7]),
+        ("day,x\n1,-\n2,1e-05\n", [np.nan, 1e-5]),
+        ("day;x\n1;–\n2;2,5\n", [np.nan, 2.5]),
+        ('day,x\n1,"1\'234.50"\n2,$7.50\n', [1234.5, 7.5]),
+        ('day,x\n1,"1’234’567"\n2,$7.50\n', [1234567, 7.5]),
+        ('day,x\n1,"12,34,567.5"\n2,$7.50\n', [1234567.5, 7.5]),
+        ("day,x\n1,$(801.46)\n2,-$5.00\n", [-801.46, -5]),
+    ],
 )
-def test_numbers_are_read_as_people_write_them_elsewhere(read, spelt, value):
-    frame = read(f'day,sold\n2024-01-01,"{spelt}"\n2024-01-02,"$7.50"\n')
-    assert frame["sold"].tolist() == [value, 7.5]
+def test_numbers_are_numbers_however_they_are_spelt(read, text, want):
+    frame = read(text)
+    assert pd.api.types.is_float_dtype(frame["x"])
+    np.testing.assert_array_equal(frame["x"], want)
+    assert frame["day"].tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("text", ["(5", "5)", "1,2", "1,23", "12,3456", "1,234,5"])
-def test_what_only_looks_like_a_number_stays_text(read, text):
-    assert read(f'day,list\n2024-01-01,"{text}"\n2024-01-02,"{text}"\n')["list"].tolist() == [text] * 2
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["1,2", "3,4"],
+        ["1,003", "none"],
+        ["12,34", "1,234"],
+        ["$", "$5"],
+        ["1" * 30, "2" * 30],
+        ["5 m", "6 m"],
+        ["(5", "6)"],
+        ["1,23", "1,23"],
+        ["12,3456", "12,3456"],
+        ["1,234,5", "1,234,5"],
+    ],
+)
+def test_names_stay_text(read, values):
+    frame = read("x,y\n" + "".join(f'"{value}",1\n' for value in values))
+    assert frame["x"].tolist() == values
 
 
-def test_a_file_that_begins_with_a_row_is_refused_even_where_it_has_words(read):
+def test_points_are_thousands_only_where_commas_are_decimal(read):
+    frame = read("date;a;b;c\n01.02.2016;1,5;1.003;1.5\n01.03.2016;2;999;2.25\n")
+    assert frame["b"].tolist() == [1003, 999]
+    assert frame["c"].tolist() == [1.5, 2.25]
+    assert frame["date"].tolist() == ["01.02.2016", "01.03.2016"]
+    assert read("a;b\n1;1.003\n2;999\n")["b"].tolist() == [1.003, 999]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_letters_are_read_in_the_usual_encodings(read, encoding):
+    frame = read("Größe;Preis\nKöln;5 €\nMünchen;1,5 €\n", encoding)
+    assert list(frame.columns) == ["Größe", "Preis"]
+    assert frame["Größe"].tolist() == ["Köln", "München"]
+    assert frame["Preis"].tolist() == [5, 1.5]
+
+
+@pytest.mark.parametrize(
+    "first", ["2016-01-01,1003.77", "31/01/2016,5", "2016-01,7,8", '"1,003.77",5', "1.5,2.5", "2024-01-01,north,5"]
+)
+def test_a_file_without_a_header_is_one_sentence(read, first):
     with pytest.raises(UserError, match="no header row"):
-        read("2024-01-01,north,5\n2024-01-02,north,6\n")
-    wide = read("product,2024-01,2024-02\ntea,5,6\nmilk,7,8\n")
-    assert list(wide) == ["product", "2024-01", "2024-02"]
+        read(f"{first}\n{first}\n")
+
+
+@pytest.mark.parametrize("first", ["0,1,2", "1,2", "date,2016", "0-4,5-9", ",0,1", "product,2024-01,2024-02"])
+def test_columns_may_be_numbered(read, first):
+    count = first.count(",") + 1
+    assert read(f"{first}\n{','.join('7' * count)}\n").shape == (1, count)
+
+
+# --- lines before the header
+
+
+@pytest.mark.parametrize(
+    ("before", "header", "separator"),
+    [
+        ("Sales report\n", "day,shop,x", ","),
+        ("Sales report, 2024\n\nby: me\n", "day,shop,x", ","),
+        ("Report,,\nRegion:,North,\n,,\n", "day,shop,x", ","),
+        ("\n\n", "day,shop,x", ","),
+        ("Umsatz, netto\n", "day;shop;x", ";"),
+        ("# a comment\n", "day|shop|x", "|"),
+        ("", "day,shop,", ","),
+    ],
+)
+def test_lines_before_the_header_are_skipped(read, before, header, separator):
+    rows = "".join(f"{i}{separator}town{separator}{i + 0.5}\n" for i in range(1, 5))
+    frame = read(before + header + "\n" + rows)
+    assert [str(c) for c in frame.columns][:2] == ["day", "shop"]
+    assert frame["day"].tolist() == [1, 2, 3, 4]
+    assert frame.iloc[:, 2].tolist() == [1.5, 2.5, 3.5, 4.5]
+    skipped = sum(bool(line.strip(", ")) for line in before.splitlines())
+    assert [note.split()[0] for note in frame.attrs["notes"]] == [str(skipped)] * (skipped > 0)
+
+
+def test_a_title_may_stand_over_one_column(read):
+    assert read("All of it\nsold\n5\n7\nsome\n8\n").columns.tolist() == ["sold"]
+
+
+# --- workbooks
+
+
+def test_na_is_a_word_in_a_workbook_too(tmp_path):
+    pytest.importorskip("openpyxl")
+    table = pd.DataFrame({"region": ["NA", "EMEA", None], "sold": [1.0, None, 3.0]})
+    table.to_excel(tmp_path / "data.xlsx", index=False)
+    frame = read_frame(tmp_path / "data.xlsx")
+    assert frame["region"].tolist()[:2] == ["NA", "EMEA"]
+    assert frame.isna().to_numpy().tolist() == [[False, False], [False, True], [True, False]]
+
+
+def test_a_workbook_is_read_like_any_table(tmp_path):
+    pytest.importorskip("openpyxl")
+    rows = pd.DataFrame({"date": pd.date_range("2024-01-01", periods=5), "sold": ["$1,005", "(2)", "-", "3", "4"]})
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
+        pd.DataFrame().to_excel(book, sheet_name="Empty", index=False)
+        pd.DataFrame([["Sales of the year"]]).to_excel(book, sheet_name="Data", header=False, index=False)
+        rows.to_excel(book, sheet_name="Data", startrow=2, index=False)
+        rows.to_excel(book, sheet_name="More", index=False)
+    frame = read_frame(tmp_path / "t.xlsx")
+    assert frame["date"].tolist() == rows["date"].tolist()
+    np.testing.assert_array_equal(frame["sold"], [1005, -2, np.nan, 3, 4])
+    assert frame.attrs["notes"] == [
+        "1 line is skipped before the names of the columns.",
+        "only the sheet 'Data' is read, not 'More'.",
+    ]
+    (tmp_path / "bad.xlsx").write_bytes(b"no workbook")
+    with pytest.raises(UserError, match="cannot be read as xlsx"):
+        read_frame(tmp_path / "bad.xlsx")
+
+
+def test_a_workbook_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    with pytest.raises(UserError, match=r'needs openpyxl: install it with pip install "fourier-head\[cli\]"'):
+        read_frame(tmp_path / "t.xlsx")
