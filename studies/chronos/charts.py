@@ -90,15 +90,11 @@ def charts(
     verified = any(row["status"] == "verified" for row in naive)
     out = [
         overview_chart(
-            [row for row in scores if row["model"] in main],
-            naive,
-            published,
-            heads=heads,
-            which="verified" if verified else "all",
+            [row for row in scores if row["model"] in main], naive, published, heads=heads, verified=verified
         ),
         relative_chart(few, naive, "mase", heads=heads),
         relative_chart(few, naive, "wql", heads=heads),
-        calibration_chart(few, heads=heads, verified_only=verified),
+        calibration_chart(few, heads=heads, verified=verified),
         distribution_chart([one for one in first if one["model"] in shown], heads),
         training_chart([one for one in first if one["model"] in main], heads, budget_of(results)),
     ]

@@ -132,7 +132,7 @@ def overview_chart(
     published: Sequence[ScoreRow],
     *,
     heads: Mapping[str, str],
-    which: str = "verified",
+    verified: bool = True,
 ) -> Chart:
     """Draw every model as a point, relative MASE across and relative WQL up; hollow points are published models.
 
@@ -140,7 +140,8 @@ def overview_chart(
     """
     series = []
     merged = [one for sets in _mean_by_set(scores).values() for one in sets.values()]
-    points = [one for one in relative_scores(merged, naive) if one["dataset"] == which]
+    group = "verified" if verified else "all"
+    points = [one for one in relative_scores(merged, naive) if one["dataset"] == group]
     colours = pens([one["model"] for one in points], heads)
     for one in points:
         at = [one["relative_mase"]], [one["relative_wql"]]
@@ -164,7 +165,7 @@ def overview_chart(
         "overview",
         "Accuracy of forecasts",
         [Panel(series, "", "relative MASE", "relative WQL")],
-        f"Geometric means over the {count} {'verified ' if which == 'verified' else ''}sets of score over that of "
+        f"Geometric means over the {count} {'verified ' if verified else ''}sets of score over that of "
         "seasonal naive; lower left is better. Filled points are ours, hollow ones the best published models, "
         "sizes of one joined.",
         columns=1,
@@ -172,14 +173,14 @@ def overview_chart(
     )
 
 
-def calibration_chart(scores: Iterable[ScoreRow], *, heads: Mapping[str, str], verified_only: bool = True) -> Chart:
+def calibration_chart(scores: Iterable[ScoreRow], *, heads: Mapping[str, str], verified: bool = True) -> Chart:
     """Draw observed against nominal frequency of quantiles, the coverage of intervals and the PIT histogram.
 
     Every set counts alike. Models without intervals, such as seasonal naive, are left out.
     """
     by_model: dict[str, list[ScoreRow]] = {}
     for model, sets in _mean_by_set(scores).items():
-        chosen = [one for one in sets.values() if not verified_only or one.get("status") == "verified"]
+        chosen = [one for one in sets.values() if not verified or one.get("status") == "verified"]
         if chosen and all(one.get("pit") is not None for one in chosen):
             by_model[model] = chosen
     colours = pens(list(by_model), heads)
@@ -214,7 +215,7 @@ def calibration_chart(scores: Iterable[ScoreRow], *, heads: Mapping[str, str], v
             y_range=(0.0, 1.15 * highest),
         ),
     ]
-    which = "verified sets" if verified_only else "sets"
+    which = "verified sets" if verified else "sets"
     caption = f"Means over {which}, each counting alike. Grey is what calibrated forecasts have: the diagonal, the "
     caption += "nominal coverage, and a flat histogram of probability integral transforms (dashed)."
     return Chart("calibration", "Calibration of forecasts", panels, caption)

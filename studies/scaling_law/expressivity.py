@@ -18,6 +18,7 @@ from torch import Tensor
 from fourier_head.densities.fourier import FourierDensity
 from studies.common.report.summary import Row
 from studies.common.results import row
+from studies.scaling_law.decay import fejer
 
 GRID = 1 << 14
 """Points of a period, on which densities are sampled and factored."""
@@ -48,10 +49,9 @@ def coefficients(values: Tensor, num_frequencies: int) -> Tensor:
 
 def fejer_mean(values: Tensor, num_frequencies: int) -> Tensor:
     """Return the Fejér mean of a density on the grid; it is one, too."""
-    weights = 1 - torch.arange(num_frequencies + 1, dtype=torch.float64) / (num_frequencies + 1)
-    q = coefficients(values, num_frequencies) * weights
+    q = fejer(coefficients(values, num_frequencies)[1:], num_frequencies)
     phase = math.pi * grid()[:, None] * torch.arange(1, num_frequencies + 1)
-    return 0.5 + (q[1:].real * torch.cos(phase) - q[1:].imag * torch.sin(phase)).sum(-1)
+    return 0.5 + (q.real * torch.cos(phase) - q.imag * torch.sin(phase)).sum(-1)
 
 
 def factor(values: Tensor, num_frequencies: int) -> Tensor:
