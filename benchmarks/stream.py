@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -131,7 +130,7 @@ def of_step(store: SeriesStore, batch: int, size: str) -> Iterator[Row]:
     yield measured("average", "all", batch, lambda: average.update(training.module, 100, 10), 1 / CHECK_EVERY)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Measure, print a table and write it where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.add_argument("--corpus", type=Path, nargs="+", required=True, help="packed series, or parquet files")
@@ -151,8 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -129,7 +129,7 @@ def table(periods: Sequence[int], found: dict[str, list[Scores]]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Compare and write the table."""
     parser = argparse.ArgumentParser(prog="python -m studies.joint_paths.choice", description=__doc__)
     parser.add_argument("corpus", type=Path, nargs="+", help="packed series, or parquet files")
@@ -163,8 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = table(periods, found)
     write_atomically(given.output, text + "\n")
     print(text)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -122,7 +122,7 @@ def compare(forecaster: Forecaster, name: str, series: list[pd.Series], trial: T
     return {**row, "fired": len(fired) / len(targets)}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Compare and write the table."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.anniversaries", description=__doc__)
     parser.add_argument("files", type=Path, nargs="+", help="parquet files of dated series")
@@ -147,8 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     mean |= dict(zip(("low", "high"), np.exp(np.quantile(drawn, (0.025, 0.975))), strict=True))
     text = pd.concat([table, pd.DataFrame([mean])]).to_csv(index=False, float_format="%.4f", lineterminator="\n")
     write_atomically(given.output or Path("results/zero-shot-held-out", trial.output), text)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

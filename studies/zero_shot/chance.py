@@ -52,7 +52,7 @@ def table(groups: Mapping[str, Sequence[np.ndarray]], ours: Mapping[str, float])
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Draw and write the table."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.chance", description=__doc__)
     parser.add_argument("--evaluation", type=Path, required=True)
@@ -73,8 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = table(groups, ours)
     write_atomically(given.output, text + "\n")
     print(text)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -54,7 +54,7 @@ def rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
     return aggregate(flat, metrics, ["dataset", "head", "model"])
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Read the runs and write the folder of their results."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.held_out", description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs, or files that hold a list of them")
@@ -81,8 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         versions={"torch": ", ".join(sorted({run["torch"] for run in runs if "torch" in run}))},
         notes=[note],
     )
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

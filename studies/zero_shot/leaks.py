@@ -123,7 +123,7 @@ def read_named(paths: Sequence[Path]) -> tuple[SeriesStore, list[str]]:
     return store, ids if len(ids) == len(store) else []
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Search, write what was found and say it."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.leaks", description=__doc__)
     parser.add_argument("--corpus", type=Path, nargs="+", required=True, help="training series")
@@ -153,8 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
     write_atomically(given.output, json.dumps(out, indent=1) + "\n")
     for kind, total in totals.items():
         print(f"{kind}: {total['forwards']} of {total['windows']} test windows; {total['backwards']} read backwards")
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -317,7 +317,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join([",".join(rows[0]), *(",".join(write(value) for value in row.values()) for row in rows)])
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Compare and write the table."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.own_past", description=__doc__)
     parser.add_argument("corpus", type=Path, nargs="+", help="packed series, or parquet files")
@@ -339,8 +339,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = table(judge(seen, VARIANTS))
     write_atomically(given.output, text + "\n")
     print(text)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from fourier_head._files import write_atomically
 from fourier_head.forecasting.coarser import coarser_step
 from fourier_head.forecasting.corpora.readers import read_store
 from fourier_head.forecasting.corpora.store import SeriesStore
-from fourier_head.forecasting.evaluation import EvaluationSet, evaluate
+from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluate
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.rules import Rules
 from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold_out_sets, moves, validation_sets
@@ -52,13 +52,13 @@ def windows(held: SeriesStore, most: int, longest: int, near: bool) -> list[Eval
     return out
 
 
-def compare(forecaster: Forecaster, sets: Sequence[EvaluationSet]) -> list[dict[str, Any]]:
-    """Return of each set the number of its windows, and MASE and WQL over those without views."""
+def ratios(scores: Iterable[ScoreRow], others: Iterable[ScoreRow]) -> list[dict[str, Any]]:
+    """Return of each set the number of its windows, and MASE and WQL over others of the same sets; none is left 0."""
     found = []
-    for own, base in zip(*(evaluate(one, sets) for one in (forecaster, Alone(forecaster.model))), strict=True):
-        ratios = {key: own[key] / base[key] if base[key] else np.nan for key in ("mase", "wql")}
-        if all(0 < ratio < np.inf for ratio in ratios.values()):
-            found.append({"set": own["dataset"], "windows": own["series"], **ratios})
+    for own, base in zip(scores, others, strict=True):
+        one = {key: own[key] / (base[key] or np.nan) for key in ("mase", "wql")}
+        if all(0 < ratio < np.inf for ratio in one.values()):
+            found.append({"set": own["dataset"], "windows": own["series"], **one})
     return found
 
 
@@ -74,17 +74,17 @@ def table(groups: dict[str, list[dict[str, Any]]]) -> str:
     lines = ["held_out,sets,windows,mase,wql,low,high,sets_ahead"]
     for group, rows in groups.items():
         if rows:
-            size, ratios = np.array([row["windows"] for row in rows]), np.array([[r["mase"], r["wql"]] for r in rows])
-            mase, wql = np.exp(np.average(np.log(ratios), axis=0, weights=np.sqrt(size)))
+            size, score = np.array([row["windows"] for row in rows]), np.array([[r["mase"], r["wql"]] for r in rows])
+            mase, wql = np.exp(np.average(np.log(score), axis=0, weights=np.sqrt(size)))
             drawn = np.random.default_rng(0).integers(len(rows), size=(2000, len(rows)))
-            means = np.exp((np.sqrt(size) * np.log(ratios[:, 1]))[drawn].sum(1) / np.sqrt(size)[drawn].sum(1))
+            means = np.exp((np.sqrt(size) * np.log(score[:, 1]))[drawn].sum(1) / np.sqrt(size)[drawn].sum(1))
             low, high = np.quantile(means, [0.025, 0.975])
-            ends, ahead = f"{low:.4f},{high:.4f}", int((ratios[:, 1] < 1).sum())
+            ends, ahead = f"{low:.4f},{high:.4f}", int((score[:, 1] < 1).sum())
             lines.append(f"{group},{len(rows)},{size.sum()},{mase:.4f},{wql:.4f},{ends},{ahead}")
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Compare and write the table."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.views", description=__doc__)
     parser.add_argument("corpus", type=Path, nargs="+", help="packed series, or parquet files")
@@ -101,12 +101,14 @@ def main(arguments: list[str] | None = None) -> int:
         warnings.simplefilter("ignore")  # seasons that a past does not show
         groups = {"whole": whole, "series": few}
         sets = {name: windows(held, given.most, forecaster.config.context, given.near) for name, held in groups.items()}
-        found = {name: compare(forecaster, own) for name, own in sets.items()}
+        found = {
+            name: ratios(evaluate(forecaster, own), evaluate(Alone(forecaster.model), own))
+            for name, own in sets.items()
+        }
         text = table({**found, "both": [row for rows in found.values() for row in rows]})
     write_atomically(given.output, text + "\n")
     print(text)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

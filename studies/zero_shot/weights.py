@@ -12,11 +12,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError
-from studies.zero_shot.views import table
+from studies.zero_shot.views import ratios, table
 
 
 def compare(old: Path, new: Path) -> list[dict[str, Any]]:
@@ -27,15 +25,10 @@ def compare(old: Path, new: Path) -> list[dict[str, Any]]:
     before, after = (json.loads(path.read_text(encoding="utf-8"))["sets"] for path in (old, new))
     if {name: one["series"] for name, one in before.items()} != {name: one["series"] for name, one in after.items()}:
         raise UserError(f"{old} and {new} must score as many series of the same sets.")
-    found = []
-    for name, own in after.items():
-        ratios = {key: own[key] / (before[name][key] or np.nan) for key in ("mase", "wql")}
-        if all(0 < ratio < np.inf for ratio in ratios.values()):
-            found.append({"set": name, "windows": own["series"], **ratios})
-    return found
+    return ratios(*([{"dataset": name, **one[name]} for name in after] for one in (after, before)))
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> None:
     """Compare, print the table and write it where that is asked for."""
     parser = argparse.ArgumentParser(prog="python -m studies.zero_shot.weights", description=__doc__)
     parser.add_argument("old", type=Path, help="score.json")
@@ -55,8 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.output is not None:
         write_atomically(given.output, text + "\n")
     print(text)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()
