@@ -20,6 +20,7 @@ from studies.common.results import row
 RATES = (0.02, 0.05, 0.1)
 BEFORE_CHRISTMAS = np.datetime64("2024-11-14")
 """The day that forecasts of dated series begin on."""
+FIRST_MONTH = np.datetime64("2015-01")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Case:
         rival: what the simple forecast beside is called, and its forecasts; None where the outcome itself is known.
         metric: "mae" (mean error of medians), "median" or "mean_over_truth".
         truth: what a mean is divided by.
-        start: the first day of series that have dates.
+        start: the first day or month of series that have dates.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Case:
         """What a user would give: pasts, with their dates where they have any."""
         if self.start is None:
             return self.pasts
-        return [pd.Series(one, pd.date_range(self.start, periods=len(one))) for one in self.pasts]
+        return [pd.Series(one, pd.date_range(self.start, periods=len(one), freq=self.freq)) for one in self.pasts]
 
 
 def cases(count: int) -> list[Case]:
@@ -77,6 +78,8 @@ def cases(count: int) -> list[Case]:
     for name, season, past in dated:
         one = _seasonal(name, "D", count, past, 56, 3.0, season, (7, 364), past // 364)
         out.append(replace(one, start=str(BEFORE_CHRISTMAS - past)))
+    shop = _seasonal("months of a shop, dates", "MS", count, 120, 12, 1.0, _shop, (12,), 10)
+    out.append(replace(shop, start=str(FIRST_MONTH)))
     out.append(Case("1, 2, 3", None, [np.array([1.0, 2.0, 3.0])], np.array([[4.0, 5.0, 6.0]])))
     return out
 
@@ -113,6 +116,13 @@ def _holidays(t: np.ndarray) -> np.ndarray:
     closed = (day == 0) & (number == 0) | (day == 3) & (number == 6) | (day == 24) & (number == 11)
     closed |= (weekday == 3) & (number == 10) & (day // 7 == 3) | (weekday == 0) & (number == 4) & (day > 23)
     return np.where(closed, -60.0, np.array([0.0, 5.0, 10.0, 5.0, 0.0, -20.0, -30.0])[weekday])
+
+
+def _shop(t: np.ndarray) -> np.ndarray:
+    """Return what months bring that is not 100, of a shop that sells most on Saturdays and is closed on Sundays."""
+    first, after = ((FIRST_MONTH + one).astype("datetime64[D]") for one in (t, t + 1))
+    saturdays, sundays = (np.busday_count(first, after, weekmask=day) for day in ("Sat", "Sun"))
+    return 3.0 * ((after - first).astype(int) - saturdays - sundays) + 8.0 * saturdays - 100.0
 
 
 def _day(steps: int) -> Callable[[np.ndarray], np.ndarray]:
