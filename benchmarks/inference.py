@@ -82,24 +82,21 @@ def tasks(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
 
 def sample_inputs(p: Problem) -> torch.Tensor:
     """Draw from a product in float32 whose halves are padded to whole vectors."""
-    from fourier_head.kernels import evaluation, inference, matrices
+    from fourier_head.kernels import matrices
 
     length = p.frequencies + 1
     room = kernels.Score("nll", "interval", length).padded
-    source = evaluation.Source(matrices.product(p.x, matrices.pad_rows(p.weight, length, room)), length, room)
-    return evaluation.drawn(source, None, inference._noise(p.x, length, 1, None), FLOOR)
+    y = matrices.product(p.x, matrices.pad_rows(p.weight, length, room))
+    return kernels.coefficient_sample(y.unflatten(-1, (2, -1))[..., :length], floor=FLOOR)
 
 
 def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
     """Return parts of the ways that kernels take and ways that they take at other sizes, by task."""
     from fourier_head.kernels import evaluation as kernel
-    from fourier_head.kernels.plan import Score
 
     y = head._outputs(p.x)
     a = y.unflatten(-1, (2, -1))
-    score = Score("nll", "bins", p.frequencies + 1, p.num_bins, floor=FLOOR)
     levels = torch.tensor(LEVELS, device="cuda")
-    noise = kernels.inference._noise(a, a.shape[2], 1, None)
     few = p.frequencies <= kernel.NARROW
 
     def result() -> torch.Tensor:
@@ -108,17 +105,15 @@ def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
     bins: dict[str, Step] = {
         "projection alone": lambda: head._outputs(p.x),
         "projection, not aligned": lambda: F.linear(p.x, p.weight),
-        "bins alone, FFT": lambda: kernel.transformed_bins(y, score, result()),
+        "bins alone, FFT": lambda: kernel.transformed_bins(a, result(), FLOOR),
     }
     if few:
         for dtype, (_, split) in kernel.PRODUCTS.items():
             name = f"bins alone, product for {str(dtype).removeprefix('torch.')}{' in two parts' if split else ''}"
             products = kernel.PRODUCTS[dtype]
-            bins[name] = lambda products=products: kernel.direct(
-                kernel._outputs(y), result(), FLOOR, score.units, products
-            )
+            bins[name] = lambda products=products: kernel.direct(a, result(), FLOOR, True, products)
     if p.num_bins % 16 == 0:
-        bins["bins alone, four-step"] = lambda: kernel.four_step(kernel._outputs(y), result(), FLOOR, score.units)
+        bins["bins alone, four-step"] = lambda: kernel.four_step(a, result(), FLOOR, log=True)
 
     grid = kernel.multiplied_grid(a, FLOOR)
     quantiles: dict[str, Step] = {
@@ -131,12 +126,7 @@ def variants(p: Problem, head: FourierHead) -> dict[str, dict[str, Step]]:
         quantiles["grid alone, product"] = lambda: kernel.multiplied_grid(a, FLOOR, False)
         quantiles["grid alone, one kernel"] = lambda: kernel.distribution_grid(a, FLOOR, True)
 
-    samples: dict[str, Step] = {
-        f"digits alone, {warps} warps": lambda warps=warps: kernel.drawn(
-            kernel._coefficients(a), None, noise, FLOOR, warps
-        )
-        for warps in (1, 2, 4)
-    }
+    samples: dict[str, Step] = {"digits alone": lambda: kernels.coefficient_sample(a, floor=FLOOR)}
     return {BINS: bins, QUANTILES: quantiles, SAMPLE: samples}
 
 

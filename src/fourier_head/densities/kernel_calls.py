@@ -41,7 +41,7 @@ def log_density(d: FourierDensity, z: Tensor) -> Tensor | None:
     a = coefficients(d, z) if z.shape == d.batch_shape else None
     if a is None:
         return None
-    return kernels.log_density(_rows(a), z.reshape(-1), floor=d.floor, walls=d.walls).view(z.shape)
+    return kernels.log_density(_rows(a), z.reshape(-1), floor=d.floor).view(z.shape)
 
 
 def cdf(d: FourierDensity, z: Tensor) -> Tensor | None:
@@ -49,10 +49,10 @@ def cdf(d: FourierDensity, z: Tensor) -> Tensor | None:
     found = None if d.has_spectrum else _source(d, z)
     if found is None:
         return None
-    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "spectra": found[1]}
 
     def of_points(source: Tensor, z: Tensor) -> Tensor:
-        return kernels.distribution(_rows(source), z.reshape(-1, z.shape[-1]), **options).view(z.shape)
+        points = z.reshape(-1, z.shape[-1])
+        return kernels.distribution(_rows(source), points, floor=d.floor, spectra=found[1]).view(z.shape)
 
     return d.at_points(of_points, found[0], z.expand(common_shape(z.shape, d.batch_shape)))
 
@@ -62,7 +62,7 @@ def unit_quantiles(d: FourierDensity, level: Tensor) -> Tensor | None:
     found = _source(d, level)
     if found is None:
         return None
-    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "tails": d.domain.tails, "spectra": found[1]}
+    options: dict[str, Any] = {"floor": d.floor, "tails": d.domain.tails, "spectra": found[1]}
 
     def of_levels(source: Tensor, level: Tensor) -> Tensor:
         return kernels.quantile(_rows(source), level.reshape(-1, level.shape[-1]), **options).view(level.shape)
@@ -76,7 +76,7 @@ def quantiles(d: FourierDensity, level: Tensor) -> Tensor | None:
     if found is None:
         return None
     line, placed = d.domain.affine, d.domain.affine_of_rows
-    options: dict[str, Any] = {"floor": d.floor, "walls": d.walls, "tails": d.domain.tails, "spectra": found[1]}
+    options: dict[str, Any] = {"floor": d.floor, "tails": d.domain.tails, "spectra": found[1]}
     if placed is not None and placed[0].dtype == torch.float64:
         placed = None  # such values have more digits than the kernels
     if placed is not None:
@@ -92,5 +92,5 @@ def sample(d: FourierDensity, sample_shape: Sequence[int], generator: torch.Gene
     a = coefficients(d) if math.prod(sample_shape) == 1 and not d.domain.tails else None
     if a is None or a.shape[-1] > kernels.FEW_COEFFICIENTS:
         return None
-    z = kernels.coefficient_sample(_rows(a), floor=d.floor, generator=generator, walls=d.walls)
+    z = kernels.coefficient_sample(_rows(a), floor=d.floor, generator=generator)
     return d.domain.from_unit(z.view(*sample_shape, *d.batch_shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from fourier_head.kernels.inverse import (
 )
 from fourier_head.kernels.launch import INTERPRETED, empty, run
 from fourier_head.kernels.matrices import product
-from fourier_head.kernels.plan import Blocks, Score, ceil_div, power_of_two_above
+from fourier_head.kernels.plan import ceil_div, power_of_two_above
 from fourier_head.kernels.points import direct_kernel, four_step_kernel
 from fourier_head.kernels.sampling import sample_kernel
 from fourier_head.kernels.waves import log_mass_kernel, spread_kernel
@@ -34,9 +34,8 @@ PRODUCTS: dict[torch.dtype, tuple[torch.dtype, bool]] = {
     torch.float16: (torch.float16, True),
     torch.float32: (torch.float32, False),
 }
-# Blocks of the products for all bins; ``steps`` are tokens that one program transforms.
-DIRECT_BLOCKS = Blocks(rows=64, tile=128, warps=4)
-FOUR_STEP_BLOCKS = Blocks(rows=1, tile=64, warps=4, steps=8)
+# Tokens that one program transforms in two steps, one after the other.
+TRANSFORMED = 8
 # The largest table of cosines that is kept, in numbers.
 TABLE = 1 << 21
 # Up to this many points the grid of a distribution function is one product with the response to each of them.
@@ -53,90 +52,72 @@ STEPS = 8
 BLOCK = 128
 
 
-class Source(NamedTuple):
-    """Rows of coefficients: betas lie ``half`` entries behind alphas; between walls there are none."""
-
-    rows: Tensor
-    harmonics: int
-    half: int
-    walls: bool = False
+def has_walls(a: Tensor) -> bool:
+    """Tell whether coefficients (tokens, halves, N + 1) are those between walls, which have no betas."""
+    return a.shape[1] == 1
 
 
-def _outputs(y: Tensor) -> Source:
-    return Source(y, y.shape[1] // 2, y.shape[1] // 2)
-
-
-def coefficient_source(a: Tensor, walls: bool) -> Source:
-    return Source(a, a.shape[2], a.stride(1), walls)
-
-
-def drawn(source: Source, bias: Tensor | None, noise: Tensor, floor: float, warps: int | None = None) -> Tensor:
-    """Draw digit by digit."""
-    tokens = source.rows.shape[0]
-    digits, samples = noise.shape[0] - 2, noise.shape[1]
-    z = empty(source.rows, samples, tokens)
-    if z.numel() == 0:
+def drawn(a: Tensor, noise: Tensor, floor: float) -> Tensor:
+    """Draw one sample per token digit by digit, of coefficients (tokens, halves, N + 1)."""
+    tokens, digits = len(a), noise.shape[0] - 2
+    z = empty(a, tokens)
+    if tokens == 0:
         return z
     points = 1 << digits
-    if warps is None:
-        warps = 1 if 64 < points < 1024 else max(2, points // 1024)
+    warps = 1 if 64 < points < 1024 else max(2, points // 1024)
     constants = {
-        "BIAS": bias is not None,
-        "WALLS": source.walls,
+        "WALLS": has_walls(a),
         "APPROX": not INTERPRETED,
         "POINTS": points,
         "LEVELS": digits,
         "ROWS": max(1, min(16, 1024 * warps // points)),
     }
-    arguments = (source.rows, bias, noise, z, tokens, source.harmonics, source.half, source.rows.stride(0), floor)
-    run(sample_kernel, (ceil_div(tokens, constants["ROWS"]), samples), arguments, constants, num_warps=warps)
+    arguments = (a, noise, z, tokens, a.shape[2], a.stride(1), a.stride(0), floor)
+    run(sample_kernel, (ceil_div(tokens, constants["ROWS"]),), arguments, constants, num_warps=warps)
     return z
 
 
-def log_pmf(y: Tensor, score: Score) -> Tensor:
-    """Return log-probabilities (tokens, m) of outputs of a projection, in the way that suits their size and type."""
-    tokens, bins = y.shape[0], score.num_bins
-    result = empty(y, tokens, bins)
+def log_pmf(a: Tensor, bins: int, floor: float) -> Tensor:
+    """Return log-probabilities (tokens, bins) of coefficients, in the way that suits their size and type."""
+    tokens, _, harmonics = a.shape
+    result = empty(a, tokens, bins)
     if tokens == 0:
         return result
-    source = _outputs(y)
-    if source.harmonics <= NARROW + 1 and bins * source.harmonics <= TABLE:
-        return direct(source, result, score.floor, score.units)
-    if y.dtype != torch.float32 and bins % 16 == 0 and bins >= 256:
-        return four_step(source, result, score.floor, score.units)
-    return transformed_bins(y, score, result)
+    if harmonics <= NARROW + 1 and bins * harmonics <= TABLE:
+        return direct(a, result, floor, log=True)
+    if a.dtype != torch.float32 and bins % 16 == 0 and bins >= 256:
+        return four_step(a, result, floor, log=True)
+    return transformed_bins(a, result, floor)
 
 
 def direct(
-    source: Source, result: Tensor, floor: float, units: float | None, products: tuple[torch.dtype, bool] | None = None,
-    blocks: Blocks = DIRECT_BLOCKS,
-) -> Tensor:  # fmt: skip
+    a: Tensor, result: Tensor, floor: float, log: bool, products: tuple[torch.dtype, bool] | None = None
+) -> Tensor:
     """Fill ``result`` (tokens, points) by one product with a table of cosines; at most NARROW + 1 harmonics.
 
-    With log-probabilities of as many bins, units being the logarithm of their number; without units with the density,
-    its floor left out, at points from z = 0 on, times POWER_SCALE / points.
+    With log-probabilities of as many bins; or with the density, its floor left out, at points from z = 0 on, times
+    POWER_SCALE / points.
     """
-    tokens, points = result.shape
-    y, harmonics, half, walls = source
-    dtype, split = products or PRODUCTS[y.dtype]
+    (tokens, points), harmonics = result.shape, a.shape[2]
+    dtype, split = products or PRODUCTS[a.dtype]
     length = max(16, power_of_two_above(harmonics - 1))
-    tile = min(blocks.tile, max(16, power_of_two_above(points)))
+    tile = min(128, max(16, power_of_two_above(points)))
     # Larger operands than these run out of registers.
     full = dtype == torch.float32
-    rows = min(blocks.rows, (1024 if full else 4096) // length)
+    rows = min(64, (1024 if full else 4096) // length)
     tile = min(tile, 64 if full else 4096 // length)
     constants = {
-        "WALLS": walls,
+        "WALLS": has_walls(a),
         "SPLIT": split,
-        "LOG": units is not None,
+        "LOG": log,
         "ROWS": rows,
         "LENGTH": length,
         "TILE": tile,
     }
-    table = tables.direct(points, length, units is not None, dtype, y.device)
-    sizes = (tokens, harmonics, half, y.stride(0), points, floor, units or 0.0, POWER_SCALE / points)
+    table = tables.direct(points, length, log, dtype, a.device)
+    sizes = (tokens, harmonics, a.stride(1), a.stride(0), points, floor, math.log(points), POWER_SCALE / points)
     grid = (ceil_div(tokens, rows), ceil_div(points, tile))
-    run(direct_kernel, grid, (y, table, result, *sizes), constants, num_warps=blocks.warps)
+    run(direct_kernel, grid, (a, table, result, *sizes), constants, num_warps=4)
     return result
 
 
@@ -145,52 +126,48 @@ def inner_length(points: int) -> int:
     return next(inner for inner in (64, 32, 16) if points % inner == 0 and (points >= 16 * inner or inner == 16))
 
 
-def four_step(
-    source: Source, result: Tensor, floor: float, units: float | None, blocks: Blocks = FOUR_STEP_BLOCKS
-) -> Tensor:
+def four_step(a: Tensor, result: Tensor, floor: float, log: bool) -> Tensor:
     """Fill ``result`` as ``direct`` does, by a transform in two steps of float16; the points are a multiple of 16."""
-    tokens, points = result.shape
-    y, harmonics, half, walls = source
+    (tokens, points), harmonics = result.shape, a.shape[2]
     inner = inner_length(points)
     length = max(16, power_of_two_above(ceil_div(harmonics, inner)))
-    tile = min(blocks.tile, max(16, power_of_two_above(points // inner)))
+    tile = min(64, max(16, power_of_two_above(points // inner)))
     constants = {
-        "WALLS": walls,
-        "LOG": units is not None,
-        "STEPS": blocks.steps,
+        "WALLS": has_walls(a),
+        "LOG": log,
+        "STEPS": TRANSFORMED,
         "INNER": inner,
         "LENGTH": length,
         "TILE": tile,
     }
-    known = tables.four_step(points, inner, length, units is not None, y.device)
-    sizes = (tokens, harmonics, half, y.stride(0), points // inner, floor, units or 0.0, POWER_SCALE / points)
-    grid = (ceil_div(tokens, blocks.steps), ceil_div(points // inner, tile))
-    run(four_step_kernel, grid, (y, *known, result, *sizes), constants, num_warps=blocks.warps)
+    known = tables.four_step(points, inner, length, log, a.device)
+    outer = points // inner
+    sizes = (tokens, harmonics, a.stride(1), a.stride(0), outer, floor, math.log(points), POWER_SCALE / points)
+    grid = (ceil_div(tokens, TRANSFORMED), ceil_div(outer, tile))
+    run(four_step_kernel, grid, (a, *known, result, *sizes), constants, num_warps=4)
     return result
 
 
-def transformed_bins(y: Tensor, score: Score, result: Tensor) -> Tensor:
+def transformed_bins(a: Tensor, result: Tensor, floor: float) -> Tensor:
     """Write log-probabilities by one FFT of length m and a kernel before and after it, in float32."""
     tokens, bins = result.shape
-    harmonics = y.shape[1] // 2
-    values, energy = _waves(y, harmonics, harmonics, bins, shift=True, walls=False)
+    values, energy = _waves(a, bins, shift=True)
     tile = min(64, power_of_two_above(bins))
     grid = (ceil_div(tokens, 16), ceil_div(bins, tile))
-    arguments = (values, energy, result, tokens, bins, score.floor, score.units)
+    arguments = (values, energy, result, tokens, bins, floor, math.log(bins))
     run(log_mass_kernel, grid, arguments, {"ROWS": 16, "TILE": tile}, num_warps=4)
     return result
 
 
-def _waves(y: Tensor, harmonics: int, half: int, points: int, *, shift: bool, walls: bool) -> tuple[Tensor, Tensor]:
+def _waves(a: Tensor, points: int, *, shift: bool) -> tuple[Tensor, Tensor]:
     """Return A (tokens, points, 2) at equally spaced points, by an FFT, and the energy of the coefficients.
 
     From z = 0 on, or, shifted, at the centres of as many bins; coefficients are scaled to a largest entry of one.
     """
-    tokens = y.shape[0]
-    wave = empty(y, tokens, points, 2)
-    energy = empty(y, tokens)
-    constants = {"SHIFT": shift, "WALLS": walls, "ROWS": 16, "TILE": min(64, power_of_two_above(points))}
-    arguments = (y, wave, energy, tokens, harmonics, half, y.stride(0), points)
+    tokens, _, harmonics = a.shape
+    wave, energy = empty(a, tokens, points, 2), empty(a, tokens)
+    constants = {"SHIFT": shift, "WALLS": has_walls(a), "ROWS": 16, "TILE": min(64, power_of_two_above(points))}
+    arguments = (a, wave, energy, tokens, harmonics, a.stride(1), a.stride(0), points)
     run(spread_kernel, (ceil_div(tokens, 16),), arguments, constants, num_warps=4)
     return torch.view_as_real(torch.fft.fft(torch.view_as_complex(wave))), energy
 
@@ -232,18 +209,18 @@ def ordered_quantiles(
     return values
 
 
-def grid_of(a: Tensor, floor: float, walls: bool, spectra: bool = False) -> Tensor:
+def grid_of(a: Tensor, floor: float, spectra: bool) -> Tensor:
     """Return what distribution functions are interpolated from: of coefficients (tokens, halves, N + 1), or spectra."""
     if spectra:
         q, harmonics = a.float(), a.shape[2]
         cells = 2 * max(FEWEST, fast_length(2 * harmonics + 1))
-        return _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, relative=False, walls=walls)
+        return _filtered(q, (q.stride(0), 1, q.stride(1), -1), harmonics, cells, 1.0, False, has_walls(a))
     if a.dtype != torch.float32 and 2 * a.shape[2] - 1 <= RESPONSES:
-        return multiplied_grid(a, floor, walls=walls)
-    return distribution_grid(a, floor, walls=walls)
+        return multiplied_grid(a, floor)
+    return distribution_grid(a, floor)
 
 
-def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None, walls: bool = False) -> Tensor:
+def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None) -> Tensor:
     """Return what ``distribution_grid`` does, with products of float16: |A|^2 at points, times the response to each."""
     tokens, _, length = a.shape
     if stepped is None:
@@ -252,13 +229,13 @@ def multiplied_grid(a: Tensor, floor: float, stepped: bool | None = None, walls:
     points = max(256 if stepped else FEWEST, ceil_div(2 * length - 1, unit) * unit)
     power = empty(a, tokens, points, dtype=torch.float16)
     if stepped:
-        four_step(coefficient_source(a, walls), power, floor, None)
+        four_step(a, power, floor, log=False)
     else:
-        direct(coefficient_source(a, walls), power, floor, None, (torch.float16, False))
+        direct(a, power, floor, False, (torch.float16, False))
     return product(power, tables.responses(length - 1, points, points / POWER_SCALE, a.device))
 
 
-def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None, walls: bool = False) -> Tensor:
+def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None) -> Tensor:
     """Return what the distribution function is interpolated from, (tokens, cells)."""
     tokens, _, length = a.shape
     if narrow is None:
@@ -267,7 +244,7 @@ def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None, walls
         points = max(16, power_of_two_above(2 * length - 1))
         grid = empty(a, tokens, 2 * points)
         constants = {
-            "WALLS": walls,
+            "WALLS": has_walls(a),
             "LENGTH": max(16, power_of_two_above(length)),
             "POINTS": points,
             "APPROX": not INTERPRETED,
@@ -281,17 +258,22 @@ def distribution_grid(a: Tensor, floor: float, narrow: bool | None = None, walls
         run(narrow_grid_kernel, (ceil_div(tokens, 32),), arguments, constants, num_warps=warps)
         return grid
     points = max(FEWEST, fast_length(2 * length - 1))
-    values, _ = _waves(a, length, a.stride(1), points, shift=False, walls=walls)
+    values, _ = _waves(a, points, shift=False)
     power = empty(a, tokens, points)
     run(power_kernel, (ceil_div(power.numel(), 1024),), (values, power, power.numel()), {"BLOCK": 1024}, num_warps=4)
     c = torch.view_as_real(torch.fft.rfft(power, norm="forward"))
-    return _filtered(c, (c.stride(0), 2, 1, 0), length - 1, 2 * points, 1 - floor, relative=True, walls=walls)
+    return _filtered(c, (c.stride(0), 2, 1, 0), length - 1, 2 * points, 1 - floor, True, has_walls(a))
 
 
 def _filtered(
-    q: Tensor, strides: tuple[int, int, int, int], harmonics: int, cells: int, factor: float, *,
-    relative: bool, walls: bool,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    strides: tuple[int, int, int, int],
+    harmonics: int,
+    cells: int,
+    factor: float,
+    relative: bool,
+    walls: bool,
+) -> Tensor:
     tokens, columns = q.shape[0], cells // 2 + 1
     wave = empty(q, tokens, columns, 2)
     gains = window.gains(harmonics, cells, q.device)

@@ -15,32 +15,21 @@ FEW_COEFFICIENTS = 4096
 
 
 @torch.no_grad()
-def coefficient_sample(
-    a: Tensor,
-    num_samples: int = 1,
-    *,
-    floor: float = 0.0,
-    generator: torch.Generator | None = None,
-    walls: bool = False,
-) -> Tensor:
-    """Draw exact samples (num_samples, tokens) in [-1, 1] of coefficients (tokens, 2, N + 1), or (tokens, 1, L).
+def coefficient_sample(a: Tensor, *, floor: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
+    """Draw exact samples (tokens,) in [-1, 1] of coefficients (tokens, 2, N + 1), or (tokens, 1, L).
 
     The latter are those between walls. No bins, no search and no approximation: `sampling.py` explains the method.
     """
     from fourier_head.kernels import evaluation  # triton is optional, and importing it takes a while
 
-    a = _rows("a", a, walls)
+    a = _rows(a)
     if a.shape[2] > FEW_COEFFICIENTS:
         raise ValueError(f"a: expected at most {FEW_COEFFICIENTS} coefficients, got {a.shape[2]}")
-    noise = _noise(a, a.shape[2], num_samples, generator)
+    # For the floor, the shift and each binary digit.
+    digits = max(a.shape[2] - 1, 1).bit_length()
+    noise = torch.rand((2 + digits, len(a)), device=a.device, generator=generator)
     with on(a):
-        return evaluation.drawn(evaluation.coefficient_source(a, walls), None, noise, floor)
-
-
-def _noise(x: Tensor, harmonics: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
-    """Return uniform numbers for samples: for the floor, the shift and each binary digit."""
-    digits = max(harmonics - 1, 1).bit_length()
-    return torch.rand((2 + digits, num_samples, len(x)), device=x.device, generator=generator)
+        return evaluation.drawn(a, noise, floor)
 
 
 @torch.no_grad()
@@ -60,13 +49,11 @@ def log_pmf(y: Tensor, *, num_bins: int, floor: float = 0.0) -> Tensor:
         raise ValueError(f"num_bins: {y.shape[1] // 2 - 1} frequencies need more than {num_bins} bins")
     y = y if y.stride(-1) == 1 else y.contiguous()
     with on(y):
-        return evaluation.log_pmf(y, Score("nll", "bins", y.shape[1] // 2, num_bins, floor=floor))
+        return evaluation.log_pmf(y.unflatten(1, (2, -1)), num_bins, floor)
 
 
 @torch.no_grad()
-def quantile(
-    a: Tensor, levels: Tensor, *, floor: float = 0.0, walls: bool = False, tails: float = 0.0, spectra: bool = False
-) -> Tensor:
+def quantile(a: Tensor, levels: Tensor, *, floor: float = 0.0, tails: float = 0.0, spectra: bool = False) -> Tensor:
     """Return the quantiles at levels (tokens, V) of coefficients (tokens, 2, N + 1) or, between walls, (tokens, 1, L).
 
     With ``spectra``, of spectra (tokens, 2, N) or (tokens, 1, N). The distribution function is interpolated from a grid
@@ -75,33 +62,34 @@ def quantile(
     """
     from fourier_head.kernels import evaluation
 
-    a = _rows("a", a, walls, levels)
+    a = _rows(a, levels)
     if not levels.numel():
         return torch.empty(levels.shape, device=a.device)
     with on(a):
-        return evaluation.quantile(evaluation.grid_of(a, floor, walls, spectra), levels.float(), walls, tails)
+        grid = evaluation.grid_of(a, floor, spectra)
+        return evaluation.quantile(grid, levels.float(), evaluation.has_walls(a), tails)
 
 
 @torch.no_grad()
-def distribution(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False, spectra: bool = False) -> Tensor:
+def distribution(a: Tensor, z: Tensor, *, floor: float = 0.0, spectra: bool = False) -> Tensor:
     """Return distribution functions at z (tokens, V) of [-1, 1]: of coefficients, or of ``spectra``; no gradient flows.
 
     Interpolated as in :func:`quantile`, in float32.
     """
     from fourier_head.kernels import evaluation
 
-    a = _rows("a", a, walls, z).float()
+    a = _rows(a, z).float()
     if not z.numel():
         return torch.empty(z.shape, device=a.device)
     with on(a):
-        return evaluation.distribution(evaluation.grid_of(a, floor, walls, spectra), z.float(), walls)
+        return evaluation.distribution(evaluation.grid_of(a, floor, spectra), z.float(), evaluation.has_walls(a))
 
 
 @torch.no_grad()
-def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0, walls: bool = False) -> Tensor:
+def log_density(a: Tensor, z: Tensor, *, floor: float = 0.0) -> Tensor:
     """Return log-densities of coefficients (tokens, 2, N + 1), or (tokens, 1, L) between walls, at z (tokens,)."""
-    a = _rows("a", a, walls)
-    score = Score("nll", "interval", a.shape[2], floor=floor, walls=walls, origin=-1.0, reduction="none")
+    a = _rows(a)
+    score = Score("nll", "interval", a.shape[2], floor=floor, walls=a.shape[1] == 1, origin=-1.0, reduction="none")
     if z.shape != a.shape[:1]:
         raise ValueError(f"z: expected shape ({len(a)},), got {tuple(z.shape)}")
     return -row_scores(a.flatten(1), None, None, z, score)
@@ -115,7 +103,6 @@ def ordered_quantiles(
     half_width: float = 1.0,
     *,
     floor: float = 0.0,
-    walls: bool = False,
     tails: float = 0.0,
     loc: Tensor | None = None,
     width: Tensor | None = None,
@@ -128,29 +115,28 @@ def ordered_quantiles(
         levels: at most 32.
         low, half_width: of the interval of values.
         loc, width: middle and half width of the interval of each token, (tokens,), in place of those.
-        floor, walls, tails: of the densities.
+        floor, tails: of the densities.
     """
     from fourier_head.kernels import evaluation
 
     if levels.dim() != 1 or len(levels) > FEW_LEVELS:
         raise ValueError(f"levels: expected shape (V,), V at most {FEW_LEVELS}, got {tuple(levels.shape)}")
     levels = levels.float().contiguous()
-    a = _rows("a", a, walls)
+    a = _rows(a)
     if loc is not None and width is not None:
         loc, width, low, half_width = loc.float().contiguous(), width.float().contiguous(), 0.0, 1.0
     if not len(a) or not len(levels):
         return torch.empty(len(levels), len(a), device=a.device)
     with on(a):
-        grid = evaluation.grid_of(a, floor, walls, spectra)
-        return evaluation.ordered_quantiles(grid, levels, low, half_width, walls, tails, loc, width)
+        grid = evaluation.grid_of(a, floor, spectra)
+        return evaluation.ordered_quantiles(grid, levels, low, half_width, evaluation.has_walls(a), tails, loc, width)
 
 
-def _rows(name: str, tensor: Tensor, walls: bool, levels: Tensor | None = None) -> Tensor:
+def _rows(a: Tensor, levels: Tensor | None = None) -> Tensor:
     """Check (tokens, halves, length) beside levels (tokens, V) and return it as the kernels read it."""
-    require(name, tensor)
-    rows = 1 if walls else 2
-    if tensor.dim() != 3 or tensor.shape[1] != rows:
-        raise ValueError(f"{name}: expected (tokens, {rows}, N) with walls={walls}, got {tuple(tensor.shape)}")
-    if levels is not None and (levels.dim() != 2 or len(levels) != len(tensor)):
-        raise ValueError(f"levels: expected shape ({len(tensor)}, V), got {tuple(levels.shape)}")
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+    require("a", a)
+    if a.dim() != 3 or a.shape[1] not in (1, 2):
+        raise ValueError(f"a: expected (tokens, 2, N) or, between walls, (tokens, 1, N), got {tuple(a.shape)}")
+    if levels is not None and (levels.dim() != 2 or len(levels) != len(a)):
+        raise ValueError(f"levels: expected shape ({len(a)}, V), got {tuple(levels.shape)}")
+    return a if a.stride(-1) == 1 else a.contiguous()

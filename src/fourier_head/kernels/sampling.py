@@ -33,32 +33,25 @@ def _turn(re, im, high, LENGTH: tl.constexpr, APPROX: tl.constexpr):
 
 @triton.jit(do_not_specialize=["harmonics", "padded"])
 def sample_kernel(
-    y_ptr, bias_ptr, noise_ptr, z_ptr, tokens, harmonics, padded, y_stride, floor,
-    BIAS: tl.constexpr, WALLS: tl.constexpr, APPROX: tl.constexpr, POINTS: tl.constexpr, LEVELS: tl.constexpr,
-    ROWS: tl.constexpr,
+    y_ptr, noise_ptr, z_ptr, tokens, harmonics, padded, y_stride, floor,
+    WALLS: tl.constexpr, APPROX: tl.constexpr, POINTS: tl.constexpr, LEVELS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Draw a block of rows digit by digit; the second axis of the grid counts samples of one token."""
+    """Draw a block of rows digit by digit."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < tokens
-    draws = tl.num_programs(1) * tokens
-    noise = noise_ptr + tl.program_id(1) * tokens + rows
+    noise = noise_ptr + rows
     l = tl.arange(0, POINTS)
-    real = l < harmonics
     place = y_ptr + rows.to(tl.int64)[:, None] * y_stride + l[None, :]
-    keep = inside[:, None] & real[None, :]
+    keep = inside[:, None] & (l < harmonics)[None, :]
     re = tl.load(place, mask=keep, other=0.0).to(tl.float32)
-    if BIAS:
-        re += tl.load(bias_ptr + l, mask=real, other=0.0).to(tl.float32)[None, :]
     im = tl.zeros_like(re)
     if not WALLS:
         im = tl.load(place + padded, mask=keep, other=0.0).to(tl.float32)
-        if BIAS:
-            im += tl.load(bias_ptr + harmonics + l, mask=real, other=0.0).to(tl.float32)[None, :]
     largest = tl.max(tl.maximum(tl.abs(re), tl.abs(im)), axis=1)
     inverse = 1.0 / tl.where(largest > 0.0, largest, 1.0)
     re = re * inverse[:, None]
     im = im * inverse[:, None]
-    shift = tl.load(noise + draws, mask=inside, other=0.0)
+    shift = tl.load(noise + tokens, mask=inside, other=0.0)
     high = ((shift.to(tl.float64) / POINTS + 0.5) * 4294967296.0).to(tl.int64).to(tl.uint32)
     re, im = _turn(re, im, high, POINTS, APPROX)
     index = tl.zeros([ROWS], tl.float32)
@@ -69,7 +62,7 @@ def sample_kernel(
         other_re, other_im = re_0 - re_1, im_0 - im_1
         even = tl.sum(sum_re * sum_re + sum_im * sum_im, axis=1) + 1e-30
         odd = tl.sum(other_re * other_re + other_im * other_im, axis=1) + 1e-30
-        digit = tl.load(noise + (2 + level) * draws, mask=inside, other=0.0) * (even + odd) >= even
+        digit = tl.load(noise + (2 + level) * tokens, mask=inside, other=0.0) * (even + odd) >= even
         re = tl.where(digit[:, None], other_re, sum_re)
         im = tl.where(digit[:, None], other_im, sum_im)
         step = tl.where(digit, 4294967296 // (POINTS >> level), 0).to(tl.uint32)
@@ -79,4 +72,4 @@ def sample_kernel(
     z = tl.where(tl.load(noise, mask=inside, other=1.0) < floor, 2.0 * shift - 1.0, z)
     if WALLS:
         z = 2.0 * tl.abs(z) - 1.0
-    tl.store(z_ptr + tl.program_id(1) * tokens + rows, z, mask=inside)
+    tl.store(z_ptr + rows, z, mask=inside)
