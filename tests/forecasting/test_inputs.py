@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from fourier_head.forecasting.calendars import Calendar
-from fourier_head.forecasting.columns import guess_columns
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.inputs import read_series
 
@@ -38,13 +37,13 @@ def long(**more):
         ),
         (
             {"date": ["2024-01-01"] * 2, "shop": ["x", "z"], "town": ["u", "v"], "sold": [1, 2]},
-            {"name": ["shop", "town"]},
+            {"id": ["shop", "town"]},
             (("shop", "town"), "date", ("sold",)),
         ),
     ],
 )
 def test_columns_are_guessed(columns, given, want):
-    assert guess_columns(pd.DataFrame(columns), **given) == want
+    assert read_series(pd.DataFrame(columns), freq="D", **given).columns == want
 
 
 @pytest.mark.parametrize(

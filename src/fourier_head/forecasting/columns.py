@@ -13,7 +13,7 @@ from pandas.api import types
 
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
-from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates, read_timestamps
+from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates
 from fourier_head.table_files import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
@@ -61,27 +61,21 @@ class Columns(NamedTuple):
 
 
 def guess_columns(
-    frame: pd.DataFrame,
-    name: str | Sequence[str] | None = None,
-    time: str | None = None,
-    target: str | None = None,
-    when: np.ndarray | None = None,
+    frame: pd.DataFrame, names: tuple[str, ...], time: str | None, target: str | None, when: np.ndarray | None
 ) -> Columns:
     """Return the columns that are meant, by what was given, else by their names, else by what they hold.
 
     Args:
-        when: the timestamps of the rows, read from the column of the time unless given.
+        names, target: what was given of them.
+        time: the column of the time, None where there is none.
+        when: the timestamps in it.
 
     Example:
-        >>> import pandas as pd
         >>> days = ["2024-01-01", "2024-01-01", "2024-01-02", "2024-01-02"]
-        >>> guess_columns(pd.DataFrame({"store_id": [1, 2, 1, 2], "date": days, "units": [5, 3, 6, 3]}))
+        >>> table = pd.DataFrame({"store_id": [1, 2, 1, 2], "date": days, "units": [5, 3, 6, 3]})
+        >>> guess_columns(table, (), "date", None, np.array(days, dtype="datetime64[ns]"))
         Columns(names=('store_id',), time='date', values=('units',))
     """
-    names = (name,) if isinstance(name, str) else tuple(name or ())
-    time = guess_time(frame, (*names, target)) if time is None else time
-    if when is None and time is not None:
-        when = read_timestamps(frame[time])[0]
     left = [c for c in frame.columns if c not in (*names, time, target) and not is_index(c)]
     left = [c for c in left if not is_time(frame[c])]
     numeric = [c for c in left if is_numeric(frame[c])]
@@ -194,7 +188,7 @@ def is_numeric(column: pd.Series) -> bool:
     return bool(pd.to_numeric(first_values(column, 1000), errors="coerce").notna().mean() > 0.5)
 
 
-def guess_time(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> str | None:
+def guess_time(frame: pd.DataFrame, taken: Iterable[str | None]) -> str | None:
     """Return the column that holds dates, or must have been meant to by its name; None where there is none."""
     columns = [c for c in frame.columns if c not in set(taken)]
     called = sorted((c for c in columns if folded(c) in TIMES), key=lambda c: TIMES.index(folded(c)))
@@ -230,7 +224,7 @@ def is_unread_time(column: pd.Series) -> bool:
     return folded(column.name) in TIMESTAMPS and not counted
 
 
-def join_dates(frame: pd.DataFrame, taken: Iterable[str | None] = ()) -> pd.DataFrame:
+def join_dates(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFrame:
     """Return the table with one column of timestamps where they are spread over several: date and time, year and month.
 
     Years with months, days or weeks are joined only where no other column holds dates.
