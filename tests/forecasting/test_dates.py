@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from fourier_head.forecasting.dates import DateWarning, read_timestamps
-from fourier_head.forecasting.inputs import label, read_series
+from fourier_head.forecasting.inputs import read_series
+from fourier_head.forecasting.series_set import label
 
 MONTHS = pd.date_range("2016-01-01", periods=30, freq="MS")
 VALUES = np.arange(30.0)

@@ -16,9 +16,10 @@ from fourier_head._devices import seeded
 from fourier_head.errors import needing
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
-from fourier_head.forecasting.inputs import SeriesSet, read_series
+from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.rolling import normalise
+from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.training.averages import EarlyStopping
 from fourier_head.training.data import RandomStream
 from fourier_head.training.loop import LossOf, Training

@@ -21,7 +21,7 @@ from fourier_head.forecasting.covariates import read_covariates, target_beside
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.effects import find_effects
 from fourier_head.forecasting.export import write_onnx
-from fourier_head.forecasting.inputs import SeriesSet, read_series
+from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
@@ -31,6 +31,7 @@ from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.rules import Rules, apply_rules, without_absurd
 from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
+from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.forecasting.support import Support
 from fourier_head.forecasting.views import moved_by_views
 from fourier_head.forecasting.windows import past_windows

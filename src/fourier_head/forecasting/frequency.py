@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _ALIAS = re.compile(r"^(?P<count>\d*)\s*(?P<unit>[A-Za-z]+)(-[A-Za-z0-9-]+)?$")
@@ -67,6 +68,7 @@ def season_length(freq: str | None) -> int:
     return _steps(freq, _SEASON)
 
 
+@functools.cache  # many series have few frequencies
 def natural_period(freq: str | None) -> int:
     """Return the period a model may be told: as `season_length`, but 7 for days and 52 for weeks.
 

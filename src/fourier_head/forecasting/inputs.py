@@ -23,10 +23,8 @@ from fourier_head.forecasting.columns import (
     join_dates,
 )
 from fourier_head.forecasting.dates import read_timestamps
-from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, in_print, label
+from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label
 from fourier_head.table_files import is_index, numbers, respell
-
-__all__ = ["SeriesSet", "in_print", "label", "read_series"]
 
 
 def read_series(

@@ -18,15 +18,12 @@ FAR = 8
 """Steps that a gap is forecast over at least: how intervals grow tells noise from what is not known of the level."""
 INNER = 0.6744897501960817
 """The upper quartile of the normal distribution: half an interval of quartiles is so many deviations."""
+SHORTEST = 12
+"""Values before the first one that may be an anomaly."""
 
 
 def anomalies(
-    predict: Predict,
-    series: SeriesSet,
-    share: float = 0.99,
-    last: int | None = None,
-    steps: int = 1,
-    shortest: int = 12,
+    predict: Predict, series: SeriesSet, share: float = 0.99, last: int | None = None, steps: int = 1
 ) -> pd.DataFrame:
     """Return what was expected of past values, and which of them lie outside of their interval.
 
@@ -35,7 +32,6 @@ def anomalies(
         share: of outcomes that the interval should hold.
         last: values at the end of each series that are looked at, all unless given.
         steps: values forecast from one moment; 1 sees most, more cost less.
-        shortest: values before the first one that is looked at.
     """
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share}.")
@@ -43,12 +39,12 @@ def anomalies(
         raise ValueError(f"steps must be at least 1, got {steps}.")
     owner, dropped = [], []
     for number, values in enumerate(series.values):
-        first = max(shortest, len(values) - (last or len(values)))
+        first = max(SHORTEST, len(values) - (last or len(values)))
         ends = np.arange(first, len(values), steps)
         owner += [number] * len(ends)
         dropped += (len(values) - ends).tolist()
     if not owner:
-        raise ValueError(f"no series has more than {shortest} values, which must come before one that is looked at.")
+        raise ValueError(f"no series has more than {SHORTEST} values, which must come before one that is looked at.")
     forecasts = predict(cut(series, owner, dropped), steps)
     levels = [(1 - share) / 2, 0.5, (1 + share) / 2]
     padded = [np.concatenate([values, np.full(steps, np.nan)]) for values in series.values]

@@ -11,9 +11,9 @@ import torch
 
 from fourier_head.errors import needing
 from fourier_head.forecasting.dependence import Dependence
-from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.outcomes import Outcomes, calendar_parts, checked_levels
 from fourier_head.forecasting.path_density import PathDensity
+from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.forecasting.support import Support
 
 if TYPE_CHECKING:

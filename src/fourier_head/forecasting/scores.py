@@ -22,13 +22,13 @@ INTERVALS = (0.5, 0.8, 0.95)
 COVERAGES = tuple(f"coverage_{round(100 * share)}" for share in INTERVALS)
 
 
-def central_levels(intervals: Sequence[float] = INTERVALS) -> tuple[float, ...]:
-    """Return the deciles and the ends of central intervals, ascending: what a forecaster is best asked for.
+def central_levels() -> tuple[float, ...]:
+    """Return the deciles and the ends of all intervals, ascending: what a forecaster is best asked for.
 
     >>> central_levels()
     (0.025, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.975)
     """
-    ends = [round((1 + sign * share) / 2, 9) for share in intervals for sign in (-1, 1)]
+    ends = [round((1 + sign * share) / 2, 9) for share in INTERVALS for sign in (-1, 1)]
     return tuple(sorted({*DECILES, *ends}))
 
 

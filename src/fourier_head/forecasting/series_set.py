@@ -15,7 +15,7 @@ import pandas as pd
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
 from fourier_head.forecasting.columns import Columns
-from fourier_head.forecasting.frequency import frequency_in_words, natural_period
+from fourier_head.forecasting.frequency import frequency_in_words
 
 NOWHERE = np.datetime64("NaT", "ns")
 AGGREGATES = ("sum", "mean")
@@ -72,10 +72,7 @@ class SeriesSet:
     @property
     def periods(self) -> np.ndarray:
         """Steps per cycle of each series."""
-        # Few frequencies, many series: each is worked out once.
-        freqs = [None if one is None else one.freq for one in self.calendars]
-        known = {freq: natural_period(freq) for freq in set(freqs)}
-        return np.array([known[freq] for freq in freqs], dtype=np.int64)
+        return np.array([1 if one is None else one.period for one in self.calendars], dtype=np.int64)
 
     # --- what was read
 

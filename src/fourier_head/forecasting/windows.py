@@ -44,16 +44,15 @@ def cut(series: SeriesSet, numbers: Sequence[int] | np.ndarray, dropped: Sequenc
     return replace(series, values=values, last=last, **chosen)
 
 
-def past_windows(
-    series: SeriesSet, horizon: int, count: int, stride: int | None = None, shortest: int | None = None
-) -> Windows:
+def past_windows(series: SeriesSet, horizon: int, count: int, stride: int | None = None) -> Windows:
     """Return up to ``count`` windows of every series, the latest first: the last ends where the series does.
+
+    A third of the series, and ``SHORTEST`` values, lie before each at least.
 
     Args:
         horizon: values of a window.
         stride: values from one window to the next; as far as the horizon, or less where a series is short, unless
             given.
-        shortest: values that must lie before a window; a third of the series, at least 8, unless given.
 
     Example:
         >>> from fourier_head.forecasting.inputs import read_series
@@ -63,8 +62,7 @@ def past_windows(
     """
     owner, dropped = [], []
     for number, values in enumerate(series.values):
-        least = max(SHORTEST, len(values) // 3) if shortest is None else shortest
-        room = len(values) - horizon - least
+        room = len(values) - horizon - max(SHORTEST, len(values) // 3)
         if room < 0:
             continue
         step = stride or min(horizon, max(1, room // max(1, count - 1)))

@@ -13,8 +13,8 @@ import numpy as np
 
 from fourier_head._clocks import Changes, changes_of
 from fourier_head.cli.forecasting.settings import LEVELS
-from fourier_head.forecasting.inputs import SeriesSet
 from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 
 BANDS = ((0.95, 0.2), (0.8, 0.38), (0.5, 0.6))

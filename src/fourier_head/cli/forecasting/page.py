@@ -9,9 +9,9 @@ import numpy as np
 
 from fourier_head.cli.forecasting.fan import file_names, first_names, first_quantiles, name_of
 from fourier_head.forecasting.backtest import Backtest
-from fourier_head.forecasting.inputs import in_print
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.scores import COVERAGES, INTERVALS
+from fourier_head.forecasting.series_set import in_print
 from fourier_head.pages.charts import Chart, Panel
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame

@@ -11,7 +11,8 @@ import numpy as np
 
 from fourier_head.errors import UserError, did_you_mean, needing
 from fourier_head.forecasting.calendars import Calendar
-from fourier_head.forecasting.corpora.store import SeriesStore, periods
+from fourier_head.forecasting.corpora.store import SeriesStore
+from fourier_head.forecasting.frequency import natural_period
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,15 +53,15 @@ _SHARD = re.compile(r"^(data|train|test|validation)?[-_]?\d+([-_]of[-_]\d+)?$")
 
 
 def read_store(
-    paths: str | Path | Iterable[str | Path], *, target: str = "target", freq: str | None = None, shortest: int = 2
+    paths: str | Path | Iterable[str | Path], *, target: str = "target", freq: str | None = None
 ) -> SeriesStore:
     """Read parquet and arrow files, or folders of them, into one store; a file or folder of shards is one data set.
 
     One row is one series. Columns: `target` (list of numbers, oldest first, missing as null or NaN; a list of lists is
     one series per inner list), and what says the frequency: `freq` (pandas alias), or `timestamp` (list), whose spacing
     is looked at; else the argument `freq`, else it is unknown; and `id`, by which `LEFT_OUT` names series that are test
-    data. Other columns are ignored. A file that `SeriesStore.save` wrote may be named too. Series with fewer than
-    `shortest` values are left out.
+    data. Other columns are ignored. A file that `SeriesStore.save` wrote may be named too. Series of a single value are
+    left out.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     parts: list[SeriesStore] = []
@@ -73,8 +74,13 @@ def read_store(
             if not np.isfinite(rows.values).any():
                 raise UserError(f"the column {target!r} of {file} holds no finite value.")
             index = np.zeros(len(rows.lengths), np.int64)
-            parts.append(SeriesStore.from_flat(rows.values, rows.lengths, index, periods(rows.freqs), (name,)))
-    return join(parts, shortest=shortest)
+            periods = np.array([natural_period(one) for one in rows.freqs])
+            parts.append(SeriesStore.from_flat(rows.values, rows.lengths, index, periods, (name,)))
+    store = join(parts)
+    keep = (store.lengths > 1).nonzero().flatten()
+    if len(keep) == 0:
+        raise UserError("no series has 2 values or more.")
+    return store if len(keep) == len(store) else store.select(keep)
 
 
 class Rows(NamedTuple):
@@ -132,23 +138,19 @@ def read_rows(file: Path, *, target: str = "target", freq: str | None = None, wi
     return Rows(values, lengths, [freqs[row] for row in parent], text("id"), text("start"), columns)
 
 
-def join(stores: Sequence[SeriesStore], shortest: int = 1) -> SeriesStore:
+def join(stores: Sequence[SeriesStore]) -> SeriesStore:
     """Return one store of all series (on the CPU); data sets of the same name become one."""
     if not stores:
         raise UserError("no files with series were named.")
     names = list(dict.fromkeys(n for s in stores for n in s.names))
     place = {n: i for i, n in enumerate(names)}
-    joined = SeriesStore.from_flat(
+    return SeriesStore.from_flat(
         np.concatenate([s.values.cpu().numpy() for s in stores]),
         np.concatenate([s.lengths.cpu().numpy() for s in stores]),
         np.concatenate([np.array([place[n] for n in s.names])[s.set_index.cpu().numpy()] for s in stores]),
         np.concatenate([s.period.cpu().numpy() for s in stores]),
         names,
     )
-    keep = (joined.lengths >= shortest).nonzero().flatten()
-    if len(keep) == 0:
-        raise UserError(f"no series has {shortest} values or more.")
-    return joined if len(keep) == len(joined) else joined.select(keep)
 
 
 def _data_sets(paths: Sequence[str | Path]) -> Iterator[tuple[str, list[Path]]]:

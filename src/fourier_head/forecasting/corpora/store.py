@@ -15,7 +15,6 @@ from torch import Tensor
 
 from fourier_head._files import write_atomically
 from fourier_head.errors import UserError, needing
-from fourier_head.forecasting.frequency import natural_period
 
 FORMAT = "fourier-head series 1"
 
@@ -182,9 +181,3 @@ class SeriesStore:
             raise UserError(f"{path} is damaged: its parts do not fit together.")
         values = np.frombuffer(raw, np.uint8).reshape(4, count).T.copy().view(np.float32).ravel()
         return cls.from_flat(values, lengths, index, period, names).to(device)
-
-
-def periods(freqs: Sequence[str | None]) -> np.ndarray:
-    """Return `natural_period` of every frequency; a data set has few different ones, so each is worked out once."""
-    known = {f: natural_period(f) for f in set(freqs)}
-    return np.array([known[f] for f in freqs], dtype=np.int64)
