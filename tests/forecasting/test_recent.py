@@ -23,9 +23,9 @@ def forecaster():
 
 def test_views_have_the_last_values_of_longer_pasts():
     views = recent_views(read_series([PAST, PAST[:1500], PAST[:900]], freq="1min"))
-    assert [len(view.numbers) for view in views] == [2, 1]
-    for view, count in zip(views, VALUES, strict=True):
-        for number, values in zip(view.numbers, view.series.values, strict=True):
+    assert [len(numbers) for numbers, _ in views] == [2, 1]
+    for (numbers, series), count in zip(views, VALUES, strict=True):
+        for number, values in zip(numbers, series.values, strict=True):
             np.testing.assert_array_equal(values, [PAST, PAST[:1500]][number][-count:])
 
 

@@ -97,7 +97,7 @@ class Dependence:
         for period in np.unique(periods):
             rows = np.flatnonzero(periods == period)
             mine = np.isin(owner, rows)
-            kinds = np.stack([matrix - np.eye(steps) for matrix in correlations(steps, int(period))])
+            kinds = correlations(steps, int(period)) - np.eye(steps)
             products = np.einsum("kij,lij->kl", kinds, kinds)
             # How alike the errors of a window are, as each kind of dependence sees it.
             alike = np.einsum("wi,kij,wj->wk", z[mine], kinds, z[mine])
@@ -178,7 +178,7 @@ def usual_weights(scores: list[tuple[np.ndarray, int]]) -> np.ndarray:
     for z, period in scores:
         steps = z.shape[1]
         if len(z) and steps > 1:
-            kinds = np.stack([matrix - np.eye(steps) for matrix in correlations(steps, period)])
+            kinds = correlations(steps, period) - np.eye(steps)
             z = np.nan_to_num(np.clip(z, -LARGEST, LARGEST))
             # Sets count alike, whatever their horizon and number of windows.
             products += np.einsum("kij,lij->kl", kinds, kinds) / steps**2

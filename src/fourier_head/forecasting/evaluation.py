@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -125,9 +125,7 @@ class EvaluationSet:
         if count >= len(self.series):
             return self
         status: Status = "partial" if self.status in ("verified", "further") else self.status
-        return EvaluationSet(
-            self.name, self.series[:count], self.horizon, self.season, self.freq, status, self.starts[:count]
-        )
+        return replace(self, series=self.series[:count], starts=self.starts[:count], status=status)
 
 
 Predictor = Callable[[list[np.ndarray], int, str | None], Any]

@@ -29,7 +29,7 @@ from fourier_head.forecasting.path_density import PathDensity
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
-from fourier_head.forecasting.rules import Rules, apply_rules, without_absurd
+from fourier_head.forecasting.rules import apply_rules, without_absurd
 from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
 from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.forecasting.support import Support
@@ -176,12 +176,12 @@ class Forecaster:
             columns["target"] = target_beside(data, future, covariates)
         series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
         settings = {"paths": paths, "natural": natural, "rules": rules, "precision": precision}
+        _, quietly = self._looking_back(series, settings)
         effects = None
         if not (future is None and covariates is None and holidays is None):
             _, features = read_covariates(series, horizon, data, future, covariates, holidays)
             used = set(map(str, getattr(future, "columns", ()) if covariates is None else covariates))
             series.ignored = tuple(column for column in series.ignored if column not in used)
-            _, quietly = self._looking_back(series, dict(settings))
             effects = find_effects(quietly, series, features, horizon)
         rolling = Rolling(self.model, horizon, paths)
         self.model.eval()
@@ -211,23 +211,17 @@ class Forecaster:
         if natural and not as_given:
             for numbers, contexts, periods in self._batches(series, rolling):
                 support.read(numbers, contexts, periods)
-        factor, shift = self._beside_network(rolling, ruled, half)
+        factor = shift = None
+        if ruled:
+            ask = functools.partial(self._view, paths=paths, half=half)
+            factor, shift = moved_by_views(ruled, horizon, rolling.density, ask)
         density = rolling.density(factor, shift)
         if effects:
             times, plus = effects.lead_back(density.quantile(0.5).cpu().numpy())
             plus = plus if shift is None else plus + times * shift
             density = rolling.density(times if factor is None else times * factor, plus)
-        dependence = functools.partial(self._dependence, series, horizon, settings)
+        dependence = functools.partial(self._dependence, series, horizon, quietly)
         return Forecasts(density, series, support, dependence, effects, ruled)
-
-    def _beside_network(
-        self, rolling: Rolling, ruled: Rules | None, half: bool
-    ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return the factor and shift (series, horizon) that rules ask for after the network, None where none is."""
-        if ruled is None:
-            return None, None
-        ask = functools.partial(self._view, paths=rolling.paths, half=half)
-        return moved_by_views(ruled, rolling.horizon, rolling.density, ask)
 
     def _view(self, series: SeriesSet, steps: int, paths: int, half: bool) -> PathDensity:
         """Return what the network says of series as they are."""
@@ -301,14 +295,12 @@ class Forecaster:
 
         return series, predict
 
-    def _dependence(self, series: SeriesSet, horizon: int, settings: dict[str, Any]) -> Dependence:
+    def _dependence(self, series: SeriesSet, horizon: int, predict: Callable[..., Forecasts]) -> Dependence:
         """Return how steps hang together, from what was forecast wrong at earlier moments of the same series."""
-        windows = past_windows(series, min(int(horizon), self.config.horizon), WINDOWS)
+        windows = past_windows(series, min(horizon, self.config.horizon), WINDOWS)
         if not len(windows):
             return Dependence.usual(series.periods)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is to say of the series was said of the forecast itself
-            past = self.predict(windows.pasts, windows.targets.shape[1], progress=False, **settings)
+        past = predict(windows.pasts, windows.targets.shape[1])
         return Dependence.fitted(series.periods, past.normal_scores(windows.targets), windows.owner)
 
     def __call__(self, contexts: list[np.ndarray], horizon: int, freq: str | None) -> Forecast:

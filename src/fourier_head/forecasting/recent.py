@@ -8,7 +8,7 @@ then, so that series with a clear season keep to the whole past.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
@@ -29,23 +29,10 @@ LEVELS = (0.1, 0.5, 0.9)
 """Quantiles that are averaged: the place of densities and their width."""
 
 
-@dataclass(frozen=True)
-class RecentView:
-    """The last values of some series.
-
-    Args:
-        numbers: of the series that it is of.
-        series: their last values.
-    """
-
-    numbers: np.ndarray
-    series: SeriesSet
-
-
-def recent_views(series: SeriesSet, leave_out: Sequence[int] = ()) -> list[RecentView]:
+def recent_views(series: SeriesSet, leave_out: Sequence[int] = ()) -> list[tuple[np.ndarray, SeriesSet]]:
     """Return the views that count for series of minutes and seconds, the shortest first; a longer past has one each.
 
-    Series with a clear season have none.
+    A view is the numbers of some series and their last values. Series with a clear season have none.
     """
     fine = {n for n, one in enumerate(series.calendars) if one is not None and coarser_step(one.freq) is not None}
     long = [n for n in sorted(fine - set(leave_out)) if len(series.values[n]) > VALUES[0]]
@@ -55,7 +42,7 @@ def recent_views(series: SeriesSet, leave_out: Sequence[int] = ()) -> list[Recen
         numbers = np.array([n for n in concerned if len(series.values[n]) > count], int)
         if len(numbers):
             chosen = cut(series, numbers, np.zeros(len(numbers), int))
-            out.append(RecentView(numbers, replace(chosen, values=[one[-count:] for one in chosen.values])))
+            out.append((numbers, replace(chosen, values=[one[-count:] for one in chosen.values])))
     return out
 
 

@@ -109,15 +109,14 @@ class Forecasts:
         """
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}.")
-        level = torch.special.ndtr(self._scores(count, generator, joint).double())
+        if joint:
+            z = self.dependence.scores(count, self.horizon, generator)
+        else:
+            device = "cpu" if generator is None else generator.device
+            z = torch.randn(count, len(self), self.horizon, generator=generator, device=device)
+        level = torch.special.ndtr(z.double())
         drawn = self.support.fit(self.density.icdf(level).movedim(0, 1))
         return self.support.rare.put(drawn, level.movedim(0, 1).cpu().numpy())
-
-    def _scores(self, count: int, generator: torch.Generator | None, joint: bool = True) -> torch.Tensor:
-        if joint:
-            return self.dependence.scores(count, self.horizon, generator)
-        device = "cpu" if generator is None else generator.device
-        return torch.randn(count, len(self), self.horizon, generator=generator, device=device)
 
     def total(self, freq: str | None = None, paths: int = 2000, seed: int = 0) -> Outcomes:
         """Return what the sum over the horizon may be, or the sums over calendar periods.

@@ -36,9 +36,9 @@ def moved_by_views(
         factor[rows], shift[rows] = view.moves(fine, ask(view.series, view.steps).quantile(coarser.LEVELS))
         ruled.coarser.extend(rows.tolist())
     if near:
-        rows, steps = near[0].numbers, min(horizon, recent.END)
+        rows, steps = near[0][0], min(horizon, recent.END)
         whole = density[torch.from_numpy(rows)].quantile(recent.LEVELS)[..., :steps]
-        seen = [(np.searchsorted(rows, view.numbers), ask(view.series, steps).quantile(recent.LEVELS)) for view in near]
+        seen = [(np.searchsorted(rows, some), ask(view, steps).quantile(recent.LEVELS)) for some, view in near]
         times, plus = recent.moves(whole, seen, horizon)
         shift[rows] += factor[rows] * plus
         factor[rows] *= times

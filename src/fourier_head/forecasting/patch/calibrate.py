@@ -69,7 +69,6 @@ def _asked(model: MultiscaleForecaster, sets: Iterable[EvaluationSet]) -> tuple[
     for one in sets:
         horizon = min(one.horizon, model.config.horizon)
         patches = torch.arange(-(-horizon // patch), device=device)
-        place = (1 + torch.arange(len(patches) * patch, device=device)).log() / math.log(KNOT)
         futures = np.full((len(one), len(patches) * patch), np.nan, np.float32)
         futures[:, :horizon] = np.stack([x[:horizon] for x in one.targets()])
         own = []
@@ -77,7 +76,7 @@ def _asked(model: MultiscaleForecaster, sets: Iterable[EvaluationSet]) -> tuple[
             period = torch.full((len(numbers),), natural_period(one.freq), device=device)
             future = torch.from_numpy(futures[numbers]).to(device)
             own.append(model.asked(contexts.to(device), future, period, patches)[:4])
-            places.append(place.view(-1, patch).repeat(len(numbers), 1))
+            places.append(model.places(patches).repeat(len(numbers), 1))
         known = sum(int((~part[2].isnan()).sum()) for part in own)
         weights += [torch.full((len(part[2]),), math.sqrt(len(one)) / max(known, 1), device=device) for part in own]
         rows += own

@@ -182,11 +182,12 @@ class MultiscaleForecaster(nn.Module):
 
     def widening(self, patches: Tensor) -> Tensor:
         """Return what the widths of densities of the steps of patches (K,) are multiplied by, (K, patch)."""
-        steps = patches.unsqueeze(-1) * self.config.patch + torch.arange(
-            1, self.config.patch + 1, device=patches.device
-        )
-        place = steps.float().log() / math.log(KNOT)
-        return spread_at(place, self.config.spread).exp()
+        return spread_at(self.places(patches), self.config.spread).exp()
+
+    def places(self, patches: Tensor) -> Tensor:
+        """Return where the steps of patches (K,) lie among the knots of ``spread``, (K, patch)."""
+        steps = torch.arange(1, self.config.patch + 1, device=patches.device)
+        return (patches.unsqueeze(-1) * self.config.patch + steps).float().log() / math.log(KNOT)
 
     def outputs(self, features: Tensor, unit: Tensor, wide: Tensor) -> Tensor:
         """Return the outputs of the head (..., patch, size), the place and width of densities in their units."""
