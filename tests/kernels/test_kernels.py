@@ -232,8 +232,10 @@ def test_evaluation_keeps_nothing():
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-4)
 
 
-def test_compiled_graph_has_no_break():
-    x, weight, bias, target = problem(9, 20, 18, 7)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["projected before", "kept on the chip"])
+def test_compiled_graph_has_no_break(dtype):
+    x, weight, bias, target = problem(9, 20, 18, 7, dtype)
+    assert plan.is_resident(x, 8) == (dtype == torch.float16)
 
     def loss(x, weight, bias):
         return arms.kernel_nll(x, weight, bias, target, num_bins=18, reduction="mean") * 2

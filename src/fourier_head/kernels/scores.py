@@ -23,7 +23,6 @@ def row_scores(
     class_weight: Tensor | None = None,
     anchor: Tensor | None = None,
     offsets: Tensor | None = None,
-    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Return the loss that a ``Score`` describes, of arguments that fit it and each other.
 
@@ -34,7 +33,6 @@ def row_scores(
         class_weight: weights of bins and atoms.
         anchor: guesses of the values, for a domain with three outputs.
         offsets: shifts in [0, 1), (tokens,), of the points of the roughness, in place of random ones.
-        generator: source of the random shifts.
     """
     x, weight = match(x, weight)
     # Of tensors that are contiguous this costs less than asking them.
@@ -45,15 +43,13 @@ def row_scores(
     if not score.points:
         offsets = None
     elif offsets is None:
-        offsets = torch.rand(x.shape[0], device=x.device, generator=generator)
+        offsets = torch.rand(x.shape[0], device=x.device)
     whole = weight is not None and score.is_free and is_resident(x, score.length)
     function, ops = _loaded()
     if torch.compiler.is_compiling():
         wanted = any(tensor is not None and tensor.requires_grad for tensor in (x, weight, bias))
         keep = torch.is_grad_enabled() and wanted
-        if whole:
-            return ops.fused_loss(x, weight, bias, target, offsets, class_weight, score, keep)
-        return ops.row_loss(x, weight, bias, target, anchor, offsets, class_weight, score, keep)
+        return ops.row_loss(x, weight, bias, target, anchor, offsets, class_weight, score, keep, whole)
     if x.is_cuda and x.device.index != torch._C._cuda_getDevice():
         with torch.cuda.device(x.device):  # wherever the caller is
             return row_scores(x, weight, bias, target, score, class_weight, anchor, offsets)
