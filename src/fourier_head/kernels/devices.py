@@ -46,19 +46,24 @@ def interpreted(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype in DTYPES and os.environ.get("TRITON_INTERPRET") == "1"
 
 
+def traced(*tensors: Tensor) -> bool:
+    """Tell whether a tracer or a transform of functorch looks on, which sees torch's own operations alone."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return True
+    return any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+
+
 def wanted(impl: str, *tensors: Tensor) -> bool:
     """Tell whether the kernels of inference take these tensors: where they run, nothing traces or needs a gradient.
 
     >>> wanted("auto", torch.zeros(2, 3))
     False
     """
-    if impl not in ("auto", "fused") or torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if impl not in ("auto", "fused") or traced(*tensors):
         return False
     if not available(tensors[0]) and not (impl == "fused" and interpreted(tensors[0])):
         return False
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return False
-    return not any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+    return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
 
 
 def require(name: str, tensor: Tensor) -> None:

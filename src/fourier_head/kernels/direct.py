@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fourier_head.fourier import series
+from fourier_head.kernels.devices import traced
 
 # The most numbers in a table: one mebibyte, which a cache holds. Beyond it plain torch is as fast.
 LARGEST = 1 << 18
@@ -28,9 +29,7 @@ def applies(x: Tensor, weight: Tensor | None, outputs: int, num_bins: int) -> bo
         and outputs <= 2 * num_bins
         and 2 * outputs * num_bins <= LARGEST
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
-        and not any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+        and not traced(*tensors)
     )
 
 

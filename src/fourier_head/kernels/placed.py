@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from fourier_head.fourier import series, spectrum, tails
+from fourier_head.kernels.devices import traced
 
 MOST_FREQUENCIES = 64
 """Beyond this the products, which grow with the square of N, cost more than transforms."""
@@ -38,9 +39,7 @@ def applies(x: Tensor, weight: Tensor | None, num_frequencies: int, weight_of_ta
         and 1 <= num_frequencies <= MOST_FREQUENCIES
         and weight_of_tails >= LEAST_TAILS
         and not torch.is_autocast_enabled(x.device.type)
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
-        and not any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+        and not traced(*tensors)
     )
 
 

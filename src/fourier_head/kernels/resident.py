@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,46 +20,8 @@ from fourier_head.kernels.rows import CONSTANTS, PER_POINT
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
-def _approximate(x: Tensor) -> bool:
-    return x.dtype != torch.float32 and not INTERPRETED
-
-
-@functools.lru_cache(maxsize=1024)
-def _forward_site(
-    score: Score, tokens: int, width: int, strides: tuple[int, int], bias: bool, weighted: bool, keep: bool,
-    approximate: bool,
-) -> Site:  # fmt: skip
-    """Return the launch of a forward pass."""
-    blocks = plans.project_blocks(tokens, width, score.length)
-    reals = (score.floor, score.units, score.penalty, score.omega, score.origin, score.unit)
-    numbers = (
-        *strides, tokens, width, score.length, score.padded * score.halves // 16,
-        max(score.num_bins, 1), score.ignore_index, *map(float, reals),
-    )  # fmt: skip
-    constants = {
-        "BIAS": bias,
-        "TARGET": KINDS[score.target],
-        "WALLS": score.walls,
-        "WEIGHTED": weighted,
-        "REDUCE": score.reduction != "none",
-        "MEAN": score.reduction == "mean",
-        "TABLE": keep,
-        "POINTS": score.points,
-        "LANES": max(1, PER_POINT.value * score.points),
-        "APPROX": approximate,
-        "ROWS": blocks.rows,
-        "TILE": blocks.tile,
-        "DEPTH": blocks.depth,
-        "CHUNKS": ceil_div(width, blocks.depth),
-        "EVEN": width % blocks.depth == 0,
-        "MASK": score.length % blocks.tile != 0,
-        "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
-        "WIDEN": INTERPRETED,
-    }
-    options = {"num_warps": blocks.warps, "num_stages": blocks.stages}
-    known = (*map(traits, (*strides, width)), score.ignore_index >> 31)
-    key = ("project", *known, *options.values(), *constants.values())
-    return Site(project_kernel, (ceil_div(tokens, blocks.rows), 1, 1), numbers, constants, options, key, {})
+def _approximate(dtype: torch.dtype) -> bool:
+    return dtype != torch.float32 and not INTERPRETED
 
 
 class Forward(NamedTuple):
@@ -77,13 +39,41 @@ def _planned(
     score: Score, tokens: int, width: int, dtype: torch.dtype, strides: tuple[int, int], bias: bool, weighted: bool,
     keep: bool,
 ) -> Forward:  # fmt: skip
-    approximate = dtype != torch.float32 and not INTERPRETED
-    site = _forward_site(score, tokens, width, strides, bias, weighted, keep, approximate)
-    reduce = score.reduction != "none"
-    lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(score.length, site.constants["TILE"])
+    blocks, reduce = plans.project_blocks(tokens, width, score.length), score.reduction != "none"
+    reals = (score.floor, score.units, score.penalty, score.omega, score.origin, score.unit)
+    numbers = (
+        *strides, tokens, width, score.length, score.padded * score.halves // 16,
+        max(score.num_bins, 1), score.ignore_index, *map(float, reals),
+    )  # fmt: skip
+    constants = {
+        "BIAS": bias,
+        "TARGET": KINDS[score.target],
+        "WALLS": score.walls,
+        "WEIGHTED": weighted,
+        "REDUCE": reduce,
+        "MEAN": score.reduction == "mean",
+        "TABLE": keep,
+        "POINTS": score.points,
+        "LANES": max(1, PER_POINT.value * score.points),
+        "APPROX": _approximate(dtype),
+        "ROWS": blocks.rows,
+        "TILE": blocks.tile,
+        "DEPTH": blocks.depth,
+        "CHUNKS": ceil_div(width, blocks.depth),
+        "EVEN": width % blocks.depth == 0,
+        "MASK": score.length % blocks.tile != 0,
+        "PREFETCH": blocks.prefetch and score.points == 0,  # the roughness needs the registers
+        "WIDEN": INTERPRETED,
+    }
+    options = {"num_warps": blocks.warps, "num_stages": blocks.stages}
+    known = (*map(traits, (*strides, width)), score.ignore_index >> 31)
+    key = ("project", *known, *options.values(), *constants.values())
+    programs = ceil_div(tokens, blocks.rows)
+    site = Site(project_kernel, (programs, 1, 1), numbers, constants, options, key, {})
+    lines = CONSTANTS.value + PER_POINT.value * score.points + ceil_div(score.length, blocks.tile)
     return Forward(
         site, () if reduce else (tokens,), (lines if keep else 0, tokens),
-        (tokens if keep else 0, score.halves * score.padded), 4 * site.grid[0] if reduce else 0,
+        (tokens if keep else 0, score.halves * score.padded), 4 * programs if reduce else 0,
     )  # fmt: skip
 
 
@@ -103,9 +93,7 @@ def forward(
     """
     tokens, width = x.shape
     strides = (x.stride(0), weight.stride(0))
-    planned = _planned(
-        score, tokens, width, x.dtype, strides, bias is not None, class_weight is not None, keep
-    )  # fmt: skip
+    planned = _planned(score, tokens, width, x.dtype, strides, bias is not None, class_weight is not None, keep)
     loss = x.new_empty(planned.loss, dtype=torch.float32)
     table = x.new_empty(planned.table, dtype=torch.int32)
     y = x.new_empty(planned.y, dtype=torch.float16)
@@ -157,7 +145,7 @@ def backward(
     if plans.is_small(tokens, x.shape[1], harmonics):
         return _narrow(upstream, x, weight, bias, y, table, offsets, score, needs)
     stride = 0 if score.reduction != "none" else upstream.stride(0)
-    site = _gradient_site(score, tokens, x.shape[1], stride, needs[2], _approximate(x))
+    site = _gradient_site(score, tokens, x.shape[1], stride, needs[2], _approximate(x.dtype))
     gradient = y.view(x.dtype) if overwrite else torch.empty_like(y, dtype=x.dtype)
     sums = x.new_empty((site.grid[0], y.shape[1]), dtype=torch.float32) if needs[2] else None
     launch(site, (y, gradient, table, offsets, upstream, sums))
@@ -171,11 +159,11 @@ def backward(
     return grad_x, grad_weight, grad_bias
 
 
-def no_gradients(*sources_and_needs: Any) -> Gradients:
+def no_gradients(x: Tensor, weight: Tensor | None, bias: Tensor | None, needs: tuple[bool, bool, bool]) -> Gradients:
     """Return zeros in the place of the gradients of no tokens."""
-    *sources, needs = sources_and_needs
-    grads = [torch.zeros_like(s) if n and s is not None else None for s, n in zip(sources, needs, strict=True)]
-    return grads[0], grads[1], grads[2]
+    pairs = zip((x, weight, bias), needs, strict=True)
+    grad_x, grad_weight, grad_bias = (torch.zeros_like(s) if n and s is not None else None for s, n in pairs)
+    return grad_x, grad_weight, grad_bias
 
 
 @functools.lru_cache(maxsize=1024)
@@ -215,7 +203,7 @@ def _narrow(
 ) -> Gradients:  # fmt: skip
     tokens, width = x.shape
     strides = (x.stride(0), weight.stride(0), 0 if score.reduction != "none" else upstream.stride(0))
-    site, gather = _narrow_sites(score, tokens, width, strides, needs, _approximate(x))
+    site, gather = _narrow_sites(score, tokens, width, strides, needs, _approximate(x.dtype))
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs[0] else None
     grad_weight = torch.empty_like(weight, memory_format=torch.contiguous_format) if needs[1] else None
     grad_bias = torch.empty_like(bias) if needs[2] and bias is not None else None
