@@ -56,12 +56,6 @@ def tvd(p: Numeric, q: Numeric) -> Tensor:
     return (first - second).abs().sum(-1) / 2
 
 
-def _beside(first: Tensor, value: Tensor) -> Tensor:
-    """Return samples or quantiles (n, ...) whose first axis is none of those that broadcast with ``value``."""
-    more = value.ndim + 1 - first.ndim
-    return first.reshape(len(first), *[1] * more, *first.shape[1:]) if more > 0 else first
-
-
 def pinball_loss(forecast: Numeric, target: Numeric, level: Numeric) -> Tensor:
     r"""Return the quantile loss elementwise; twice this is the `quantile_loss` of gluonts.
 
@@ -74,20 +68,6 @@ def pinball_loss(forecast: Numeric, target: Numeric, level: Numeric) -> Tensor:
     forecast, target, level = as_tensors(forecast, target, level)
     error = target - forecast
     return torch.maximum(level * error, (level - 1) * error)
-
-
-def _by_level(quantiles: Numeric, levels: Numeric, target: Numeric) -> Tensor:
-    """Return the pinball losses, shape (levels, ...), after checking that the first axis is that of the levels."""
-    quantiles, levels, target = as_tensors(quantiles, levels, target)
-    if levels.ndim != 1 or quantiles.ndim == 0 or len(quantiles) != len(levels) or len(levels) == 0:
-        raise ValueError(
-            "quantiles must have the levels on their first axis, "
-            f"got shape {tuple(quantiles.shape)} for levels of shape {tuple(levels.shape)}"
-        )
-    if not bool(((levels > 0) & (levels < 1)).all()):
-        raise ValueError(f"levels must lie strictly between 0 and 1, got {levels.tolist()}")
-    quantiles = _beside(quantiles, target)
-    return pinball_loss(quantiles, target, levels.reshape(-1, *[1] * (quantiles.ndim - 1)))
 
 
 def wql(quantiles: Numeric, levels: Numeric, target: Numeric) -> Tensor:
@@ -106,8 +86,19 @@ def wql(quantiles: Numeric, levels: Numeric, target: Numeric) -> Tensor:
         >>> wql([[1.0, 2.0], [2.0, 4.0]], [0.25, 0.75], [2.0, 2.0]).item()
         0.1875
     """
-    loss = _by_level(quantiles, levels, target)
-    target = as_tensors(target)[0].to(loss).expand(loss.shape[1:])
+    quantiles, levels, target = as_tensors(quantiles, levels, target)
+    if levels.ndim != 1 or quantiles.ndim == 0 or len(quantiles) != len(levels) or len(levels) == 0:
+        raise ValueError(
+            "quantiles must have the levels on their first axis, "
+            f"got shape {tuple(quantiles.shape)} for levels of shape {tuple(levels.shape)}"
+        )
+    if not bool(((levels > 0) & (levels < 1)).all()):
+        raise ValueError(f"levels must lie strictly between 0 and 1, got {levels.tolist()}")
+    # The axis of levels is none of those that broadcast with the target.
+    more = max(0, target.ndim + 1 - quantiles.ndim)
+    quantiles = quantiles.reshape(len(levels), *[1] * more, *quantiles.shape[1:])
+    loss = pinball_loss(quantiles, target, levels.reshape(-1, *[1] * (quantiles.ndim - 1)))
+    target = target.expand(loss.shape[1:])
     missing = target.isnan()
     total = torch.where(missing, 0.0, target.abs()).sum()
     return 2 * torch.where(missing, 0.0, loss).flatten(1).sum(1).mean() / total

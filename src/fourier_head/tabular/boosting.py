@@ -114,10 +114,6 @@ class Boosting:
         ]
         return np.stack([self._scaled(inputs) for inputs in said])
 
-    def __call__(self, X: Floats) -> NDArray[np.float32]:
-        """Return the inputs of new rows (n, columns), the mean of all versions."""
-        return self.versions(X).mean(0)
-
 
 class _Constant:
     """Predict one number for all rows."""

@@ -128,18 +128,15 @@ class Columns:
             for x, category in zip(X.T, kinds, strict=True)
         ]
         self._columns = [(place, column) for place, column in enumerate(found) if column is not None]
-        self.plain = self._inputs(X[:1], False).shape[1]
+        self.plain = self(X[:1], pieces=False).shape[1]
         """Number of inputs without those of pieces."""
-
-    def _inputs(self, X: Floats, pieces: bool) -> NDArray[np.float32]:
-        inputs = [one for place, column in self._columns for one in column.plain(X[:, place])]
-        if pieces:
-            inputs += [one for place, column in self._columns for one in column.pieces(X[:, place])]
-        return np.array(inputs or [np.zeros(len(X))], dtype=np.float32).T
 
     def __call__(self, X: Floats, pieces: bool = True) -> NDArray[np.float32]:
         """Return the inputs (n, inputs) of rows, those of pieces last."""
-        return np.ascontiguousarray(self._inputs(X, pieces))
+        inputs = [one for place, column in self._columns for one in column.plain(X[:, place])]
+        if pieces:
+            inputs += [one for place, column in self._columns for one in column.pieces(X[:, place])]
+        return np.ascontiguousarray(np.array(inputs or [np.zeros(len(X))], dtype=np.float32).T)
 
 
 class Categories:

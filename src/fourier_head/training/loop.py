@@ -79,7 +79,6 @@ class Training:
         optimizer = _optimizer(module, settings, rates or {}, self.device.type == "cuda")
         self.ema = EMA(module, settings.ema) if settings.ema else None
         self.parallel, self.optimizer = self.accelerator.prepare(self.module, optimizer)
-        self.loss_of = torch.compile(self.parallel) if settings.compile else self.parallel
         self.stream = stream(self.accelerator.process_index)
         self.step, self.spent = 0, 0.0
         self.history: list[dict[str, float]] = []
@@ -190,7 +189,7 @@ class Training:
     def _compute(self, *batch: Any) -> Tensor:
         """Leave the gradients of a batch and return its loss."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"):
-            loss = self.loss_of(*batch).float()
+            loss = self.parallel(*batch).float()
         self.accelerator.backward(loss)
         return loss.detach()
 

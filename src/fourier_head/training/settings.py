@@ -26,7 +26,6 @@ class TrainingSettings:
         betas, decay, clip: of AdamW, and of the gradient's norm; 0 for no clipping.
         ema: half-life of an exponential moving average of the weights, as a share of the steps so far; 0 for none.
         precision: "bf16" or "no".
-        compile: whether to compile the loss.
         checkpoint_every: seconds between checkpoints.
         log_every: steps between lines of the log.
         warmup_passes: passes over a batch before the clock starts, so that compiling is not part of the budget;
@@ -50,7 +49,6 @@ class TrainingSettings:
     clip: float = 1.0
     ema: float = 0.0
     precision: Literal["bf16", "no"] = "no"
-    compile: bool = False
     checkpoint_every: float = 120.0
     log_every: int = 50
     warmup_passes: int = 0

@@ -23,11 +23,7 @@ from fourier_head.heads.baselines import HLGaussHead, LinearHead, MixtureHead, R
 HEADS: dict[str, type[Head]] = {
     kind.__name__: kind for kind in (FourierHead, LinearHead, HLGaussHead, MixtureHead, RegressionHead)
 }
-DOMAINS: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "Interval": (Interval, ("low", "high")),
-    "Circle": (Circle, ("period", "low")),
-    "Line": (Line, ("loc", "scale")),
-}
+DOMAINS: dict[str, Any] = {kind.__name__: kind for kind in (Interval, Circle, Line)}
 
 
 class _State(threading.local):
@@ -107,7 +103,7 @@ def domain_to_dict(domain: DomainLike | None) -> dict[str, Any] | None:
             state = {"tails": adaptive.tails, "anchored": adaptive.anchored, "map": adaptive.state().tolist()}
             return {"type": "Adaptive", **state, "bins": None if bins is None else bins.to_dict()}
         case other if (kind := type(other).__name__) in DOMAINS:
-            return {"type": kind, **{key: float(getattr(other, key)) for key in DOMAINS[kind][1]}}
+            return {"type": kind, **{key: float(getattr(other, key)) for key in other.numbers}}
     raise ValueError(f"domain must be an Interval, Circle, Line, Adaptive or Bins, got {domain!r}")
 
 
@@ -124,7 +120,7 @@ def domain_from_dict(state: dict[str, Any] | None) -> Domain | Bins | None:
         return adaptive.with_state(torch.tensor(numbers["map"], dtype=torch.float64))
     if state.get("type") not in DOMAINS:
         raise ValueError(f"the configuration names an unknown domain, {state.get('type')!r}")
-    return DOMAINS[state["type"]][0](**numbers)
+    return DOMAINS[state["type"]](**numbers)
 
 
 def restore(factory: Callable[..., Any], *key: Any) -> Any:
