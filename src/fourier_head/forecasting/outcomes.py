@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fourier_head.forecasting.frequency import parse_frequency
+
 
 class Outcomes:
     """Hold what paths give under some function, for many series.
@@ -86,8 +88,6 @@ def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray
         >>> number.tolist(), begin.astype("datetime64[D]").astype(str).tolist()
         ([[0, 1, 1]], [['2024-01-01', '2024-02-01']])
     """
-    from fourier_head.forecasting.frequency import parse_frequency
-
     count, unit = parse_frequency(freq) or (0, "")
     alias = {"hour": "h", "day": "D", "week": "W", "month": "M", "quarter": "Q", "year": "Y"}.get(unit)
     if count != 1 or alias is None:

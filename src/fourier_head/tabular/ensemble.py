@@ -91,11 +91,10 @@ class Plan:
 
 @dataclass
 class Course:
-    """How a training went: epochs and scores where it was checked, the best of them, and the time it took."""
+    """How a training went: epochs and scores where it was checked, the best epoch, and the time it took."""
 
     history: list[tuple[int, float]] = field(default_factory=list)
     best_epoch: int = 0
-    best_score: float = math.inf
     seconds: float = 0.0
     interrupted: bool = False
 
@@ -171,7 +170,6 @@ def fit(
                     body.best_score, course.best_epoch, found = score, plan.epoch(step), step
                 body.take(old)
             course.history.append((plan.epoch(step), float(scores.min())))
-            course.best_score = min(body.best_score for body in bodies)
             kept = _still_good(losses, weight) if step >= DROP_FROM * plan.steps else list(range(len(bodies)))
             if len(kept) < len(bodies):
                 names = list(network.bodies)

@@ -189,27 +189,17 @@ def standard_corpus(
     if unknown := sorted(set(shares) - set(PARTS)):
         raise ValueError(f"shares name no part {unknown[0]!r}: {did_you_mean(unknown[0], PARTS)}")
     place = torch.device(device) if device is not None else (store.device if store is not None else torch.device("cpu"))
-    wanted = {name: share for name, share in shares.items() if share > 0}
-    if store is None:
-        if real := sorted(set(wanted) & {"real", "coarse", "mixup"}):
-            raise ValueError(f"the part {real[0]!r} needs a store of series.")
-    else:
-        store = store.to(place)
-    parts: dict[str, Part] = {}
-    for name, share in wanted.items():
-        source: Source
+    series = store if store is None else store.to(place)
+
+    def source(name: str) -> Source:
         if name in SYNTHETIC:
-            source = SYNTHETIC[name](context, horizon, device=place)
-        else:
-            assert store is not None
-            source = _real(name, store, context, horizon)
-        parts[name] = Part(source, share)
-    return Corpus(parts, steps=steps)
+            return SYNTHETIC[name](context, horizon, device=place)
+        if series is None:
+            raise ValueError(f"the part {name!r} needs a store of series.")
+        if name == "coarse":
+            return AggregatedSampler(series, context, horizon)
+        # A mixture is cut to its shortest window, so the windows that are mixed are cut less often themselves.
+        sampler = WindowSampler(series, context, horizon, cut_share=0.5 if name == "real" else 0.2)
+        return TSMixup(sampler) if name == "mixup" else sampler
 
-
-def _real(name: str, store: SeriesStore, context: int, horizon: int) -> Source:
-    if name == "coarse":
-        return AggregatedSampler(store, context, horizon)
-    # A mixture is cut to its shortest window, so the windows that are mixed are cut less often themselves.
-    sampler = WindowSampler(store, context, horizon, cut_share=0.5 if name == "real" else 0.2)
-    return TSMixup(sampler) if name == "mixup" else sampler
+    return Corpus({name: Part(source(name), share) for name, share in shares.items() if share > 0}, steps=steps)

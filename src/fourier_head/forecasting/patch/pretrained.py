@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from fourier_head._files import replace_folder
 from fourier_head.errors import UserError, did_you_mean, needing
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
 
@@ -26,8 +27,6 @@ def save_model(model: MultiscaleForecaster, folder: str | Path, dtype: torch.dty
     """Write a forecaster; bfloat16 halves the file and moves forecasts by less than training for a minute more."""
     with needing("forecasting"):
         from safetensors.torch import save_file
-    from fourier_head._files import replace_folder
-
     place = Path(folder).resolve()
     others = sorted({path.name for path in place.iterdir()} - {CONFIG, WEIGHTS}) if place.is_dir() else []
     if others or place.is_file():
