@@ -8,7 +8,6 @@ share between two bounds, or by a sensor that rounds, sticks and loses values fo
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,12 +47,11 @@ class FineSynth(Synth):
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
-        own: dict[str, Any] = {"device": self.device, "generator": generator}
         draws = Draws(batch, self.device, generator, columns=160)
         period = self._periods[self._draw_seasons(draws), None]
-        noise = torch.randn(3, batch, len(self._time), **own)
+        noise = draws.randn(3, batch, len(self._time))
         tail = draws.chance(0.4) * draws.uniform(0.3, 1.2)
-        noise[1] = noise[1] * torch.exp(tail * torch.randn(batch, len(self._time), **own))
+        noise[1] = noise[1] * torch.exp(tail * draws.randn(batch, len(self._time)))
         memory = torch.stack(
             (
                 torch.exp(-1 / (period * draws.log_uniform(0.5, 40.0))),  # drift over cycles
@@ -62,25 +60,25 @@ class FineSynth(Synth):
             )
         )
         drift, error, volume = ar1(noise, memory).unbind(0)
-        season = self._day(draws, period, own) + self._week(draws, period, own)
+        season = self._day(draws, period) + self._week(draws, period)
         grow = draws.chance(0.3) * draws.uniform(0.05, 0.5)
         part = draws.chance(0.85) * draws.log_uniform(0.1, 2.0) * season * torch.exp(grow * unit(drift))
         part = part + draws.chance(0.5) * draws.log_uniform(0.05, 1.5) * unit(drift)
-        walk = torch.randn(batch, len(self._time), **own).cumsum(1) / math.sqrt(len(self._time))
+        walk = draws.randn(batch, len(self._time)).cumsum(1) / math.sqrt(len(self._time))
         part = part + draws.chance(0.2) * draws.log_uniform(0.1, 3.0) * walk
-        part = part + draws.chance(0.2) * draws.log_uniform(0.3, 3.0) * self._jumps(draws, period, own)
+        part = part + draws.chance(0.2) * draws.log_uniform(0.3, 3.0) * self._jumps(draws, period)
         loud = draws.chance(0.3) * draws.uniform(0.2, 0.9)
         part = part + draws.log_uniform(0.01, 1.0) * unit(error) * torch.exp(loud * unit(volume))
-        part = part + draws.chance(0.25) * draws.log_uniform(0.3, 5.0) * self._bursts(draws, own)
-        part = part + draws.chance(0.2) * draws.log_uniform(0.3, 5.0) * draws.sign() * self._jobs(draws, own)
-        values = self._observe(draws, part, period, own)
-        values = self._sensor(draws, values, own)
+        part = part + draws.chance(0.25) * draws.log_uniform(0.3, 5.0) * self._bursts(draws)
+        part = part + draws.chance(0.2) * draws.log_uniform(0.3, 5.0) * draws.sign() * self._jobs(draws)
+        values = self._observe(draws, part, period)
+        values = self._sensor(draws, values)
         told = torch.where(draws.chance(0.9), period, 1).squeeze(1)
         windows = split_windows(values, self.context, told)
-        cut = torch.rand(batch, 2, **own)
+        cut = draws.rand(batch, 2)
         return windows._replace(context=cut_contexts(windows.context, CUT_SHARE, 8, cut))
 
-    def _day(self, draws: Draws, period: Tensor, own: dict[str, Any]) -> Tensor:
+    def _day(self, draws: Draws, period: Tensor) -> Tensor:
         """A pattern of smooth waves, sharpened to peaks or to a plateau of busy hours."""
         turn = 2 * math.pi * torch.remainder(self._time + draws.uniform() * period, period) / period
         wave = torch.zeros(len(period), len(self._time), device=self.device)
@@ -97,57 +95,57 @@ class FineSynth(Synth):
         )  # nights of zero
         return unit(wave - wave.mean(1, keepdim=True))
 
-    def _week(self, draws: Draws, period: Tensor, own: dict[str, Any]) -> Tensor:
+    def _week(self, draws: Draws, period: Tensor) -> Tensor:
         """Levels of the seven days, or of a weekend alone; for days themselves, of the weeks of a year."""
         begin = (draws.uniform() * 7 * period).long()
         day = torch.div(self._time + self.context + begin, period, rounding_mode="floor") % 7
-        levels = torch.randn(len(period), 7, **own)
+        levels = draws.randn(len(period), 7)
         weekend = (torch.arange(7, device=self.device) >= 5) * draws.normal() * 2.0
         levels = torch.where(draws.chance(0.5), weekend, levels)
         year = torch.cos(2 * math.pi * ((self._time + begin) / 364.0))
         wave = torch.where(period == 7, year * draws.normal(), levels.gather(1, day.long()))
         return draws.chance(0.5) * draws.log_uniform(0.2, 1.5) * wave
 
-    def _jumps(self, draws: Draws, period: Tensor, own: dict[str, Any]) -> Tensor:
+    def _jumps(self, draws: Draws, period: Tensor) -> Tensor:
         """A level that stays for a while and jumps; of some rows, between two states that come back."""
         rate = 1 / (period * draws.log_uniform(0.2, 30.0))
-        turns = (torch.rand(len(period), len(self._time), **own) < rate).cumsum(1)
-        levels = torch.randn(len(period), LEVELS, **own)
+        turns = (draws.rand(len(period), len(self._time)) < rate).cumsum(1)
+        levels = draws.randn(len(period), LEVELS)
         two = draws.chance(0.5)
         levels = torch.where(two, levels[:, :2].repeat(1, LEVELS // 2), levels)
         return levels.gather(1, turns % LEVELS)
 
-    def _bursts(self, draws: Draws, own: dict[str, Any]) -> Tensor:
+    def _bursts(self, draws: Draws) -> Tensor:
         """Rare jumps of any size that die away."""
         size = (len(draws.rows), len(self._time))
-        hit = torch.rand(size, **own) < draws.log_uniform(0.0005, 0.03)
-        sizes = torch.exp(draws.uniform(0.1, 1.2) * torch.randn(size, **own))
+        hit = draws.rand(*size) < draws.log_uniform(0.0005, 0.03)
+        sizes = torch.exp(draws.uniform(0.1, 1.2) * draws.randn(*size))
         return ar1(hit * sizes, torch.exp(-1 / draws.log_uniform(0.3, 60.0)))
 
-    def _jobs(self, draws: Draws, own: dict[str, Any]) -> Tensor:
+    def _jobs(self, draws: Draws) -> Tensor:
         """Something that comes at an interval of its own and lasts a part of it."""
         every = draws.log_uniform(4.0, 400.0).round()
         place = torch.remainder(self._time + draws.uniform() * every, every) / every
-        return (place < draws.uniform(0.02, 0.5)) * torch.exp(0.1 * torch.randn(place.shape, **own))
+        return (place < draws.uniform(0.02, 0.5)) * torch.exp(0.1 * draws.randn(*place.shape))
 
-    def _observe(self, draws: Draws, part: Tensor, period: Tensor, own: dict[str, Any]) -> Tensor:
+    def _observe(self, draws: Draws, part: Tensor, period: Tensor) -> Tensor:
         """Turn the sum of parts into values: added, multiplied, counted, or a share between two bounds."""
         part = part.clamp(-30.0, 30.0)
         kind = draws.uniform()
         added = draws.log_uniform(0.3, 20.0) * draws.chance(0.8) + part
         rate = torch.exp((draws.uniform(0.3, 1.0) * part).clamp(-8.0, 5.0)) * draws.log_uniform(0.01, 100.0)
-        counts = torch.poisson(rate.clamp_max(1e5), generator=own["generator"])
+        counts = draws.poisson(rate.clamp_max(1e5))
         share = torch.sigmoid(part * draws.uniform(0.5, 2.0) + draws.normal())
         values = torch.where(kind < 0.5, added, torch.exp((0.6 * part).clamp(-8.0, 5.0)))
         values = torch.where(draws.chance(0.4), values.clamp_min(0.0), values)
         values = torch.where((kind > 0.65) & (kind < 0.85), counts, values)
         values = torch.where(kind > 0.85, 100 * share, values)
         # Machines that are off: zero for a while, at their own times or with the day.
-        off = self._jumps(draws, period, own) < draws.uniform(-1.5, -0.3)
+        off = self._jumps(draws, period) < draws.uniform(-1.5, -0.3)
         values = torch.where(draws.chance(0.08) & off, 0.0, values)
         return values * 10 ** draws.uniform(-2.0, 4.0)
 
-    def _sensor(self, draws: Draws, values: Tensor, own: dict[str, Any]) -> Tensor:
+    def _sensor(self, draws: Draws, values: Tensor) -> Tensor:
         """Round, hold and lose values, as sensors do."""
         spread = values.std(1, keepdim=True)
         step = draws.log_uniform(0.01, 1.0) * spread
@@ -155,8 +153,8 @@ class FineSynth(Synth):
         hold = draws.log_uniform(2.0, 40.0).long()
         held = torch.div(torch.arange(len(self._time), device=self.device), hold, rounding_mode="floor") * hold
         values = torch.where(draws.chance(0.08), values.gather(1, held.expand_as(values)), values)
-        spike = torch.rand(values.shape, **own) < draws.chance(0.15) * draws.log_uniform(0.0005, 0.01)
-        values = values + spike * torch.randn(values.shape, **own) * draws.log_uniform(2.0, 20.0) * spread
+        spike = draws.rand(*values.shape) < draws.chance(0.15) * draws.log_uniform(0.0005, 0.01)
+        values = values + spike * draws.randn(*values.shape) * draws.log_uniform(2.0, 20.0) * spread
         begin = draws.uniform(-1.0, 0.0) * self.context
         lost = (self._time >= begin) & (self._time < begin + draws.log_uniform(0.002, 0.1) * self.context)
         lost = lost & (self._time < -1)  # what follows must stay there to be learned from

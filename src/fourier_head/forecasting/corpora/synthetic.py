@@ -14,7 +14,6 @@ history a row shows, so a series of 20 years moves as much as one of 500 hours.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,10 +44,10 @@ def ar1(noise: Tensor, phi: Tensor) -> Tensor:
 
 
 class Draws:
-    """Hand out columns of random numbers drawn in two calls: one per parameter would cost more than the parameter."""
+    """Hand out random numbers: columns, drawn in two calls as one per parameter would cost more than it, and tables."""
 
     def __init__(self, rows: int, device: torch.device, generator: torch.Generator | None, columns: int = 80) -> None:
-        self.rows = range(rows)
+        self.rows, self._device, self._generator = range(rows), device, generator
         self._uniform = iter(torch.rand(columns, rows, 1, device=device, generator=generator).unbind(0))
         self._normal = iter(torch.randn(columns // 4, rows, 1, device=device, generator=generator).unbind(0))
 
@@ -66,6 +65,15 @@ class Draws:
 
     def chance(self, share: float) -> Tensor:
         return next(self._uniform) < share
+
+    def rand(self, *size: int) -> Tensor:
+        return torch.rand(size, device=self._device, generator=self._generator)
+
+    def randn(self, *size: int) -> Tensor:
+        return torch.randn(size, device=self._device, generator=self._generator)
+
+    def poisson(self, rate: Tensor) -> Tensor:
+        return torch.poisson(rate, generator=self._generator)
 
 
 def unit(values: Tensor) -> Tensor:
@@ -100,15 +108,14 @@ class StructuralSynth(Synth):
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
-        own: dict[str, Any] = {"device": self.device, "generator": generator}
         draws = Draws(batch, self.device, generator)
         which = self._draw_seasons(draws)
         period, span = self._periods[which, None], self._spans[which]
         history = (span[:, :1] * (span[:, 1:] / span[:, :1]) ** draws.uniform()).round().clamp_min(2)
         # Four autoregressive processes in one go: slope of the trend, drift of the season, noise and its volume.
-        noise = torch.randn(4, batch, len(self._time), **own)
+        noise = draws.randn(4, batch, len(self._time))
         tail = draws.chance(0.4) * draws.uniform(0.3, 1.0)
-        noise[2] = noise[2] * torch.exp(tail * torch.randn(batch, len(self._time), **own))
+        noise[2] = noise[2] * torch.exp(tail * draws.randn(batch, len(self._time)))
         phi = torch.stack(
             (
                 torch.exp(-1 / (history * draws.log_uniform(0.1, 5.0))),
@@ -119,26 +126,26 @@ class StructuralSynth(Synth):
         )
         slope, drift, error, volume = ar1(noise, phi).unbind(0)
         walk = draws.chance(WALKS)
-        part = self._trend(draws, history, slope, walk, own)
-        season = self._season(draws, period, drift, own)
+        part = self._trend(draws, history, slope, walk)
+        season = self._season(draws, period, drift)
         part = part + torch.where(walk | (period == 1), 0.0, season)
         loud = draws.chance(0.3) * draws.uniform(0.2, 0.8)
         error = unit(error) * torch.exp(loud * unit(volume))
         part = part + torch.where(walk, 0.02, 1.0) * draws.log_uniform(0.01, 0.6) * error
-        part = part + self._breaks(draws, history, own)
-        values = self._observe(draws, part, own)
+        part = part + self._breaks(draws, history)
+        values = self._observe(draws, part)
         # Nobody asks ten years for sixty more: the future of a short history ends early, as that of a real series does.
         reach = (history * draws.log_uniform(0.5, 4.0)).clamp_min(8.0)
         seen = (self._time >= -history) & (self._time < reach)
         return split_windows(torch.where(seen, values, math.nan), self.context, period.squeeze(1))
 
-    def _trend(self, draws: Draws, history: Tensor, slope: Tensor, walk: Tensor, own: dict[str, Any]) -> Tensor:
+    def _trend(self, draws: Draws, history: Tensor, slope: Tensor, walk: Tensor) -> Tensor:
         """A local trend, a random walk, a line with a kink and a growth curve, each there or not."""
         time = self._time / history
         # Deviation about 1 over the history, which is what the amplitude then scales.
         local = (unit(slope) + draws.normal()).cumsum(1) / history
         local = local - local[:, self.context - 1 : self.context]
-        steps = torch.randn(slope.shape, **own).cumsum(1) / history.sqrt()
+        steps = draws.randn(*slope.shape).cumsum(1) / history.sqrt()
         steps = steps - steps[:, self.context - 1 : self.context] + 0.3 * draws.normal() * time
         kink = draws.uniform(-1.0, 0.2)
         line = draws.normal() * time.clamp_max(2.0) + draws.chance(0.4) * draws.normal() * (time - kink).clamp(0.0, 2.0)
@@ -148,12 +155,12 @@ class StructuralSynth(Synth):
         trend = trend + draws.chance(0.35) * draws.log_uniform(0.1, 2.0) * line
         return trend + draws.chance(0.15) * draws.log_uniform(0.3, 4.0) * curve
 
-    def _season(self, draws: Draws, period: Tensor, drift: Tensor, own: dict[str, Any]) -> Tensor:
+    def _season(self, draws: Draws, period: Tensor, drift: Tensor) -> Tensor:
         """A pattern of smooth waves, single free values or a few peaks; its size and shape may drift slowly."""
         rows = len(period)
         place = torch.arange(self._longest, device=self.device)
         inside = place < period
-        free = torch.randn(2, rows, self._longest, **own)
+        free = draws.randn(2, rows, self._longest)
         waves = torch.zeros(rows, self._longest, device=self.device)
         for order in range(1, 4):
             angle = 2 * math.pi * (order * place / period + draws.uniform())
@@ -180,13 +187,13 @@ class StructuralSynth(Synth):
         far = far * draws.chance(0.4) * draws.log_uniform(0.1, 1.0) * ((period == 7) | (period >= 24) & (period != 52))
         return draws.chance(0.85) * draws.log_uniform(0.05, 1.5) * pattern * torch.exp(grow * unit(drift)) + far
 
-    def _breaks(self, draws: Draws, history: Tensor, own: dict[str, Any]) -> Tensor:
+    def _breaks(self, draws: Draws, history: Tensor) -> Tensor:
         """A shift of the level somewhere in the history, and single outliers."""
         shift = draws.chance(0.15) * draws.normal() * (self._time > -history * draws.uniform(0.05, 1.0))
-        odd = torch.rand(len(history), len(self._time), **own) < draws.chance(0.12) * draws.log_uniform(0.003, 0.04)
-        return shift + odd * torch.randn(odd.shape, **own) * draws.log_uniform(0.5, 3.0)
+        odd = draws.rand(len(history), len(self._time)) < draws.chance(0.12) * draws.log_uniform(0.003, 0.04)
+        return shift + odd * draws.randn(*odd.shape) * draws.log_uniform(0.5, 3.0)
 
-    def _observe(self, draws: Draws, part: Tensor, own: dict[str, Any]) -> Tensor:
+    def _observe(self, draws: Draws, part: Tensor) -> Tensor:
         """Turn the sum of parts into values: added, multiplied, clipped at zero, counted, or intermittent."""
         part = part.clamp(-30.0, 30.0)
         added = draws.log_uniform(0.3, 20.0) * torch.where(draws.chance(0.9), 1.0, 0.0) + part
@@ -196,10 +203,10 @@ class StructuralSynth(Synth):
         rate = torch.exp((0.5 * part).clamp(-6.0, 4.0)) * draws.log_uniform(0.2, 60.0)
         # Demand comes on some days only, and then in lots of at least one.
         often = (draws.log_uniform(0.03, 0.7) * torch.exp((0.3 * part).clamp(-3.0, 2.0))).clamp_max(0.95)
-        comes = torch.rand(part.shape, **own) < often
-        lots = draws.log_uniform(0.2, 10.0) * torch.exp(draws.uniform(0.0, 1.0) * torch.randn(part.shape, **own))
+        comes = draws.rand(*part.shape) < often
+        lots = draws.log_uniform(0.2, 10.0) * torch.exp(draws.uniform(0.0, 1.0) * draws.randn(*part.shape))
         sporadic = kind < INTERMITTENT
-        counts = torch.poisson(torch.where(sporadic, lots, rate), generator=own["generator"])
+        counts = draws.poisson(torch.where(sporadic, lots, rate))
         counts = torch.where(sporadic, comes * (1 + counts), counts)
         values = torch.where(kind < INTERMITTENT + COUNTS, counts, values)
         return values * 10 ** draws.uniform(-2.0, 5.0)
@@ -228,23 +235,22 @@ class PlainSynth:
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
-        own: dict[str, Any] = {"device": self.device, "generator": generator}
         draws = Draws(batch, self.device, generator)
         shape = (batch, len(self._time))
         period = self._periods[(draws.uniform() * len(self._periods)).long().squeeze(1)].unsqueeze(1)
         kind = (draws.uniform() * KINDS).long()
-        noise = torch.randn(shape, **own) * torch.where(draws.chance(0.3), 0.0, draws.log_uniform(0.001, 0.3))
+        noise = draws.randn(*shape) * torch.where(draws.chance(0.3), 0.0, draws.log_uniform(0.001, 0.3))
         time = self._time + 0.0
         line = draws.normal() * 10 + time * draws.normal() * draws.log_uniform(0.01, 3.0) + noise
         growth = torch.exp((time * draws.normal() * draws.log_uniform(0.001, 0.05)).clamp(-6, 4)) * torch.exp(noise)
-        table = torch.randn(batch, self._longest, **own)
+        table = draws.randn(batch, self._longest)
         peak = torch.arange(table.shape[1], device=self.device) == (draws.uniform() * period).long()
         table = torch.where(draws.chance(0.4), peak * draws.log_uniform(1.0, 10.0), table)
         season = draws.log_uniform(0.5, 20.0) + table.gather(1, (self._time + self.context) % period) + noise
-        level = draws.log_uniform(0.5, 100.0) + torch.randn(shape, **own) * draws.log_uniform(0.3, 3.0)
-        rare = torch.poisson(draws.log_uniform(0.01, 1.0).expand(shape).contiguous(), generator=generator)
+        level = draws.log_uniform(0.5, 100.0) + draws.randn(*shape) * draws.log_uniform(0.3, 3.0)
+        rare = draws.poisson(draws.log_uniform(0.01, 1.0).expand(shape).contiguous())
         rare = rare * torch.where(draws.chance(0.5), 1.0, draws.log_uniform(1.0, 20.0).round())
-        steps = torch.randn(shape, **own).cumsum(1) * draws.log_uniform(0.01, 0.3) + draws.normal() * 5
+        steps = draws.randn(*shape).cumsum(1) * draws.log_uniform(0.01, 0.3) + draws.normal() * 5
         values = torch.stack((line, growth, season, level, rare, steps)).gather(
             0, kind.T.unsqueeze(-1).expand(1, *shape)
         )
@@ -254,11 +260,9 @@ class PlainSynth:
         told = torch.where(draws.chance(0.9), period, 1).squeeze(1)
         windows = split_windows(values, self.context, told)
         odd = draws.chance(ODD_SHARE) & (self._time[: self.context] == -1)
-        odd = odd | (
-            draws.chance(ODD_SHARE) & (torch.rand(batch, self.context, **own) < draws.log_uniform(0.003, 0.05))
-        )
+        odd = odd | (draws.chance(ODD_SHARE) & (draws.rand(batch, self.context) < draws.log_uniform(0.003, 0.05)))
         far = draws.sign() * draws.log_uniform(3.0, 300.0) * windows.context.std(1, keepdim=True)
         context = torch.where(odd, windows.context + far, windows.context)
         # Most are short: from two values on, where noise and level still can be told apart by what is usual only.
-        cut = torch.rand(batch, 2, **own)
+        cut = draws.rand(batch, 2)
         return windows._replace(context=cut_contexts(context, 0.9, 2, cut))
