@@ -60,19 +60,17 @@ def draw_examples(data: Prepared, arms: list[Trained], count: int = 3) -> list[E
         if known is not None:
             whole = z.double()[:, None].expand(-1, len(part))
             true_heights = known.log_prob(whole).exp().numpy()[:, chosen] / data.half
-    examples = []
-    for i, row in enumerate(chosen):
-        examples.append(
-            Example(
-                title=_title(data, int(row)),
-                observed=float(part.value[row]),
-                grid=grid,
-                curves={name: curve[:, i] for name, curve in heights.items()},
-                truth=None if known is None else true_heights[:, i],
-                neighbours=None if known is not None else _neighbours(data, int(row)),
-            )
+    return [
+        Example(
+            title=_title(data, int(row)),
+            observed=float(part.value[row]),
+            grid=grid,
+            curves={name: curve[:, i] for name, curve in heights.items()},
+            truth=None if known is None else true_heights[:, i],
+            neighbours=None if known is not None else _neighbours(data, int(row)),
         )
-    return examples
+        for i, row in enumerate(chosen)
+    ]
 
 
 def _title(data: Prepared, row: int) -> str:

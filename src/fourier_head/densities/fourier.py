@@ -308,7 +308,9 @@ class FourierDensity(UnitDensity):
         if torch.is_grad_enabled() and (q.requires_grad or level.requires_grad):
             cdf, density = curve_of(q, self.walls, weight)(z)
             z = with_implicit_gradient(z, cdf - level, density.clamp_min(1e-12))
-        return tails.quantile_outside(z, level, weight) if weight else _closed(z, level)
+        if weight:
+            return tails.quantile_outside(z, level, weight)
+        return torch.where(level <= 0, -1, torch.where(level >= 1, 1, z))
 
     def quantile(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return quantiles at any levels, shape (*levels.shape, *batch_shape); they never cross."""
@@ -366,11 +368,6 @@ class FourierDensity(UnitDensity):
         z = z.reshape(-1, *(1,) * len(self.batch_shape)).expand(-1, *self.batch_shape)
         log_prob = log_mass.movedim(-1, 0) + math.log(points / 2)
         return z, tails.mix_log_density(log_prob, z, self.domain.tails) if self.domain.tails else log_prob
-
-
-def _closed(z: Tensor, level: Tensor) -> Tensor:
-    """Let levels at the ends give the ends of the interval."""
-    return torch.where(level <= 0, -torch.ones_like(z), torch.where(level >= 1, torch.ones_like(z), z))
 
 
 @register_kl(FourierDensity, Distribution)

@@ -161,6 +161,6 @@ def gradient_blocks(tokens: int, harmonics: int, sums: bool) -> Blocks:
     return Blocks(rows=16, tile=_tile(harmonics, 128), steps=16 if sums and tokens > FEW_TOKENS else 2)
 
 
-def narrow_blocks(tokens: int, width: int, harmonics: int) -> Blocks:
+def narrow_blocks(width: int, harmonics: int) -> Blocks:
     """Return the blocks of the kernel that does the whole backward pass of a narrow head."""
     return Blocks(rows=64, tile=_tile(harmonics, NARROW), depth=min(64, max(16, power_of_two_above(width))))

@@ -172,7 +172,7 @@ def _narrow_sites(
     approximate: bool,
 ) -> tuple[Site, Site]:  # fmt: skip
     """Return the launch of a whole backward pass, and that which adds up its parts."""
-    blocks = plans.narrow_blocks(tokens, width, score.length)
+    blocks = plans.narrow_blocks(width, score.length)
     wanted = {"NEED_WEIGHT": needs[1], "NEED_BIAS": needs[2]}
     constants = {
         "NEED_X": needs[0],
