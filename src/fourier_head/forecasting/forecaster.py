@@ -248,10 +248,10 @@ class Forecaster:
             >>> Forecaster(MultiscaleForecaster(config)).backtest({"a": range(60)}, horizon=6, freq="ME")
             Backtest(1 series, 5 windows of 6 steps)
         """
-        for what, value in (("windows", windows), *([("stride", stride)] if stride is not None else [])):
-            check_count(what, value)
+        horizon, windows = check_count("horizon", horizon), check_count("windows", windows)
+        stride = None if stride is None else check_count("stride", stride)
         series, predict = self._looking_back(data, settings)
-        return backtest(predict, series, check_count("horizon", horizon), int(windows), stride)
+        return backtest(predict, series, horizon, windows, stride)
 
     def anomalies(
         self, data: Any, share: float = 0.99, *, last: int | None = None, steps: int = 1, **settings: Any

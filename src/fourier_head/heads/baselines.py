@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fourier_head import reductions
 from fourier_head._arrays import widened
 from fourier_head.densities.gaussian_mixture import UNSEEN, GaussianMixture
 from fourier_head.densities.histogram import HistogramDensity
@@ -233,23 +232,13 @@ class RegressionHead(_MixtureHead):
         self._learn_spread(error, kept)
         return error
 
-    def nll(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
-        """Return the negative log-likelihood of continuous values; missing values (NaN) do not count."""
-        loss = super().nll(x, value, reduction=reduction)
-        self._learn_from_values(x, value)
-        return loss
-
-    def crps(self, x: Tensor, value: Tensor | float, *, reduction: reductions.Reduction = "mean") -> Tensor:
-        """Return the continuous ranked probability score of values; missing values (NaN) do not count."""
-        loss = super().crps(x, value, reduction=reduction)
-        self._learn_from_values(x, value)
-        return loss
-
-    @torch.no_grad()
-    def _learn_from_values(self, x: Tensor, value: Tensor | float) -> None:
+    def _over_values(self, score: Any, x: Tensor, value: Tensor | float, *more: Any) -> Tensor:
+        loss = super()._over_values(score, x, value, *more)
         if self.training:
-            value = torch.as_tensor(value, device=x.device).expand(x.shape[:-1])
-            self._learn_spread((self.predict(x) - self.domain.to_unit(value)) ** 2, ~torch.isnan(value))
+            with torch.no_grad():
+                value = torch.as_tensor(value, device=x.device).expand(x.shape[:-1])
+                self._learn_spread((self.predict(x) - self.domain.to_unit(value)) ** 2, ~torch.isnan(value))
+        return loss
 
     @torch.no_grad()
     def _learn_spread(self, error: Tensor, kept: Tensor) -> None:
