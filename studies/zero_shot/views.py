@@ -32,10 +32,8 @@ WINDOWS = 8
 class Alone(Forecaster):
     """The forecaster without views."""
 
-    def _beside_network(
-        self, rolling: Any, ruled: Rules | None, half: bool
-    ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        return (None, None) if ruled is None else ruled.put_back()
+    def _moved(self, ruled: Rules, rolling: Any, half: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return ruled.put_back()
 
 
 def windows(held: SeriesStore, most: int, longest: int, near: bool) -> list[EvaluationSet]:

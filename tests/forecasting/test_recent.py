@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from studies.zero_shot.views import Alone
 
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.recent import END, LEVELS, VALUES, WHOLE, moves, recent_views
@@ -79,3 +80,11 @@ def test_a_forecast_does_not_depend_on_what_else_is_forecast(forecaster):
     for number, name in enumerate("abc"):
         alone = forecaster.predict(table[table["id"] == name], 12)
         np.testing.assert_allclose(forecasts.median[number], alone.median[0], rtol=1e-4)
+
+
+def test_the_study_compares_with_a_forecaster_without_views(forecaster):
+    alone = Alone(forecaster.model).predict(PAST, HORIZON, freq="30s")
+    assert (alone.rules.recent, alone.rules.coarser) == ([], [])
+    np.testing.assert_array_equal(
+        alone.quantiles(QUANTILES), forecaster.predict(PAST, HORIZON, freq="30s", rules=False).quantiles(QUANTILES)
+    )

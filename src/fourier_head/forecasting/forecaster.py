@@ -29,7 +29,7 @@ from fourier_head.forecasting.path_density import PathDensity
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
-from fourier_head.forecasting.rules import apply_rules, without_absurd
+from fourier_head.forecasting.rules import Rules, apply_rules, without_absurd
 from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
 from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.forecasting.support import Support
@@ -211,10 +211,7 @@ class Forecaster:
         if natural and not as_given:
             for numbers, contexts, periods in self._batches(series, rolling):
                 support.read(numbers, contexts, periods)
-        factor = shift = None
-        if ruled:
-            ask = functools.partial(self._view, paths=paths, half=half)
-            factor, shift = moved_by_views(ruled, horizon, rolling.density, ask)
+        factor, shift = self._moved(ruled, rolling, half) if ruled else (None, None)
         density = rolling.density(factor, shift)
         if effects:
             times, plus = effects.lead_back(density.quantile(0.5).cpu().numpy())
@@ -222,6 +219,11 @@ class Forecaster:
             density = rolling.density(times if factor is None else times * factor, plus)
         dependence = functools.partial(self._dependence, series, horizon, quietly)
         return Forecasts(density, series, support, dependence, effects, ruled)
+
+    def _moved(self, ruled: Rules, rolling: Rolling, half: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the factor and shift (series, horizon) that views and rules ask for, None where there is none."""
+        ask = functools.partial(self._view, paths=rolling.paths, half=half)
+        return moved_by_views(ruled, rolling.horizon, rolling.density, ask)
 
     def _view(self, series: SeriesSet, steps: int, paths: int, half: bool) -> PathDensity:
         """Return what the network says of series as they are."""
