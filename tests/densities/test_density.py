@@ -275,8 +275,9 @@ def test_a_density_serves_every_step_of_an_optimiser():
 
 
 @pytest.mark.parametrize("domain", [Interval(-3, 7), Circle(), Line(), BinnedInterval(MIXED)], ids=repr)
-def test_an_empty_batch_has_empty_answers(domain):
-    d = FourierDensity(torch.zeros(0, 2, 5), domain)
+@pytest.mark.parametrize("length", [5, 300])
+def test_an_empty_batch_has_empty_answers(domain, length):
+    d = FourierDensity(torch.zeros(0, 2, length), domain)
     value = torch.zeros(0)
     for found in (d.log_prob(value), d.cdf(value), d.crps(value), d.mean, d.variance, d.mode, d.entropy(), d.sample()):
         assert found.shape == (0,)

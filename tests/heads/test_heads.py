@@ -29,6 +29,15 @@ def test_log_probabilities_are_normalised(head):
         torch.testing.assert_close(logs.exp().sum(-1), torch.ones(shape[:-1]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"boundary": "reflect"}, {"bin_mass": "exact"}], ids=repr)
+def test_no_rows_are_fine_where_bins_are_many(options):
+    """Where sizes are those of an FFT, which libraries refuse of nothing."""
+    head, x = FourierHead(16, 4096, 128, gamma=0.1, **options), torch.zeros(0, 16)
+    assert head(x).shape == (0, 4096)
+    assert head.loss(x, torch.zeros(0, dtype=torch.long), label_smoothing=0.1) == 0
+    assert head.density(x).quantile([0.1, 0.9]).shape == (2, 0)
+
+
 def test_the_predictive_distribution_is_complete(head):
     d = head.density(torch.randn(5, 16))
     assert d.batch_shape == (5,)

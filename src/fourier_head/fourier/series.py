@@ -283,9 +283,9 @@ def log_pmf(a: Tensor, num_bins: int, floor: float = 0.0, squares: bool = False,
 
 
 def prefer_gemm(a: Tensor, points: int) -> bool:
-    """Say whether to take a matrix product rather than an FFT; exporters have no complex numbers."""
+    """Say whether to take a matrix product rather than an FFT; exporters have no complex numbers, an FFT needs rows."""
     limit = GEMM_LIMIT.get(a.device.type, GEMM_LIMIT["cpu"])
-    return a.shape[-1] * points <= limit or exporting()
+    return a.shape[-1] * points <= limit or exporting() or a.numel() == 0
 
 
 def _amplitude_at_all_bins(a: Tensor, num_bins: int, walls: bool) -> tuple[Tensor, Tensor]:
