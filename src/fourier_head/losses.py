@@ -23,7 +23,7 @@ from fourier_head.domains.adaptive import LEAST_WIDTH
 from fourier_head.domains.maps import ValueMap, log_of
 from fourier_head.kernels import direct, placed
 from fourier_head.layout import Layout, Regularizer
-from fourier_head.reductions import Reduction, check_target, reduce_loss, reduce_weighted
+from fourier_head.reductions import Reduction, check_target, check_weight, reduce_loss, reduce_weighted
 
 Name = Literal["auto", "fused", "closed_form", "compiled", "reference"]
 
@@ -104,6 +104,7 @@ def _checked(request: Request) -> Request:
         target = check_target(target, request.layout.num_classes, request.ignore_index)
     if target.shape != shape:
         raise ValueError(f"target must have the shape {tuple(shape)} of x without features, got {tuple(target.shape)}")
+    check_weight(request.class_weight, request.layout.num_classes)
     if request.label_smoothing and not 0 <= request.label_smoothing < 1:
         raise ValueError(f"label_smoothing must lie in [0, 1), got {request.label_smoothing}")
     if request.reduction not in ("none", "mean", "sum"):

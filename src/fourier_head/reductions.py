@@ -34,6 +34,13 @@ def check_target(target: Tensor, num_classes: int, ignore_index: int) -> Tensor:
     return target
 
 
+def check_weight(weight: Tensor | None, num_classes: int) -> None:
+    """Raise a clear error for weights of classes that are not one for each; kernels would read beyond their end."""
+    if weight is not None and (not isinstance(weight, Tensor) or weight.shape != (num_classes,)):
+        got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise ValueError(f"weight must be a tensor of shape ({num_classes},), a number for each class, got {got}")
+
+
 def reduce_loss(
     loss: Tensor, target: Tensor, class_weight: Tensor | None, ignore_index: int, reduction: Reduction, num_classes: int
 ) -> Tensor:

@@ -87,6 +87,13 @@ def test_class_weights_of_another_precision(head):
     torch.testing.assert_close(head.loss(x, target, weight=weight), head.loss(x, target, weight=weight.float()))
 
 
+def test_class_weights_are_one_for_each_class(head):
+    x, target = torch.randn(3, 16), torch.zeros(3, dtype=torch.long)
+    for weight in (torch.ones(head.out_features - 1), torch.ones(head.out_features, 1), [1.0] * head.out_features):
+        with pytest.raises(ValueError, match=rf"weight must be a tensor of shape \({head.out_features},\)"):
+            head.loss(x, target, weight=weight)
+
+
 @pytest.mark.parametrize("domain", [Interval(-3, 7), Circle(24.0), Line(), MIXED], ids=repr)
 def test_scores_of_values_compile_whole_and_map_over_samples(domain):
     head = FourierHead(4, None, 3, domain=domain, init_scale=1.0)

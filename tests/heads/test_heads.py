@@ -266,6 +266,8 @@ def test_hl_gauss_targets_are_gaussian_masses():
         (lambda: FourierHead(16, 30, 4, boundary="open"), ValueError, "boundary must be"),
         (lambda: FourierHead(16, 30, 4, packets=-1), ValueError, "packets"),
         (lambda: FourierHead(16, 30, 4, gamma=-1.0), ValueError, "gamma must not be negative"),
+        (lambda: FourierHead(16, 30, 4, gamma=math.nan), ValueError, "gamma must not be negative, got nan"),
+        (lambda: FourierHead(16, 30, 4, init_scale=math.nan), ValueError, "init_scale must be positive, got nan"),
         (lambda: FourierHead(16, 30, 4, regularizer="l2"), ValueError, "regularizer must be"),
         (lambda: FourierHead(16, 31, 4, domain=MIXED), ValueError, "num_bins is 31 but domain has 30"),
         (lambda: FourierHead(16, None, 4)(torch.zeros(1, 16)), ValueError, "has no bins"),

@@ -101,9 +101,9 @@ class FourierHead(Head):
         losses.check_name(impl)
         if regularizer not in ("roughness", "paper"):
             raise ValueError(f"regularizer must be 'roughness' or 'paper', got {regularizer!r}")
-        if gamma < 0:
+        if not gamma >= 0:
             raise ValueError(f"gamma must not be negative, got {gamma}")
-        if init_scale <= 0:
+        if not init_scale > 0:
             raise ValueError(f"init_scale must be positive, got {init_scale}")
         if boundary is None:
             # Bins that stand for nothing but themselves are the paper's case, its Algorithm 1.
