@@ -1,6 +1,7 @@
 """Inputs from columns, and networks trained side by side."""
 
 import itertools
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -59,6 +60,28 @@ def test_levels_become_codes_whatever_their_columns_are_called():
     new = pd.DataFrame({0: ["z", None], 1: [1.0, 2.0], 2: [None, False]})
     np.testing.assert_array_equal(categories(new), [[-1, 1, np.nan], [np.nan, 2, 0]])
     assert seen[0].tolist() == ["b", "a", None], "the frame given stays as it is"
+
+
+def test_dates_and_numbers_kept_as_objects_are_numbers():
+    pd = pytest.importorskip("pandas")
+    days = pd.to_datetime(["2024-01-03", None, "2024-01-01"])
+    seen = pd.DataFrame(
+        {
+            "object": pd.Series([0.5, None, 2], dtype=object),
+            "decimal": pd.Series([Decimal("0.5"), None, Decimal(2)], dtype=object),
+            "masked": pd.Series([1, pd.NA, 3], dtype=object),
+            "date": days,
+            "zone": days.tz_localize("Europe/Berlin"),
+            "length": days - days[0],
+            "truth": pd.Series([True, None, False], dtype=object),
+        }
+    )
+    categories = Categories(seen)
+    assert categories.mask.tolist() == [False] * 6 + [True]
+    gap = [np.nan] * 7
+    np.testing.assert_array_equal(categories(seen), [[0.5, 0.5, 1, 2, 2, 2, 1], gap, [2, 2, 3, 0, 0, 0, 0]])
+    later = seen.assign(date=pd.to_datetime(["2024-01-11"] * 3).astype("datetime64[s]"))
+    assert categories(later)["date"].tolist() == [10, 10, 10]
 
 
 def test_weights_are_repetitions():

@@ -18,6 +18,8 @@ MOST_LEVELS = 64
 """Levels of a category that get an input; rarer ones share the lack of any."""
 FENCE = 3.0
 """Numbers count as no farther beyond the middle nine tenths of a column than this many times their length."""
+NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
+"""What pandas calls columns of objects that are numbers, as a query of a database or None among numbers leaves them."""
 FARTHEST = 10.0
 """Deviations at which inputs are cut off in any case."""
 
@@ -142,26 +144,42 @@ class Columns:
 class Categories:
     """Remember the levels of columns of text, categories or truth values, and replace them by their numbers.
 
-    Levels that were not there are -1, gaps are NaN. Anything that is no data frame stays as it is.
+    Levels that were not there are -1, gaps are NaN. Dates and durations become days, numbers kept as objects stay
+    numbers. Anything that is no data frame stays as it is.
     """
 
     def __init__(self, X: Any):
         self._levels: dict[Any, dict[Any, int]] = {}
+        self._first: dict[Any, Any] = {}
+        self._objects: list[Any] = []
         self.mask: NDArray[np.bool_] | None = None
         if not hasattr(X, "assign"):
             return
+        from pandas.api.types import infer_dtype
+
         for name, kind in X.dtypes.items():
-            if getattr(kind, "kind", "O") not in "iuf":
+            letter = getattr(kind, "kind", "O")
+            if letter in "mM":
+                self._first[name] = X[name].min()
+            elif letter == "O" and infer_dtype(X[name], skipna=True) in NUMBERS:
+                self._objects.append(name)
+            elif letter not in "iuf":
                 # Levels may be of several kinds, which have no order but as text.
                 levels = X[name].drop_duplicates().dropna().sort_values(key=lambda column: column.astype(str))
                 self._levels[name] = {level: code for code, level in enumerate(levels)}
         self.mask = np.array([name in self._levels for name in X.columns], dtype=bool)
 
     def __call__(self, X: Any) -> Any:
-        """Return the frame with codes in place of levels."""
-        if not self._levels or not hasattr(X, "assign"):
+        """Return the frame with codes in place of levels, and numbers of days and objects."""
+        if not (self._levels or self._first or self._objects) or not hasattr(X, "assign"):
             return X
+        from pandas import to_numeric
+
         coded = X.copy(deep=False)
+        for name in self._first.keys() & set(X.columns):
+            coded[name] = (X[name] - self._first[name]) / np.timedelta64(1, "D")
+        for name in {*self._objects} & set(X.columns):
+            coded[name] = to_numeric(X[name])
         for name in self._levels.keys() & set(X.columns):
             column = X[name].astype(object)
             coded[name] = column.map(self._levels[name]).astype(float).fillna(-1).where(column.notna())

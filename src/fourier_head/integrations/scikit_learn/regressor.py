@@ -49,8 +49,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     Small networks of three kinds, trained at once, end in Fourier heads whose place and width follow the row; the
     distribution is a mixture of theirs. They leave out rows, which say which weights to keep, how much each kind counts
-    and how wide distributions should be. Outliers, gaps (NaN), categories of data frames, targets of any scale and
-    several of them need no preparation.
+    and how wide distributions should be. Outliers, gaps (NaN), categories and dates of data frames, targets of any
+    scale and several of them need no preparation.
 
     Args:
         head: "fourier", or a head to compare it with: "mixture" or "gmm" (of Gaussians), "hl-gauss" or "linear"
@@ -173,12 +173,14 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FourierRegressor:
         """Learn from rows X (n, features), targets y (n,) or (n, targets) and, if given, the weight of each row.
 
-        Categories are columns of a data frame that are no numbers.
+        Categories are columns of a data frame that are neither numbers nor dates.
         """
         settings.check(self)
         self._categories = Categories(X)
         options: dict[str, Any] = {"y_numeric": True, "multi_output": True, "ensure_min_samples": 2}
         X, y = validate_data(self, self._categories(X), y, **ROWS, **options)
+        if y.dtype.kind in "mM":
+            raise ValueError(f"y must hold numbers to predict, got {y.dtype}: convert them, to days for example.")
         try:
             y = y.astype(np.float64)
         except (TypeError, ValueError):
