@@ -232,9 +232,10 @@ def test_many_rows_are_taken_in_portions(monkeypatch):
     np.testing.assert_allclose(model.predict_density(x).crps(y), whole, rtol=1e-5)
 
 
-def test_constant_targets_are_learned():
-    model = quick(max_epochs=3).fit(np.arange(20.0)[:, None], np.full(20, 7.0))
-    assert np.isfinite(model.predict([[3.0]])).all()
+@pytest.mark.parametrize("value", [7.0, 0.0])
+def test_constant_targets_are_learned(value):
+    model = quick(max_epochs=3).fit(np.arange(20.0)[:, None], np.full(20, value))
+    np.testing.assert_allclose(model.predict_quantiles([[3.0]], [0.01, 0.5, 0.99]), value, rtol=0, atol=1e-9)
 
 
 def test_keyboard_ends_training_not_the_program(monkeypatch):
@@ -357,12 +358,15 @@ def test_bad_values_get_a_sentence():
     with pytest.raises(ValueError, match=r"(?i)sample.weight.* at least one"):
         quick().fit(x, y, sample_weight=np.zeros(30))
     model = quick(max_epochs=1).fit(x, y)
-    with pytest.raises(ValueError, match="levels must be one number or a list of numbers between 0 and 1"):
+    with pytest.raises(ValueError, match="levels must be one number or a list of numbers above 0 and below 1"):
         model.predict_quantiles(x, [0.5, 1.0])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
         model.predict_density(x).interval(90)
     with pytest.raises(ValueError, match="n_samples must be at least 1"):
         model.sample(x, 0)
+    with pytest.raises(TypeError, match=r"n_samples must be a whole number, got 2\.5"):
+        model.sample(x, 2.5)
+    assert repr(model.predict_density(x)) == "PredictiveDistribution(30 rows)"
     with pytest.raises(ValueError, match="y must have one value for each of the 30 rows"):
         model.predict_density(x).pdf(np.zeros(7))
     assert isinstance(model.predict_density(x), PredictiveDistribution)

@@ -19,6 +19,7 @@ from fourier_head._devices import plain_blas
 from fourier_head.densities.tabulated import TabulatedMixture
 from fourier_head.domains.adaptive import Placed
 from fourier_head.domains.maps import Affine
+from fourier_head.errors import whole_number
 from fourier_head.heads import Head
 from fourier_head.integrations.scikit_learn.truncated import Truncated
 
@@ -100,6 +101,9 @@ class PredictiveDistribution:
     def __len__(self) -> int:
         return self.outputs.shape[1]
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} rows)"
+
     def __getitem__(self, index: Any) -> PredictiveDistribution:
         """Return the distributions of some of the rows: a number, a slice, numbers or a mask."""
         rows = np.atleast_1d(np.arange(len(self))[index])
@@ -128,7 +132,7 @@ class PredictiveDistribution:
         except (TypeError, ValueError):
             levels = np.asarray(np.nan)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"levels must be one number or a list of numbers between 0 and 1, got {given!r}.")
+            raise ValueError(f"levels must be one number or a list of numbers above 0 and below 1, got {given!r}.")
         order = np.argsort(levels.reshape(-1))
         points = self._icdf(np.broadcast_to(levels.reshape(-1)[order, None], (levels.size, len(self))))
         # Rounding may swap two quantiles that are equal but for the last bit.
@@ -143,10 +147,8 @@ class PredictiveDistribution:
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
         """Draw values, (n, n_samples)."""
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
-        random = check_random_state(random_state)
-        return self._icdf(random.uniform(size=(n_samples, len(self))).clip(1e-12, 1 - 1e-12)).T
+        size = whole_number("n_samples", n_samples, 1), len(self)
+        return self._icdf(check_random_state(random_state).uniform(size=size).clip(1e-12, 1 - 1e-12)).T
 
     def _to_targets(self, t: Floats) -> Floats:
         return self.frame.center + self.frame.scale * t

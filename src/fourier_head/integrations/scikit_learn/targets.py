@@ -60,7 +60,8 @@ def target_frame(y: Floats, weights: Floats, tails: float) -> tuple[Frame, Adapt
     low, high = np.quantile(y, [0.02, 0.98])
     reach = FARTHEST * (high - low) if high > low else np.inf
     map = Adaptive.fit(np.clip(y, low - reach, high + reach)).map
-    loc, scale = float(map.loc), float(map.scale)
+    # Zeros alone have no size; of any other constant the unit is as small.
+    loc, scale = float(map.loc), float(map.scale) if y.any() else 1e-12
     if map.kind == "log":  # of a number without a unit
         return Frame(0.0, math.exp(loc)), Adaptive(tails, map=type(map)(0.0, scale))
     return Frame(loc, scale), Adaptive(tails, map=type(map)())
