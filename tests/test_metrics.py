@@ -42,6 +42,9 @@ def test_pinsker_bounds_tvd_by_kl(m, seed):
         (lambda: metrics.wql([1.0], [1.0], 0.0), "strictly between 0 and 1"),
         (lambda: metrics.pit_histogram([0.5, 1.5]), r"pit_values must lie in \[0, 1\]"),
         (lambda: metrics.pit_histogram([NAN]), "at least one value"),
+        (lambda: metrics.smoothness(np.log([0.25, 0.75])), "pmf must hold probabilities, .* of logarithms take exp"),
+        (lambda: metrics.kl_divergence(np.log([0.25, 0.75]), [0.5, 0.5]), "p must hold probabilities"),
+        (lambda: metrics.tvd([0.5, 0.5], np.log([0.25, 0.75])), "q must hold probabilities"),
         (lambda: metrics.pit_histogram([0.5], 0), "num_bins must be a positive integer"),
     ],
 )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fourier_head._arrays import Numeric, as_tensors
-from fourier_head.fourier.smoothness import RELEASED_MAX_SIGMA, smoothness
+from fourier_head.fourier.smoothness import RELEASED_MAX_SIGMA, refuse_logarithms, smoothness
 
 __all__ = [
     "RELEASED_MAX_SIGMA",
@@ -25,6 +25,13 @@ __all__ = [
 ]
 
 
+def _categoricals(p: Numeric, q: Numeric) -> list[Tensor]:
+    rows = as_tensors(p, q)
+    for name, one in zip("pq", rows, strict=True):
+        refuse_logarithms(name, one)
+    return rows
+
+
 def kl_divergence(p: Numeric, q: Numeric) -> Tensor:
     r"""Return the Kullback-Leibler divergence between categoricals, in nats, bins last.
 
@@ -36,7 +43,7 @@ def kl_divergence(p: Numeric, q: Numeric) -> Tensor:
         >>> print(f"{kl_divergence([0.5, 0.5, 0.0], [0.25, 0.5, 0.25]).item():.6f}")
         0.346574
     """
-    first, second = as_tensors(p, q)
+    first, second = _categoricals(p, q)
     live = ~(first <= 0)  # NaN is live
     # Masking before the logarithm keeps gradients finite where p vanishes.
     first, second = torch.where(live, first, 1.0), torch.where(live, second, 1.0)
@@ -52,7 +59,7 @@ def tvd(p: Numeric, q: Numeric) -> Tensor:
         >>> tvd([1.0, 0.0], [0.25, 0.75]).item()
         0.75
     """
-    first, second = as_tensors(p, q)
+    first, second = _categoricals(p, q)
     return (first - second).abs().sum(-1) / 2
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head._arrays import Numeric, as_tensors
+from fourier_head._arrays import Numeric, as_tensors, needs_sync
 
 RELEASED_MAX_SIGMA = 100
 """Where the released experiments of the paper cut the sum over sigma."""
@@ -69,6 +69,7 @@ def smoothness(
     (rows,) = as_tensors(pmf)
     if rows.ndim == 0 or rows.shape[-1] == 0:
         raise ValueError(f"pmf must have at least one bin on its last axis, got shape {tuple(rows.shape)}")
+    refuse_logarithms("pmf", rows)
     if discrepancy not in ("l2", "l1"):
         raise ValueError(f"discrepancy must be 'l2' or 'l1', got {discrepancy!r}")
     last = RELEASED_MAX_SIGMA if max_sigma == "released" else max_sigma
@@ -80,6 +81,12 @@ def smoothness(
     step = max(1, _ROWS // rows.shape[-1])
     parts = [norm_sum(part.to(work), last) for part in flat.split(step)] if len(flat) else [flat.new_zeros(0)]
     return torch.cat(parts).to(rows.dtype).reshape(rows.shape[:-1])
+
+
+def refuse_logarithms(name: str, rows: Tensor) -> None:
+    """Raise a clear error where a row has no entry that is not negative, as log-probabilities have none."""
+    if rows.numel() and not needs_sync(rows) and bool((rows.amax(-1) < 0).any()):
+        raise ValueError(f"{name} must hold probabilities, got a row of negative numbers: of logarithms take exp()")
 
 
 @dataclass(frozen=True)
