@@ -131,6 +131,11 @@ def test_other_densities_are_mixed_too():
 def test_weights_must_fit():
     with pytest.raises(ValueError, match=r"weights must .*got \(2,\)"):
         MixtureDensity(FourierDensity(bells(3, 2)), torch.ones(2))
+    with pytest.raises(ValueError, match="components must have a batch shape"):
+        MixtureDensity(FourierDensity(bells(3)[0]))
+    for wrong in ([1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [1.0, math.nan, 1.0]):
+        with pytest.raises(ValueError, match="Expected parameter weights"):
+            MixtureDensity(FourierDensity(bells(3)), torch.tensor(wrong))
 
 
 def test_digits_of_values_far_from_zero_are_kept():

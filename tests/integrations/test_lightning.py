@@ -186,6 +186,15 @@ def test_predictions_are_quantiles_or_distributions_and_survive_a_checkpoint(tmp
             "objective must be one of bins, nll, crps, got 'mse'",
         ),
         (lambda: DensityModule(body(), HEADS["fourier"](), schedule="step"), "schedule must be"),
+        (lambda: DensityModule(body(), nn.Linear(16, 1)), "head must be one of ours, such as FourierHead, got Linear"),
+        (
+            lambda: DensityModule(body(), HEADS["fourier"](), levels=[5, 95]),
+            r"levels must lie in \[0, 1\], got \[5, 95\]",
+        ),
+        (
+            lambda: CRPS().update(HEADS["linear"]().density(torch.ones(3, 16)), torch.ones(2)),
+            r"shape \(3,\) .* got \(2,\)",
+        ),
         (lambda: DensityModule(body(), HEADS["linear"](), "bins")._pair((torch.ones(2, 1), torch.ones(2))), "bin ids"),
         (lambda: DensityModule(body(), HEADS["linear"]())._pair(torch.ones(2, 1)), "must hold a target"),
         (lambda: DensityModule(body(), HEADS["linear"]()).features((1, 2, 3)), "got 3 things"),
@@ -202,7 +211,7 @@ def test_predictions_are_quantiles_or_distributions_and_survive_a_checkpoint(tmp
     ],
 )
 def test_bad_input_gets_a_sentence(act, sentence):
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
         act()
 
 

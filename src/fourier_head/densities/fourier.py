@@ -73,6 +73,8 @@ class FourierDensity(UnitDensity):
         self.domain: Domain = Interval() if domain is None else domain
         self.domain.check_boundary(boundary)
         rows = 1 if boundary == "reflect" else 2
+        if not isinstance(coefficients, Tensor):
+            raise TypeError(f"coefficients must be a tensor, got {type(coefficients).__name__}")
         if coefficients.dim() < 2 + squares or coefficients.shape[-2] != rows:
             raise ValueError(
                 f"coefficients must have shape (..., 2, N+1), or (..., 1, L) with boundary='reflect', "

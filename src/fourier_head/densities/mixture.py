@@ -27,7 +27,7 @@ class MixtureDensity(ScalarDensity):
 
     Args:
         components: densities of batch shape (K, *batch) that can be indexed.
-        weights: positive, (K,) or (K, *batch); they are divided by their sum, and equal unless given.
+        weights: not negative, (K,) or (K, *batch); they are divided by their sum, and equal unless given.
 
     References:
         Figurnov et al., Implicit Reparameterization Gradients, NeurIPS 2018.
@@ -40,12 +40,13 @@ class MixtureDensity(ScalarDensity):
         (tensor(7.5000), tensor(0.2500), tensor([ 0.6010, 10.0000]))
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"weights": constraints.nonnegative}
 
     def __init__(self, components: ScalarDensity, weights: Tensor | None = None, validate_args: bool | None = None):
+        if not components.batch_shape:
+            raise ValueError(f"components must have a batch shape (K, ...), got one density, {components!r}")
         count, batch = components.batch_shape[0], components.batch_shape[1:]
-        if weights is None:
-            weights = components._like.new_ones(count)
+        weights = components._like.new_ones(count) if weights is None else torch.as_tensor(weights)
         if weights.shape not in ((count,), (count, *batch)):
             raise ValueError(f"weights must have the shape {(count,)} or {(count, *batch)}, got {tuple(weights.shape)}")
         # What is wrong with values is said here, once.

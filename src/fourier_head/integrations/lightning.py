@@ -80,6 +80,10 @@ class DensityModule(LightningModule):
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
         if schedule not in ("cosine", "linear", None):
             raise ValueError(f"schedule must be 'cosine', 'linear' or None, got {schedule!r}")
+        if not callable(getattr(head, "density", None)):
+            raise TypeError(f"head must be one of ours, such as FourierHead, got {type(head).__name__}")
+        if levels is not None and not all(0 <= level <= 1 for level in levels):
+            raise ValueError(f"levels must lie in [0, 1], got {list(levels)}")
         self.save_hyperparameters(ignore=["body", "head"])
         self.body, self.head = body, head
         self.objective, self.target_key = objective, target_key

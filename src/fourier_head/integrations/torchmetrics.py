@@ -122,7 +122,10 @@ class CalibrationError(Metric):
 
 def _seen(density: Any, value: Tensor) -> tuple[Tensor, Tensor]:
     """Return values with one of them in place of each missing one, and which were there."""
-    shape = common_shape(value.shape, density.batch_shape)
+    try:
+        shape = common_shape(value.shape, density.batch_shape)
+    except RuntimeError:  # they do not go together at all
+        shape = torch.Size([-1])
     if shape not in (value.shape, density.batch_shape):
         # A column beside a row of distributions would be a table of all pairs.
         raise ValueError(
