@@ -228,6 +228,8 @@ def test_row_numbers_are_no_feature(tmp_path):
     assert list(table.features) == ["x"]
     assert table.notes[0] == "Column 'Unnamed: 0' is left out: row numbers."
     assert table.notes[1] == "Column 'index' is left out: row numbers."
+    frame.rename(columns={"index": "Id"}).to_csv(tmp_path / "c.csv", index=False)
+    assert list(read_table(tmp_path / "c.csv", "y").features) == ["x"]
     # A target may be called so, and what does not count rows is an input like any other.
     assert list(read_table(tmp_path / "a.csv", "index").features) == ["y", "x"]
     frame.assign(index=frame["x"]).to_csv(tmp_path / "b.csv", index=False)

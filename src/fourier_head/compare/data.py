@@ -219,7 +219,8 @@ def read_table(path: Path, target: str) -> Table:
 def _row_numbers(name: str, column: pd.Series) -> bool:
     """Tell whether a column counts rows, as the index of pandas does; in a sorted table it gives the target away."""
     values = column.to_numpy()
-    if not is_index(name) or values.dtype.kind not in "iuf":
+    counter = is_index(name) or re.fullmatch(r"(?i)(row[ _]?)?(id|no\.?|nr\.?|number)|row|#", name)
+    if not counter or values.dtype.kind not in "iuf":
         return False
     return any(np.array_equal(values, np.arange(first, first + len(values))) for first in (0, 1))
 
