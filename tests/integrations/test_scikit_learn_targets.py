@@ -72,6 +72,9 @@ def test_one_bound_is_enough_and_logarithms_keep_theirs():
     x, y, random = rows()
     above = quick(bounds=(-2, None)).fit(x, y[:, 0])
     assert above.predict_quantiles(x, 1e-6).min() >= -2
+    quantiles = above.predict_quantiles(x[:20], (np.arange(4000) + 0.5) / 4000)
+    np.testing.assert_allclose(above.predict(x[:20]), quantiles.mean(1), atol=1e-3)
+    np.testing.assert_allclose(above.predict_density(x[:20]).std(), quantiles.std(1), rtol=0.02)
     positive = np.exp(2 * x[:, 0] + 1.5 * random.normal(size=len(x)))
     assert quick(bounds=(0, None)).fit(x, positive).predict_quantiles(x, 1e-6).min() > 0
 

@@ -146,6 +146,7 @@ class IntervalDistribution(PredictiveDistribution):
     """Hold one density per row, on an interval and with exponential tails beyond its ends."""
 
     frame: IntervalFrame
+    _table = 1
 
     def _mixture(self, members: Any) -> Any:
         return Tailed(self._inner(members), self.frame)

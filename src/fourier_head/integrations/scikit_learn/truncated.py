@@ -66,27 +66,35 @@ class Truncated:
         sides = [ends.new_full((1, *ends.shape[1:]), end) for end in (self.low, self.high) if np.isfinite(end)]
         return torch.cat([ends, *sides]).clamp(self.low, self.high).sort(0).values
 
-    def _expected(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        def part(x: Tensor) -> Tensor:
-            log_prob = self.whole.log_prob(x) - self._mass.log()
-            return torch.where(log_prob > -torch.inf, log_prob.exp() * function(x), 0)
+    @property
+    def _middle(self) -> Tensor:
+        return self._ends[len(self._ends) // 2]
 
-        return between(self._ends, part)
+    def _moment(self, slope: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the expected rise from the middle on of a function of this slope, by the distribution function.
+
+        That is a tenth of the work of the density, which has to be computed where the former is read from tables.
+        """
+        return between(self._ends, lambda x: slope(x) * ((x >= self._middle).to(x.dtype) - self.cdf(x)))
 
     @property
     def mean(self) -> Tensor:
         """The mean."""
-        return self._expected(lambda x: x)
+        return self._middle + self._moment(torch.ones_like)
 
     @property
     def variance(self) -> Tensor:
         """The variance."""
-        mean = self.mean
-        return self._expected(lambda x: (x - mean) ** 2)
+        return self._moment(lambda x: 2 * (x - self._middle)) - self._moment(torch.ones_like) ** 2
 
     def entropy(self) -> Tensor:
         """Return the differential entropy in nats."""
-        return -self._expected(lambda x: self.whole.log_prob(x) - self._mass.log())
+
+        def part(x: Tensor) -> Tensor:
+            log_prob = self.whole.log_prob(x) - self._mass.log()
+            return torch.where(log_prob > -torch.inf, -log_prob.exp() * log_prob, 0)
+
+        return between(self._ends, part)
 
     def crps(self, value: Tensor) -> Tensor:
         r"""Return the ranked score :math:`\int (F(x) - 1[x \ge y])^2 dx`; beyond the bounds the distance is added."""
