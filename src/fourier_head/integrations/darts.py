@@ -35,10 +35,10 @@ class FourierHeadModel(GlobalForecastingModel):
         natural: as `Forecaster.predict` has it.
 
     Example:
-        >>> from darts import TimeSeries
-        >>> from fourier_head.integrations.darts import FourierHeadModel
-        >>> model = FourierHeadModel().fit(TimeSeries.from_series(sold))
-        >>> model.predict(12, num_samples=200).quantile(0.9)
+        .. code-block:: python
+
+            model = FourierHeadModel().fit(TimeSeries.from_series(sold))
+            model.predict(12, num_samples=200).quantile(0.9)
     """
 
     def __init__(
