@@ -48,10 +48,11 @@ def without_trading_days(series: SeriesSet, horizon: int) -> tuple[list[np.ndarr
     for number, (past, calendar) in enumerate(zip(series.values, series.calendars, strict=True)):
         if calendar is None or calendar.months != 1 or len(past) < FEWEST or np.isnat(series.last[number]):
             continue
-        known = past[-LONGEST:][~np.isnan(past[-LONGEST:])]
-        if len(known) >= KNOWN * min(len(past), LONGEST) and (known > 0).all():
+        length = min(len(past), LONGEST) // YEAR * YEAR  # of whole years, so that many series share a length
+        known = past[-length:][~np.isnan(past[-length:])]
+        if len(known) >= KNOWN * length and (known > 0).all():
             last = series.local(np.array([series.last[number]]))[0].astype("datetime64[M]")
-            alike[last, min(len(past), LONGEST)].append(number)
+            alike[last, length].append(number)
     values, factor, numbers = series.values, None, []
     for (last, length), group in alike.items():
         logs = np.log(np.stack([series.values[number][-length:] for number in group], axis=1))
@@ -72,15 +73,14 @@ def coefficients(logs: np.ndarray, last: np.datetime64) -> np.ndarray:
     designs = _designs(last, len(logs))
     noise = _airline(_without_outliers(logs, *designs[0][1:]))
     rows, out = len(noise), np.zeros((EASTER[0] + 1, logs.shape[1]))
-    best, size = np.full(logs.shape[1], CLEAR), None
+    best = np.full(logs.shape[1], CLEAR)
+    size = _spread(noise - designs[0][1] @ (designs[0][2] @ noise))  # of what all counts together leave
     for columns, design, inverse in designs:
         near = noise
         for _ in range(ROUNDS):
             found = inverse @ near
             said = design @ found
-            spread = _spread(noise - said)
-            near = said + (noise - said).clip(-CUT * spread, CUT * spread)
-        size = spread if size is None else size  # of all counts together: what choices are compared by
+            near = said + (noise - said).clip(-CUT * size, CUT * size)
         with np.errstate(all="ignore"):
             gain = rows * np.log(_loss(noise, size) / _loss(noise - said, size))
             score = gain - len(columns) * np.log(rows)
