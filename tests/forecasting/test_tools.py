@@ -23,6 +23,7 @@ from fourier_head.forecasting.inputs import read_series
 from fourier_head.pages.charts import Chart, Series
 from fourier_head.pages.drawing import draw, save_png
 from tests.forecasting.test_forecaster import CONFIG, tiny, walk
+from tests.forecasting.test_trading_days import made_up, months
 from tests.studies.test_report import BROWSER, browse
 
 WAVE = 5 + np.sin(2 * np.pi * np.arange(96) / 12)
@@ -387,3 +388,17 @@ def test_a_folder_of_files_is_forecast_file_by_file(run, tmp_path):
     (data / "bad.csv").unlink()
     assert run(data, "--horizon", 3, "--output", "out").exit_code == 0
     assert len(pd.read_csv(tmp_path / "out" / "other" / "forecasts.csv")) == 3
+
+
+def test_the_page_says_what_was_done_beside_the_network(run, tmp_path):
+    when = months()
+    pair = {"month": when.to_timestamp(), "a": made_up(when), "b": [*np.random.default_rng(0).normal(9, 1, 179), 999.0]}
+    pd.DataFrame(pair).to_csv(tmp_path / "d.csv", index=False)
+    assert run("d.csv", "--horizon", 12).exit_code == 0
+    rules = json.loads((tmp_path / "forecast-d" / "results.json").read_text())["rules"]
+    assert rules == {"one absurd value left out": 1, "the weekdays of months": 1}
+    page = (tmp_path / "forecast-d" / "index.html").read_text()
+    assert "Beside the network: one absurd value left out (1 series) and the weekdays of months (1 series)." in page
+    table().to_csv(tmp_path / "plain.csv", index=False)
+    assert run("plain.csv", "--horizon", 3).exit_code == 0
+    assert "Beside the network" not in (tmp_path / "forecast-plain" / "index.html").read_text()

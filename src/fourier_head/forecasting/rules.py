@@ -43,6 +43,16 @@ ALONE = 0.8
 """How much of a single cycle is taken to be signal."""
 SMOOTHED = 192
 """Steps of a profile that may differ freely: longer ones are means over neighbours."""
+IN_WORDS = {
+    "absurd": "one absurd value left out",
+    "line": "a short line gone on along",
+    "profile": "a long or very regular season",
+    "anniversaries": "holidays and other anniversaries",
+    "trading_days": "the weekdays of months",
+    "recent": "views of the last values",
+    "coarser": "coarser views far ahead",
+}
+"""What rules do, as pages say it."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,12 @@ class Rules:
     def changed(self) -> bool:
         """Whether any series is read otherwise than as it was given."""
         return self.shift is not None or self.factor is not None
+
+    @property
+    def used(self) -> dict[str, int]:
+        """What was done beside the network, in words, and for how many series."""
+        counts = {words: len(set(getattr(self, name))) for name, words in IN_WORDS.items()}
+        return {words: count for words, count in counts.items() if count}
 
     def put_back(
         self, factor: np.ndarray | None = None, shift: np.ndarray | None = None

@@ -86,6 +86,7 @@ def forecast_one(settings: Settings) -> dict[str, Any]:
         "seconds": seconds,
         "guessed": guessed,
         "notes": notes,
+        "rules": forecasts.rules.used if forecasts.rules else {},
         "backtest": None if backtest is None else backtest.words,
         "columns": list(table.columns),
     }

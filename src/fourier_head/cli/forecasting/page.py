@@ -16,7 +16,7 @@ from fourier_head.pages.charts import Chart, Panel
 from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.templates import render
-from fourier_head.pages.words import short
+from fourier_head.pages.words import listed, short
 
 ROWS = 2000
 """Series listed at most."""
@@ -42,6 +42,7 @@ def build(forecasts: Forecasts, fans: Sequence[Panel], about: dict[str, Any]) ->
         "cli/forecasting/page.html",
         lead=_lead(forecasts),
         read=_what_was_read(forecasts),
+        beside=_beside_the_network(forecasts),
         figure=figure_html(chart),
         count=len(forecasts),
         SEARCHED=SEARCHED,
@@ -84,6 +85,12 @@ def _what_was_read(forecasts: Forecasts) -> str:
     timing = forecasts.series.timing
     note = "" if forecasts.series.timed else " Steps are numbered."
     return f"Read as {timing}.{note}" if timing != "no dates" else "No dates were found: steps are numbered."
+
+
+def _beside_the_network(forecasts: Forecasts) -> str:
+    used = forecasts.rules.used if forecasts.rules else {}
+    parts = [f"{words} ({count:,} series)" for words, count in used.items()]
+    return f"Beside the network: {listed(parts)}." if parts else ""
 
 
 def _dates(forecasts: Forecasts, number: int, steps: Sequence[int]) -> list[str]:
