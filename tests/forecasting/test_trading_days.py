@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from studies.zero_shot.anniversaries import main
 
+from fourier_head.forecasting import trading_days
 from fourier_head.forecasting.anniversaries import easter
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.trading_days import EASTER, EVERY, WORKING, coefficients, counts, without_trading_days
@@ -115,6 +116,16 @@ def test_other_series_are_as_they_were():
         found = without_trading_days(other, 6)
         assert found[0] is other.values
         assert found[1:] == (None, [])
+
+
+def test_many_series_are_looked_at_some_at_a_time(monkeypatch):
+    some = series([made_up(months(), seed=seed) for seed in range(5)])
+    together = without_trading_days(some, 12)
+    monkeypatch.setattr(trading_days, "AT_ONCE", 2 * trading_days.LONGEST)
+    apart = without_trading_days(some, 12)
+    assert together[2] == apart[2] == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(together[1], apart[1], rtol=1e-12)
+    np.testing.assert_allclose(together[0], apart[0], rtol=1e-12)
 
 
 def test_what_is_taken_off_is_put_back(forecaster):

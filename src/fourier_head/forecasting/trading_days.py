@@ -25,17 +25,19 @@ KNOWN = 0.9
 REGULAR, SEASONAL = 0.6, 0.6
 """Of the airline model: how much of one month's shock is gone a month later, and a year later."""
 BEFORE_EASTER = 8
-"""Days that Easter is felt."""
+"""Days before Easter on which it is felt."""
 WORKING, EVERY, EASTER = (0, 1), tuple(range(2, 2 + WEEK)), (2 + WEEK,)
 """Columns of the counts: working days against the others, and length; each weekday by itself; Easter."""
 CHOICES = (EVERY + EASTER, EVERY, WORKING + EASTER, WORKING, EASTER)
 """Columns that may count together, the most first."""
 CLEAR = 4.0
-"""What a choice must gain beyond that, twice a logarithm of odds: as many series show none."""
+"""What a choice must gain beyond the criterion, twice the logarithm of the odds that a series shows none."""
 OUTLIER, OUTLIERS = 5.0, 6
 """Deviations from which on a month says nothing, and how many of them there may be."""
 CUT, ROUNDS = 2.0, 3
 """Deviations that what is left of a month counts for at most, and how often that is worked out."""
+AT_ONCE = 1 << 19
+"""Values looked at together, which keeps what is worked out of them in caches and small."""
 
 
 def without_trading_days(series: SeriesSet, horizon: int) -> tuple[list[np.ndarray], np.ndarray | None, list[int]]:
@@ -53,8 +55,10 @@ def without_trading_days(series: SeriesSet, horizon: int) -> tuple[list[np.ndarr
         if len(known) >= KNOWN * length and (known > 0).all():
             last = series.local(np.array([series.last[number]]))[0].astype("datetime64[M]")
             alike[last, length].append(number)
-    values, factor, numbers = series.values, None, []
-    for (last, length), group in alike.items():
+    values, factor, numbers, size = series.values, None, [], AT_ONCE // LONGEST
+    # Of many series of one date some at a time.
+    parts = ((*key, group[at : at + size]) for key, group in alike.items() for at in range(0, len(group), size))
+    for last, length, group in parts:
         logs = np.log(np.stack([series.values[number][-length:] for number in group], axis=1))
         found = coefficients(_filled(logs), last)
         for place in np.flatnonzero(found.any(0)):
