@@ -1,5 +1,6 @@
 """The forecaster people use: any data in, a proper distribution for every step out."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -98,6 +99,13 @@ def test_samples_follow_the_density_and_their_seed(forecaster):
     levels = [0.1, 0.5, 0.9]
     below = (draw[..., None] < forecasts.quantiles(levels)[:, None]).mean(1)
     np.testing.assert_allclose(below, np.broadcast_to(levels, below.shape), atol=0.03)
+
+
+def test_forecasts_survive_a_pickle(forecaster):
+    forecasts = forecaster.predict([walk(60), walk(40, 1)], 20, freq="D")
+    again = pickle.loads(pickle.dumps(forecasts))
+    draws = (one.samples(5, torch.Generator().manual_seed(0)) for one in (again, forecasts))
+    np.testing.assert_array_equal(*draws)
 
 
 def test_the_densities_of_single_series_are_gone_through_and_end(forecaster):

@@ -289,13 +289,13 @@ class Forecaster:
         """Return the series, and what forecasts their pasts without a word."""
         columns = {key: settings.pop(key) for key in COLUMNS if key in settings}
         series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
+        return series, functools.partial(self._quietly, settings)
 
-        def predict(pasts: SeriesSet, horizon: int) -> Forecasts:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # said of the series themselves
-                return self.predict(pasts, horizon, **{"progress": False, **settings})
-
-        return series, predict
+    def _quietly(self, settings: dict[str, Any], pasts: SeriesSet, horizon: int) -> Forecasts:
+        """Return forecasts of pasts without a word; a method, so that forecasts that know of it can be pickled."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said of the series themselves
+            return self.predict(pasts, horizon, **{"progress": False, **settings})
 
     def _dependence(self, series: SeriesSet, horizon: int, predict: Callable[..., Forecasts]) -> Dependence:
         """Return how steps hang together, from what was forecast wrong at earlier moments of the same series."""
