@@ -137,6 +137,43 @@ def test_darts_covariates_are_those_of_a_table():
     assert FourierHeadModel(tiny()).fit(numbered).predict(3).start_time() == 60
 
 
+def test_darts_covariates_belong_to_their_series():
+    promo = darts_series(np.arange(70) % 5 == 0, name="promo")
+    one = darts_series(100 + np.random.default_rng(0).normal(size=60) + 50 * promo.values()[:60, 0])
+    other = darts_series(np.random.default_rng(1).normal(size=70), name="noise")
+    from fourier_head.integrations.darts import FourierHeadModel
+
+    model = FourierHeadModel(tiny()).fit(one)
+    alone = model.predict(10).values()
+    with_promo = promo.values()[60:, 0] > 0
+    for kind in ("past_covariates", "future_covariates"):
+        for first in (None, other):
+            found = [each.values() for each in model.predict(10, [one, one], **{kind: [first, promo]})]
+            if first is None:
+                np.testing.assert_allclose(found[0], alone, rtol=1e-5)
+            assert found[1][with_promo].mean() - found[1][~with_promo].mean() > 40
+    for each in model.predict(10, [one, one], future_covariates=promo):  # one for all
+        assert each.values()[with_promo].mean() - each.values()[~with_promo].mean() > 40
+    with pytest.raises(ValueError, match="future_covariates must be one series or 2, got 1"):
+        model.predict(10, [one, one], future_covariates=[promo])
+    fitted = FourierHeadModel(tiny()).fit(one, future_covariates=promo)
+    np.testing.assert_allclose(fitted.predict(10, one).values(), fitted.predict(10).values())
+
+
+def test_darts_series_keep_their_own_calendar():
+    dated, numbered = darts_series(walk(60)), darts_series(walk(40, 1))
+    numbered = numbered.from_values(numbered.values())
+    from fourier_head.integrations.darts import FourierHeadModel
+
+    model = FourierHeadModel(tiny()).fit([dated, numbered])
+    found = model.predict(6, [dated, numbered])
+    for one, alone in zip(found, (model.predict(6, dated), model.predict(6, numbered)), strict=True):
+        np.testing.assert_allclose(one.values(), alone.values(), rtol=1e-5)
+        assert one.time_index.equals(alone.time_index)
+    with pytest.raises(ValueError, match="series must be given"):
+        model.predict(6)
+
+
 def test_darts_backtests_without_training():
     one = darts_series(walk(40))
     from fourier_head.integrations.darts import FourierHeadModel

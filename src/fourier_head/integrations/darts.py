@@ -70,11 +70,13 @@ class FourierHeadModel(GlobalForecastingModel):
         show_warnings: bool = True,
         random_state: int | None = None,
     ) -> Any:
-        """Return the next ``n`` steps of one series or of each of several."""
-        if series is None:
-            series = self.training_series
-            past_covariates = self.past_covariate_series if past_covariates is None else past_covariates
-            future_covariates = self.future_covariate_series if future_covariates is None else future_covariates
+        """Return the next ``n`` steps of one series or of each of several.
+
+        Covariates are one series for all, or one or None for each; those of ``fit`` unless given.
+        """
+        series = self.training_series if series is None else series
+        past_covariates = self.past_covariate_series if past_covariates is None else past_covariates
+        future_covariates = self.future_covariate_series if future_covariates is None else future_covariates
         super().predict(
             n,
             series,
@@ -86,11 +88,16 @@ class FourierHeadModel(GlobalForecastingModel):
             show_warnings,
             random_state,
         )
+        if series is None:
+            raise ValueError("series must be given where fit() got several, or the model was saved without its own.")
         every = [series] if isinstance(series, TimeSeries) else list(series)
         covariates = [
-            [None] * len(every) if given is None else [given] if isinstance(given, TimeSeries) else list(given)
+            [given] * len(every) if given is None or isinstance(given, TimeSeries) else list(given)
             for given in (past_covariates, future_covariates)
         ]
+        for kind, some in zip(("past", "future"), covariates, strict=True):
+            if len(some) != len(every):
+                raise ValueError(f"{kind}_covariates must be one series or {len(every)}, got {len(some)}.")
         forecasts = self._forecast(n, every, *covariates)
         if predict_likelihood_parameters:
             values = forecasts.quantiles(self.quantiles)[:, None]
@@ -115,34 +122,33 @@ class FourierHeadModel(GlobalForecastingModel):
 
     def _forecast(self, n: int, every: Sequence[TimeSeries], past: Sequence[Any], future: Sequence[Any]) -> Forecasts:
         """Return the forecasts of all components, named by their number."""
-        columns = [(one, column) for one in every for column in one.values(copy=False).T]
+        columns = [pd.Series(values, one.time_index) for one in every for values in one.values(copy=False).T]
         settings: dict[str, Any] = {"natural": self.natural, "progress": False}
-        freqs = {one.freq_str for one in every if one.has_datetime_index}
+        freqs = {one.freq_str if one.has_datetime_index else None for one in every}
         if len(freqs) == 1:
             settings["freq"] = freqs.pop()
+        if all(one is None for one in (*past, *future)):
+            return self.forecaster.predict(dict(enumerate(columns)), n, **settings)
         if any(one.has_range_index for one in every):
-            if any(one is not None for one in (*past, *future)):
-                raise ValueError("covariates need series with dates, got series with numbered steps.")
-            return self.forecaster.predict(dict(enumerate(values for _, values in columns)), n, **settings)
-        known, tables, ahead, number = [], [], [], 0
+            raise ValueError("covariates need series with dates, got series with numbered steps.")
+        tables, ahead, number = [], [], 0
         for one, before, beside in zip(every, past, future, strict=True):
             table, later = pd.DataFrame(index=one.time_index), pd.DataFrame(index=self._generate_new_dates(n, one))
-            for kind, given in (("past", before), ("future", beside)):
-                if given is None:
-                    continue
-                frame = given.to_dataframe().add_prefix(f"{kind} ")
-                table = table.join(frame)
-                if kind == "future":
-                    later, known = later.join(frame), list(frame)
-            for values in one.values(copy=False).T:
-                tables.append(table.assign(series=number, value=values).rename_axis("time").reset_index())
+            if before is not None:
+                table = table.join(before.to_dataframe().add_prefix("past "))
+            if beside is not None:
+                known = beside.to_dataframe().add_prefix("future ")
+                table, later = table.join(known), later.join(known)
+            for _ in range(one.n_components):
+                tables.append(table.assign(series=number, value=columns[number]).rename_axis("time").reset_index())
                 ahead.append(later.assign(series=number).rename_axis("time").reset_index())
                 number += 1
-        if known:
-            settings["future"] = pd.concat(ahead)
-        if columns := [name for name in tables[0] if str(name).startswith(("past ", "future "))]:
-            settings["covariates"] = columns
-        return self.forecaster.predict(pd.concat(tables), n, id="series", time="time", target="value", **settings)
+        # Each series may have covariates of its own; what it lacks is missing, and counts for nothing.
+        data, coming = pd.concat(tables), pd.concat(ahead)
+        used = [name for name in data if str(name).startswith(("past ", "future "))]
+        if any(one is not None for one in future):
+            settings["future"] = coming
+        return self.forecaster.predict(data, n, id="series", time="time", target="value", covariates=used, **settings)
 
     @property
     def likelihood(self) -> Likelihood:
