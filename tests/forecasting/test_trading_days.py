@@ -92,6 +92,15 @@ def test_series_without_such_an_effect_are_left_alone(kind):
     assert fired.mean() < 0.05
 
 
+@pytest.mark.parametrize("noise", [1, 300])
+def test_no_month_is_doubled_by_its_weekdays(noise):
+    wild = np.exp(np.random.default_rng(1).normal(0, noise, (1000, 72)).clip(-690, 690))
+    assert coefficients(np.log(wild.T), np.datetime64("2024-08")).any()  # chance finds some
+    values, factor, _ = without_trading_days(series(wild), 12)
+    assert np.isfinite(values).all()
+    assert factor is None or np.abs(np.log(factor)).max() <= np.log(2)
+
+
 def test_outliers_and_gaps_do_little():
     when = months()
     values = made_up(when)

@@ -36,6 +36,9 @@ OUTLIER, OUTLIERS = 5.0, 6
 """Deviations from which on a month says nothing, and how many of them there may be."""
 CUT, ROUNDS = 2.0, 3
 """Deviations that what is left of a month counts for at most, and how often that is worked out."""
+MOST = float(np.log(2))
+"""Of the logarithm of what a month has more or less: a fifth Saturday adds a quarter where nothing else is sold, and
+what is twice as much is noise of a series that changes by more than that anyway."""
 AT_ONCE = 1 << 19
 """Values looked at together, which keeps what is worked out of them in caches and small."""
 
@@ -63,9 +66,12 @@ def without_trading_days(series: SeriesSet, horizon: int) -> tuple[list[np.ndarr
         found = coefficients(_filled(logs), last)
         for place in np.flatnonzero(found.any(0)):
             number = group[place]
+            effect = counts(last, len(values[number]), horizon) @ found[:, place]
+            if np.abs(effect).max() > MOST:
+                continue
             if factor is None:
                 values, factor = list(values), np.ones((len(series), horizon))
-            effect = np.exp(counts(last, len(values[number]), horizon) @ found[:, place])
+            effect = np.exp(effect)
             values[number] = values[number] / effect[:-horizon]
             factor[number] = effect[-horizon:]
             numbers.append(number)
