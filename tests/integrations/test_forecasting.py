@@ -1,5 +1,7 @@
 """The forecaster in other libraries: sktime with its own checks, fev and Darts."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -183,3 +185,14 @@ def test_darts_backtests_without_training():
     alone = tiny().predict([walk(40)[:31]], 2, freq="MS").median[0, 1]
     np.testing.assert_allclose(found.first_value(), alone)
     assert np.isfinite(model.backtest(one, start=0.8, forecast_horizon=2, retrain=False))
+
+
+def test_darts_reads_weights_once(tmp_path):
+    one = darts_series(walk(40))
+    from fourier_head.integrations.darts import FourierHeadModel
+
+    model = FourierHeadModel(tiny().save_pretrained(tmp_path / "tiny"), natural=False)
+    found = model.fit(one).backtest(one, start=0.8, forecast_horizon=2, retrain=False)
+    shutil.rmtree(tmp_path / "tiny")
+    np.testing.assert_allclose(model.backtest(one, start=0.8, forecast_horizon=2), found)  # "trained" for each window
+    assert not model.untrained_model().natural

@@ -150,6 +150,10 @@ class FourierHeadModel(GlobalForecastingModel):
             settings["future"] = coming
         return self.forecaster.predict(data, n, id="series", time="time", target="value", covariates=used, **settings)
 
+    def untrained_model(self) -> FourierHeadModel:
+        """Return another with the same forecaster, whose weights are not read again for every window of a backtest."""
+        return self.__class__(**{**self.model_params, "forecaster": self.forecaster})
+
     @property
     def likelihood(self) -> Likelihood:
         """Quantiles, as Darts names them."""
