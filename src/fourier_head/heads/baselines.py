@@ -118,11 +118,7 @@ class _MixtureHead(Head):
         raise TypeError(f"{type(self).__name__} does not define components")
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.bin_log_probs(*self.components(x))
-
-    def bin_log_probs(self, logits: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
-        """Return log-probabilities of the bins for given components, floor mixed in."""
-        mixture = GaussianMixture(logits, loc, scale, low=-1.0, high=1.0, validate_args=False)
+        mixture = GaussianMixture(*self.components(x), low=-1.0, high=1.0, validate_args=False)
         floor = math.log(self.floor / self.out_features)
         # Far below the floor nothing is seen, and exponentials that underflow take a hundred times as long.
         log_probs = (mixture.bin_log_probs(self.out_features) + math.log1p(-self.floor)).clamp_min(floor - UNSEEN)
@@ -177,12 +173,9 @@ class MixtureHead(_MixtureHead):
             self.raw_scale = nn.Parameter(torch.full((num_components,), one_bin, device=device, dtype=dtype))
 
     def components(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.components_of(widened(self._project(x)), self.raw_scale if self.kind == "paper" else None)
-
-    def components_of(self, outputs: Tensor, raw_scale: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the components that outputs of the projection stand for."""
-        if raw_scale is not None:
-            scale = F.softplus(widened(raw_scale)).clamp_min(self.smallest_deviation).expand_as(outputs)
+        outputs = widened(self._project(x))
+        if self.kind == "paper":
+            scale = F.softplus(widened(self.raw_scale)).clamp_min(self.smallest_deviation).expand_as(outputs)
             return torch.zeros_like(outputs), torch.tanh(outputs), scale
         logits, loc, raw = outputs.chunk(3, dim=-1)
         # Shifted so that a raw output of zero is a deviation of about a fifth of the interval.

@@ -239,10 +239,6 @@ class FourierHead(Head):
         )  # fmt: skip
         return losses.compute(request)
 
-    def loss_of(self, outputs: Tensor, target: Tensor, **options: Any) -> Tensor:
-        """Return ``loss`` of outputs of the projection."""
-        return losses.compute(self._request((outputs, None, None), target, **options))
-
     def nll(
         self,
         x: Tensor,
