@@ -102,6 +102,12 @@ def test_contract(name, check):
     getattr(DENSITIES[name](), f"check_{check}")()
 
 
+def test_entropies_from_tables_are_those_of_the_densities():
+    case = tabulated_mixture()
+    from_tables = case.make(*case.params)
+    torch.testing.assert_close(from_tables.entropy(), MixtureDensity.entropy(from_tables), atol=1e-6, rtol=0)
+
+
 def test_one_component_is_itself():
     d = FourierDensity(bells(1, 3), DOMAIN.at(numbers(1, 3), torch.ones(3).double()))
     mixture = MixtureDensity(d)
