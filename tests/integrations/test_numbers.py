@@ -294,6 +294,12 @@ def test_bad_input_gets_one_clear_sentence(tmp_path):
         lm.fine_tune(["a", "b"], [0.0, 1.5])
     with pytest.raises(ValueError, match="one number for each of 2 prompts"):
         lm.fine_tune(["a", "b"], [0.0])
+    for values in ("0.5", ["0.5", "much"], [0.5, None], 0.5):
+        with pytest.raises(TypeError, match="values must be one number for each of 2 prompts, got"):
+            lm.fine_tune(["a", "b"], values)
+    for lora in ("x", None, 8):
+        with pytest.raises(TypeError, match=f"lora must be True, False or a LoraConfig, got {lora!r}"):
+            lm.fine_tune(["a"], [0.0], lora=lora)
     with pytest.raises(ValueError, match="target must hold bin ids from 0 to 199"):
         lm(**lm.encode(["a"]), labels=torch.tensor([200]))
     with pytest.raises(ValueError, match="pass on_bins=True"):

@@ -206,8 +206,10 @@ class NumberLM(nn.Module):
         return batch
 
     def _checked(self, values: Sequence[float] | Tensor, count: int) -> Tensor:
-        # A column of a data frame is indexed by its labels, a list of it by places.
-        tensor = torch.as_tensor(values if isinstance(values, Tensor) else list(values), dtype=torch.float64)
+        try:  # a column of a data frame is indexed by its labels, a list of it by places
+            tensor = torch.as_tensor(values if isinstance(values, Tensor) else list(values), dtype=torch.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"values must be one number for each of {count} prompts, got {values!r:.40}") from None
         if tensor.shape != (count,):
             raise ValueError(f"values must be one number for each of {count} prompts, got shape {tuple(tensor.shape)}")
         outside = tensor[(tensor < self.bins.low) | (tensor > self.bins.high)]
@@ -371,6 +373,8 @@ class NumberLM(nn.Module):
             progress: called with the fraction done and a few words.
             options: as for ``fourier_head.integrations.fine_tuning.fine_tune``.
         """
+        if not isinstance(lora, bool) and not hasattr(lora, "peft_type"):
+            raise TypeError(f"lora must be True, False or a LoraConfig, got {lora!r:.40}")
         ids = self._tokenize(prompts)
         targets = self._checked(values, len(ids))
         if lora is not False and not self._adapter:
