@@ -71,6 +71,26 @@ def test_gaps_and_categories_need_no_pipeline(clean):
     assert np.isfinite(model.predict(new)).all()
 
 
+def test_columns_that_hold_something_else_are_named(clean):
+    y = clean[1][:60]
+    dates = pd.date_range("2020", periods=60)
+    frame = pd.DataFrame({"size": np.arange(60.0), "side": ["low", "high"] * 30, "day": dates})
+    model = quick(max_epochs=1).fit(frame, y)
+    for name, cells, words in [
+        ("size", "large", r"'size' held numbers when fitted, and does not now: .*large"),
+        ("size", dates, r"'size' held numbers when fitted, and does not now: its type is datetime64"),
+        ("size", [[1.0]] * 60, r"'size' held numbers when fitted"),
+        ("side", [["low"]] * 60, r"'side' held categories when fitted, and does not now: unhashable"),
+        ("day", "soon", r"'day' held dates when fitted, and does not now: its type is (object|str)"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            model.predict(frame.assign(**{name: cells}))
+    with pytest.raises(TypeError, match="column 'size' must hold numbers, dates or categories: unhashable"):
+        quick().fit(frame.assign(size=[[1.0]] * 60), y)
+    whole = frame.assign(size=frame["size"].astype(int).astype(str))  # text that is numbers
+    np.testing.assert_array_equal(model.predict(whole), model.predict(frame))
+
+
 def test_lognormal_targets_are_learned_as_logarithms():
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, (600, 2))

@@ -151,7 +151,7 @@ class Categories:
     def __init__(self, X: Any):
         self._levels: dict[Any, dict[Any, int]] = {}
         self._first: dict[Any, Any] = {}
-        self._objects: list[Any] = []
+        self._numbers: set[Any] = set()
         self.mask: NDArray[np.bool_] | None = None
         if not hasattr(X, "assign"):
             return
@@ -161,26 +161,37 @@ class Categories:
             letter = getattr(kind, "kind", "O")
             if letter in "mM":
                 self._first[name] = X[name].min()
-            elif letter == "O" and infer_dtype(X[name], skipna=True) in NUMBERS:
-                self._objects.append(name)
-            elif letter not in "iuf":
+            elif letter in "iuf" or (letter == "O" and infer_dtype(X[name], skipna=True) in NUMBERS):
+                self._numbers.add(name)
+            else:
                 # Levels may be of several kinds, which have no order but as text.
-                levels = X[name].drop_duplicates().dropna().sort_values(key=lambda column: column.astype(str))
-                self._levels[name] = {level: code for code, level in enumerate(levels)}
+                try:
+                    levels = X[name].drop_duplicates().dropna().sort_values(key=lambda column: column.astype(str))
+                    self._levels[name] = {level: code for code, level in enumerate(levels)}
+                except TypeError as error:
+                    raise TypeError(f"column {name!r} must hold numbers, dates or categories: {error}.") from None
         self.mask = np.array([name in self._levels for name in X.columns], dtype=bool)
 
     def __call__(self, X: Any) -> Any:
         """Return the frame with codes in place of levels, and numbers of days and objects."""
-        if not (self._levels or self._first or self._objects) or not hasattr(X, "assign"):
+        if not hasattr(X, "assign"):
             return X
         from pandas import to_numeric
 
         coded = X.copy(deep=False)
-        for name in self._first.keys() & set(X.columns):
-            coded[name] = (X[name] - self._first[name]) / np.timedelta64(1, "D")
-        for name in {*self._objects} & set(X.columns):
-            coded[name] = to_numeric(X[name])
-        for name in self._levels.keys() & set(X.columns):
-            column = X[name].astype(object)
-            coded[name] = column.map(self._levels[name]).astype(float).fillna(-1).where(column.notna())
+        for name, kind in X.dtypes.items():
+            letter, held = getattr(kind, "kind", "O"), "numbers"
+            try:
+                if name in self._levels:
+                    column, held = X[name].astype(object), "categories"
+                    codes = column.map(self._levels[name]).astype(float)
+                    coded[name] = codes.fillna(-1).where(column.notna())
+                elif name in self._first:
+                    held = "dates"
+                    coded[name] = (X[name] - self._first[name]) / np.timedelta64(1, "D")
+                elif name in self._numbers and letter in "OmM":
+                    coded[name] = to_numeric(X[name]) if letter == "O" else X[name].astype(float)
+            except (TypeError, ValueError) as error:
+                said = f"its type is {kind}" if held == "dates" or letter != "O" else error
+                raise ValueError(f"column {name!r} held {held} when fitted, and does not now: {said}.") from None
         return coded
