@@ -355,6 +355,8 @@ def test_bad_values_get_a_sentence():
         quick().fit(x, np.where(y > 0, "much", "little"))
     with pytest.raises(ValueError, match="y must hold numbers to predict, got datetime64"):
         quick().fit(x, np.arange(30).astype("datetime64[s]"))
+    with pytest.raises(ValueError, match=r"y must hold numbers up to 1e\+150 in size, got 1e\+300: divide them"):
+        quick().fit(x, np.append(y[1:], -1e300))
     with pytest.raises(ValueError, match=r"(?i)sample.weight.* at least one"):
         quick().fit(x, y, sample_weight=np.zeros(30))
     model = quick(max_epochs=1).fit(x, y)

@@ -37,6 +37,8 @@ from fourier_head.tabular.inputs import Inputs
 from fourier_head.tabular.members import MemberNetwork, held_out
 
 ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+LARGEST, FAR = 1e150, 1e30
+"""Sizes of targets whose squares are finite in float64, and of standardised ones in float32."""
 FEWEST_HELD_OUT = 10
 USUAL_SHARE, MOST_HELD_OUT = 0.125, 500
 """Share of the rows that each network leaves out, and rows that are enough for one of them."""
@@ -185,6 +187,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             y = y.astype(np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"y must hold numbers to predict, got {y.item(0)!r}.") from None
+        if np.abs(y).max() > LARGEST:
+            raise ValueError(f"y must hold numbers up to {LARGEST:g} in size, got {np.abs(y).max():g}: divide them.")
         self._single = y.ndim == 1
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
@@ -199,7 +203,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         mapped = np.column_stack([target.mapped(own) for target, own in zip(targets, y.T, strict=True)])
         self._inputs = Inputs(X, mapped, weights, self._categories.mask, str(self.body), seed)
         inputs = self._inputs.training(X).to(device)
-        values = [target.frame.standardised(own) for target, own in zip(targets, y.T, strict=True)]
+        values = [target.frame.standardised(own).clip(-FAR, FAR) for target, own in zip(targets, y.T, strict=True)]
         columns = [inputs, *(torch.from_numpy(own).float().to(device) for own in values)]
         plan = self._plan(len(y))
         progress = Progress(plan, self.verbose)
