@@ -211,6 +211,47 @@ def test_distributions_come_out_of_pipelines_searches_and_transformed_targets():
         predict_density(StandardScaler(), X)
 
 
+def test_transformed_targets_have_all_that_distributions_have(grades):
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (200, 2))
+    y = X[:, 0] + 0.3 * random.normal(size=200)
+    inner = quick(max_epochs=15)
+    direct = inner.fit(X, y).predict_density(X[:50])
+
+    def transformed(forward, back, y, X=X):
+        model = TransformedTargetRegressor(quick(max_epochs=15), func=forward, inverse_func=back, check_inverse=False)
+        return predict_density(model.fit(X, y), X[:50])
+
+    # A straight line that falls: all is known.
+    falling = transformed(lambda y: (5 - y) / 2, lambda t: 5 - 2 * t, 5 - 2 * y)
+    np.testing.assert_allclose(falling.mean(), 5 - 2 * direct.mean())
+    np.testing.assert_allclose(falling.std(), 2 * direct.std())
+    np.testing.assert_allclose(falling.entropy(), direct.entropy() + np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(falling.interval(0.8), 5 - 2 * direct.interval(0.8)[:, ::-1], rtol=1e-6)
+    np.testing.assert_allclose(falling.cdf(5 - 2 * y[:50]), 1 - direct.cdf(y[:50]), atol=1e-9)
+    np.testing.assert_allclose(falling.pdf(5 - 2 * y[:50]), direct.pdf(y[:50]) / 2, rtol=1e-5)
+    np.testing.assert_allclose(falling.crps(5 - 2 * y[:50]), 2 * direct.crps(y[:50]), rtol=0.02)
+    np.testing.assert_allclose(falling[3:5].mean(), falling.mean()[3:5])
+    assert repr(falling) == "TransformedDistribution(50 rows)"
+    # A curve: samples are exact, all else agrees with them.
+    curved = transformed(np.log, np.exp, np.exp(y))
+    np.testing.assert_allclose(curved.sample(7, random_state=1), np.exp(direct.sample(7, random_state=1)), rtol=1e-6)
+    draws = curved.sample(20_000, random_state=0)
+    low, high = np.exp(direct.quantile([0.0025, 0.9975])).T
+    draws = draws.clip(low[:, None], high[:, None])  # exponentials of tails have no mean
+    np.testing.assert_allclose(curved.mean(), draws.mean(1), rtol=0.02)
+    tails = direct.std() / np.log(draws).std(1)
+    np.testing.assert_allclose(curved.std(), tails * draws.std(1), rtol=0.1)
+    entropy = [-curved[i : i + 1].logpdf(draws[i, :, None]).mean() for i in range(5)]
+    np.testing.assert_allclose(curved.entropy()[:5], entropy, atol=0.05)
+    # Grades behind a logarithm.
+    few = transformed(np.log, np.exp, grades[1], grades[0])
+    np.testing.assert_allclose(few.mean(), few.sample(4000, random_state=0).mean(1), rtol=0.01)
+    assert few.entropy().max() < np.log(6)
+    with pytest.raises(TypeError, match="take a model for each"):
+        transformed(np.log, np.exp, np.exp(np.column_stack([y, y])))
+
+
 def test_conformal_intervals_hold_what_they_promise():
     X, y, T, t = table_robustness.clean(200)
     model = quick(max_epochs=300, learning_rate=0.02, validation_fraction=0.0).fit(X, y)  # knows its rows by heart

@@ -9,61 +9,95 @@ from numpy.typing import ArrayLike
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
+from fourier_head.integrations.scikit_learn.discrete import DiscreteDistribution
 from fourier_head.integrations.scikit_learn.predictive import Floats, PredictiveDistribution
 
 LEVELS = (np.arange(200) + 0.5) / 200
-"""Of the quantiles by which the score of a transformed target is taken."""
+"""Of the quantiles that stand for a transformed target: farther out, exponentials of tails have no mean."""
 STEP = 1e-4
 """Of the derivative of a transformation, in its units or as a share of a value."""
 
 
-class TransformedDistribution:
-    """Distributions of a target whose transform was predicted."""
+class TransformedDistribution(PredictiveDistribution):
+    """Distributions of a target whose transform was predicted, by a transformation that rises or falls all along."""
 
-    def __init__(self, density: Any, transformer: Any):
+    def __init__(self, density: PredictiveDistribution, transformer: Any):
         self._density, self._transformer = density, transformer
-
-    def _transform(self, y: Floats) -> Floats:
-        return np.asarray(self._transformer.transform(y.reshape(-1, 1)), dtype=np.float64).reshape(y.shape)
+        low, high = self._back(density.quantile([0.25, 0.75])).T
+        self._falls = bool((low > high).any())
 
     def __len__(self) -> int:
         return len(self._density)
 
-    def logpdf(self, y: ArrayLike) -> Floats:
-        """Return the log-density of the target itself, the slope of the transformation taken between two neighbours."""
+    def __getitem__(self, index: Any) -> TransformedDistribution:
+        return TransformedDistribution(self._density[index], self._transformer)
+
+    def _transform(self, y: ArrayLike) -> Floats:
+        y = np.asarray(y, dtype=np.float64)
+        return np.asarray(self._transformer.transform(y.reshape(-1, 1)), dtype=np.float64).reshape(y.shape)
+
+    def _back(self, t: Floats) -> Floats:
+        return np.asarray(self._transformer.inverse_transform(t.reshape(-1, 1)), dtype=np.float64).reshape(t.shape)
+
+    def _log_slope(self, y: ArrayLike) -> Floats:
+        """Return the logarithm of the slope of the transformation, taken between two neighbours."""
         y = np.asarray(y, dtype=np.float64)
         step = STEP * np.maximum(np.abs(y), STEP)
-        slope = np.abs(self._transform(y + step) - self._transform(y - step)) / (2 * step)
-        return self._density.logpdf(self._transform(y)) + np.log(slope)
+        return np.log(np.abs(self._transform(y + step) - self._transform(y - step)) / (2 * step))
+
+    def logpdf(self, y: ArrayLike) -> Floats:
+        """Return the log-density of the target itself."""
+        return self._density.logpdf(self._transform(y)) + self._log_slope(y)
 
     def cdf(self, y: ArrayLike) -> Floats:
-        """Return P(Y <= y) where the transformation rises."""
-        return self._density.cdf(self._transform(np.asarray(y, dtype=np.float64)))
+        """Return P(Y <= y)."""
+        found = self._density.cdf(self._transform(y))
+        return 1 - found if self._falls else found
 
-    def quantile(self, levels: float | ArrayLike) -> Floats:
-        """Return quantiles at these levels where the transformation rises."""
-        found = self._density.quantile(levels)
-        return np.asarray(self._transformer.inverse_transform(found.reshape(-1, 1))).reshape(found.shape)
+    def _icdf(self, levels: Floats) -> Floats:
+        return self._back(self._density._icdf(1 - levels if self._falls else levels))
 
-    def interval(self, coverage: float = 0.9) -> Floats:
-        """Return the central interval of this probability, (n, 2)."""
-        return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
+    def _points(self) -> tuple[Floats, Floats]:
+        """Return equally likely values (n, levels) that were predicted, and those of the target."""
+        predicted = self._density.quantile(LEVELS)
+        return predicted, self._back(predicted)
+
+    def mean(self) -> Floats:
+        """Return the means, over quantiles; exact where the transformation is a straight line."""
+        predicted, y = self._points()
+        off = predicted - predicted.mean(1, keepdims=True)
+        slope = (off * y).sum(1) / np.maximum((off**2).sum(1), np.finfo(float).tiny)
+        return y.mean(1) + slope * (self._density.mean() - predicted.mean(1))
+
+    def std(self) -> Floats:
+        """Return the standard deviations, over quantiles; tails widen them as they do what was predicted."""
+        predicted, y = self._points()
+        return y.std(1) * self._density.std() / np.maximum(predicted.std(1), np.finfo(float).tiny)
+
+    def entropy(self) -> Floats:
+        """Return the differential entropies in nats; of discrete targets, those of the probabilities."""
+        entropy = self._density.entropy()
+        discrete = isinstance(self._density, DiscreteDistribution)
+        return entropy if discrete else entropy - self._log_slope(self._points()[1]).mean(1)
 
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score, as a mean over quantiles of their pinball losses."""
-        beyond = np.asarray(y, dtype=np.float64)[:, None] - self.quantile(LEVELS)
-        return 2 * np.maximum(LEVELS * beyond, (LEVELS - 1) * beyond).mean(1)
+        beyond = np.asarray(y, dtype=np.float64)[..., None] - self.quantile(LEVELS)
+        return 2 * np.maximum(LEVELS * beyond, (LEVELS - 1) * beyond).mean(-1)
 
 
-def predict_density(estimator: Any, X: ArrayLike) -> PredictiveDistribution | TransformedDistribution:
+def predict_density(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
     """Return the distributions that a model predicts: of the last step of a pipeline, the best model of a search.
 
-    Of ``TransformedTargetRegressor`` they are those of the target itself.
+    Of ``TransformedTargetRegressor`` they are those of the target itself, with the same methods.
     """
     if isinstance(estimator, Pipeline):
         return predict_density(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
     if isinstance(estimator, TransformedTargetRegressor):
-        return TransformedDistribution(predict_density(estimator.regressor_, X), estimator.transformer_)
+        density = predict_density(estimator.regressor_, X)
+        if isinstance(density, list):
+            raise TypeError("several transformed targets have no distributions one by one: take a model for each.")
+        return TransformedDistribution(density, estimator.transformer_)
     if not hasattr(estimator, "predict_density") and hasattr(estimator, "best_estimator_"):
         return predict_density(estimator.best_estimator_, X)
     if not hasattr(estimator, "predict_density"):
