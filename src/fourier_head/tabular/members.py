@@ -53,13 +53,13 @@ class Body(NamedTuple):
         members: how many.
         inputs: numbers per row that they are given, the first of all.
         widths: of their layers.
-        activation: between layers.
+        activation: between layers, ReLU or SiLU.
     """
 
     members: int
     inputs: int
     widths: tuple[int, ...]
-    activation: Callable[[], nn.Module] = nn.ReLU
+    activation: type[nn.ReLU] | type[nn.SiLU] = nn.ReLU
 
 
 class MemberNetwork(nn.Module):
@@ -143,10 +143,8 @@ class Weights:
 
     @torch.no_grad()
     def __init__(self, body: nn.Module):
-        self._body, self._layers = body, list(body.parameters())
-        kinds = {type(layer) for layer in body.modules() if not isinstance(layer, (nn.Sequential, MemberLinear))}
-        self._smooth = kinds == {nn.SiLU}
-        self._quick = kinds in ({nn.SiLU}, {nn.ReLU})
+        self._layers = list(body.parameters())
+        self._smooth = any(isinstance(layer, nn.SiLU) for layer in body.modules())
         members, sizes = len(self._layers[0]), [p[0].numel() for p in self._layers]
         self.now = torch.cat([p.reshape(members, -1) for p in self._layers], 1)
         self.gradient = torch.zeros_like(self.now)
@@ -163,20 +161,12 @@ class Weights:
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of the members for their rows (members, rows, inputs), as ``backward`` expects them."""
-        if self._quick:
-            outputs, self._kept = stacked.forward(x, self._smooth, self._data)
-            return outputs
-        with torch.enable_grad():
-            self._kept = [self._body(x)]
-        return self._kept[0].detach()
+        outputs, self._kept = stacked.forward(x, self._smooth, self._data)
+        return outputs
 
     def backward(self, outputs: Tensor) -> None:
         """Leave the gradients of the weights in ``gradient``, given those of the last outputs."""
-        if self._quick:
-            stacked.backward(outputs, self._kept, self._smooth, self._data, self._gradients)  # type: ignore[arg-type]
-        else:
-            self.gradient.zero_()
-            self._kept[0].backward(outputs)
+        stacked.backward(outputs, self._kept, self._smooth, self._data, self._gradients)  # type: ignore[arg-type]
 
     def clip(self, largest: float) -> None:
         """Scale the gradient of each member down to this norm where it is longer."""
