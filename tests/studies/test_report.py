@@ -360,6 +360,6 @@ def test_the_first_screen_says_where_the_forecaster_stands_beside_the_best_publi
         "zero-shot", "c", "2026-01-01", None, "a machine", {}, 1.0, lines, {"notes": [limit, "More."]}
     )
     page = build([study], {"zero-shot": []})
-    stands = "0.760 and 0.610 on 15 public sets (best published: TiRex, 0.700 and 0.700)."
+    stands = "0.760 and 0.610 on 15 public sets (best published in WQL: TiRex, 0.700 and 0.700)."
     assert f"{stands} {limit}</span>" in page
     assert "auto_ets" not in page

@@ -129,7 +129,7 @@ def _beside_published(study: Summary) -> str:
             (own,) = ours.values()
             texts = [f"{s['relative_mase']:.3f} and {s['relative_wql']:.3f}" for s in (own, theirs[best])]
             who = model_label(best.partition(" ")[2])
-            sentences.append(f"{texts[0]} on {words} (best published: {who}, {texts[1]})")
+            sentences.append(f"{texts[0]} on {words} (best published in WQL: {who}, {texts[1]})")
     if not sentences:
         return ""
     limits = [plain(note) for note in study.notes if CAVEAT in note]
