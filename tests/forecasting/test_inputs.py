@@ -84,6 +84,11 @@ def test_dates_are_read_in_their_spellings(spelling):
     assert times.astype("datetime64[D]").astype(str).tolist() == ["2024-01-31", "2024-02-29", "2024-03-31"]
 
 
+def test_quarters_and_months_are_dates():
+    assert str(read_timestamps(pd.Series(["2024Q1", "2024Q2"]))[0][1])[:10] == "2024-04-01"
+    assert str(read_timestamps(pd.Series([202401, 202402], name="month"))[0][1])[:10] == "2024-02-01"
+
+
 def test_days_stay_days_when_clocks_change():
     frame = pd.DataFrame({"time": pd.date_range("2024-03-25", periods=12, tz="Europe/Berlin"), "y": range(12)})
     series = read_series(frame)

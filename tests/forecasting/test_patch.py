@@ -1,4 +1,4 @@
-"""The network as the forecaster uses it: scales, its promises, batches, and networks on disk."""
+"""The network as the forecaster uses it: scales, its promises, awkward series, batches, and networks on disk."""
 
 import json
 import math
@@ -150,6 +150,24 @@ def test_a_network_with_these_weights_says_what_it_always_said() -> None:
     torch.testing.assert_close(found, torch.tensor(content["quantiles"]), rtol=1e-3, atol=1e-3)
 
 
+def test_awkward_series_get_finite_forecasts_that_do_not_cross() -> None:
+    model = tiny()
+    contexts = [
+        np.full(10, np.nan),
+        np.array([5.0]),
+        np.zeros(30),
+        np.full(30, 1e-9),
+        np.r_[np.zeros(20), 3.0, np.zeros(5)],
+        np.linspace(1e11, 2e11, 40),
+        np.zeros(0),
+        np.arange(500.0),
+    ]
+    with pytest.warns(UserWarning, match="hold no value"):
+        forecast = Forecaster(model)(contexts, 12, "ME")
+    assert np.isfinite(forecast.quantiles).all()
+    assert (np.diff(forecast.quantiles, axis=-1) >= 0).all()
+
+
 def test_batches_hold_every_series_once_at_its_right_end() -> None:
     rng = np.random.default_rng(0)
     contexts = [rng.normal(size=n) for n in rng.integers(0, 100, 57)]
@@ -177,6 +195,8 @@ def test_models_are_saved_and_loaded(tmp_path) -> None:
     (tmp_path / "m" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="does not hold a forecaster"):
         load_model(tmp_path / "m")
+    with pytest.raises(UserError, match="neither a folder"):
+        load_model(tmp_path / "nowhere")
 
 
 def test_networks_of_another_kind_are_refused(tmp_path) -> None:

@@ -76,6 +76,7 @@ def test_works_in_pipelines_searches_and_frames():
     search = GridSearchCV(quick(), {"num_frequencies": [2, 4]}, scoring=log_likelihood_scorer, cv=2).fit(frame, y)
     assert search.best_params_["num_frequencies"] in (2, 4)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert (cross_val_score(quick(), frame, y, scoring=crps_scorer, cv=2) < 0).all()
     nested = GridSearchCV(quick(), {"num_frequencies": [2]}, cv=2)
     assert (cross_val_score(nested, frame, y, scoring=crps_scorer, cv=2) < 0).all()
 

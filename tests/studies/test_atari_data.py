@@ -105,6 +105,13 @@ def test_every_game_runs_with_raw_scores_and_single_frames(name):
     assert all((step.lost_life >= step.ended).all() for step in steps)
 
 
+@pytest.mark.parametrize("name", GAMES)
+def test_normalised_scores_are_those_of_the_paper(name):
+    game = GAMES[name]
+    assert game.normalise(game.random) == 0
+    assert game.normalise(game.human) == pytest.approx(100)
+
+
 def test_unknown_games_and_too_many_environments_get_a_sentence(tmp_path):
     with pytest.raises(UserError, match="no game is called Pong"):
         find_game("Pong")

@@ -16,22 +16,67 @@ def written_out(query, key, value, mask):
     return torch.softmax(query @ key.transpose(-1, -2) + mask, dim=-1) @ value
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("keys", [65, 140])
-def test_results_and_gradients_are_those_of_the_formula(keys, device):
-    """Those of what is added to scores, too, where some keys are hidden."""
+def hidden_keys(keys):
+    """Hide a beginning that spans whole blocks, a middle and an end, and nothing."""
+    hide = torch.zeros(3, keys)
+    hide[0, : keys // 2 + 3] = HIDDEN
+    hide[1, 3:7] = HIDDEN
+    hide[1, -2:] = HIDDEN
+    return hide
+
+
+def drawn(case, dtype, device="cpu"):
+    """Return queries, keys, values, the table of the bias (None without one), what hides keys, and what comes back."""
+    queries, keys, width, two_sided, some_hidden = case
     generator = torch.Generator().manual_seed(0)
-    shapes = ((65, 16), (keys, 16), (keys, 16), (65, keys))
-    given = [torch.randn(3, 2, *shape, generator=generator, dtype=torch.float64) for shape in shapes]
-    given[3][0, ..., : keys // 2 + 3] = given[3][1, ..., -2:] = HIDDEN
-    upstream = torch.randn(3, 2, 65, 16, generator=generator)
-    results = []
-    for attention, dtype in ((attend, torch.float32), (written_out, torch.float64)):
-        own = [one.to(device, dtype).requires_grad_() for one in given]
-        out = attention(*own)
-        results.append([out, *torch.autograd.grad(out, own, upstream.to(out))])
-    for one, other in zip(*results, strict=True):
-        assert (one - other).norm() < (1e-5 if device == "cpu" else 1e-2) * other.norm()
+
+    def draw(length):  # heads lie behind time, as a projection writes them
+        x = torch.randn(3, length, 2, width, generator=generator, dtype=torch.float64).transpose(1, 2)
+        return x.to(device, dtype).requires_grad_()
+
+    inputs = [draw(length) for length in (queries, keys, keys)]
+    table = None if two_sided is None else torch.randn(8, 2, generator=generator).to(device).requires_grad_()
+    hide = hidden_keys(keys).to(device) if some_hidden else None
+    return inputs, table, hide, torch.randn(3, 2, queries, width, generator=generator).to(device, dtype)
+
+
+def results(found_by, case, dtype, device="cpu"):
+    """Return what queries find and the gradients of queries, keys, values and the table."""
+    (query, key, value), table, hide, upstream = drawn(case, dtype, device)
+    mask = torch.zeros(3, 1, 1, case[1], device=device) if hide is None else hide[:, None, None]
+    if table is not None:
+        position = PositionBias(2, 8, 20, bool(case[3])).to(device)
+        mask = mask + torch.func.functional_call(position, {"table": table}, (case[0],))
+    out = found_by(query, key, value, mask.to(dtype))
+    wanted = [query, key, value] + ([] if table is None else [table])
+    return out, *torch.autograd.grad(out, wanted, upstream)
+
+
+CASES = [
+    (70, 70, 16, True, True), (64, 64, 32, True, False), (65, 140, 12, None, True), (5, 100, 16, None, False),
+    (65, 65, 16, False, False), (300, 300, 16, True, True),
+]  # fmt: skip
+"""Queries, keys, features, what the bias sees (both sides, back only, none), whether some keys hide."""
+ON_GPU = [
+    (512, 512, 64, True, True), (512, 512, 64, True, False), (65, 512, 64, None, True), (65, 65, 64, False, False),
+    (300, 300, 128, True, True), (128, 128, 16, True, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_and_gradients_are_those_of_the_formula(case):
+    found, expected = results(attend, case, torch.float32), results(written_out, case, torch.float64)
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() < 1e-5 * other.norm()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", ON_GPU)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_a_gpu_they_are_as_exact_as_their_inputs(case, dtype):
+    found, expected = results(attend, case, dtype, "cuda"), results(written_out, case, torch.float64, "cuda")
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() < (5e-2 if dtype == torch.bfloat16 else 1e-2) * other.norm()
 
 
 @pytest.mark.parametrize("two_sided", [True, False])

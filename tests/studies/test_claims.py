@@ -6,7 +6,7 @@ from html import escape
 
 import pytest
 from studies.claims.claim import STATUSES, decide
-from studies.claims.evidence import ROOT, Figure, find, paired, t_interval
+from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
 from studies.common.report.page import parts
 from studies.common.report.prose import BEYOND, PARTS, part_of
@@ -119,3 +119,7 @@ def test_fourier_heads_are_those_chosen_on_other_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
     assert language.chosen("chosen") == rows[1:]
     evidence._content.cache_clear()
+
+
+def test_objects_of_a_file_are_its_rows():
+    assert objects("results/smoothness/summary.json")[0]["metric"]

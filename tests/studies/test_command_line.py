@@ -22,15 +22,17 @@ def test_help_says_where_a_quick_look_is_written(study):
     assert f"results/{study}; with --quick, results-quick/{study}" in shown
 
 
-@pytest.mark.parametrize("study", ["smoothness", "forecasting"])
+@pytest.mark.parametrize("study", STUDIES)
 def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "letter.txt").write_text("dear")
-    got = invoke(study, "--quick", "--output", "letter.txt/out")
+    needed = {"zero-shot": "--evaluation", "joint-paths": "--evaluation", "covariates": "--data"}
+    words = [study, "--quick", *([needed[study], "."] if study in needed else [])]
+    got = invoke(*words, "--output", "letter.txt/out")
     assert got.exit_code == 2
     assert got.stderr == "fourier-head: --output letter.txt/out cannot be written: letter.txt is a file.\n"
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)  # tests may run as root
-    got = invoke(study, "--quick", "--output", "out")
+    got = invoke(*words, "--output", "out")
     assert got.stderr.startswith("fourier-head: --output out cannot be written: there is no permission to write to ")
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 

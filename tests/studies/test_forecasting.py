@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
@@ -92,6 +93,15 @@ def test_missing_files_get_one_sentence(tmp_path):
         run(Settings(learning_rate=-1.0, quick=True))
     with pytest.raises(UserError, match="--device must be"):
         run(Settings(device="tpu", quick=True))
+
+
+def test_sets_of_ones_own_need_a_horizon(tmp_path):
+    series = [{"id": "a", "start": "", "freq": "ME", "target": np.arange(30.0)}]
+    pd.DataFrame(series).to_parquet(tmp_path / "mine.parquet")
+    with pytest.raises(UserError, match="horizon must be given for mine"):
+        read_sets(tmp_path)
+    (one,) = read_sets(tmp_path, horizon=5)
+    assert one.horizon == 5
 
 
 # --- a quick run

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from studies.scaling_law.decay import fit_scaling_law, predicted_smoothness
 
+from fourier_head.metrics import smoothness
+
 
 def truncations(t, counts, m):
     """Midpoint bins of the density with coefficients proportional to k^-t, cut after each number of frequencies."""
@@ -38,6 +40,14 @@ def test_fit_finds_the_exponent_of_the_theorem_on_truncated_densities(t):
     distance = np.linalg.norm(y - 1 / m, axis=-1)  # the limit of wide kernels, where the theorem holds
     assert fit_scaling_law(counts, distance).exponent == pytest.approx(2 * t - 1, rel=0.05)
     assert fit_scaling_law(counts, distance, offset=0.5).exponent == pytest.approx(2 * t - 1, rel=0.01)
+
+
+@pytest.mark.parametrize(("t", "exponent"), [(2.0, 0.5), (3.0, 2.0), (4.0, 4.0)])
+def test_smoothness_summed_over_all_widths_follows_a_lower_exponent(t, exponent):
+    counts = [8, 10, 13, 16, 20, 26, 32, 45, 64]
+    s = smoothness(truncations(t, counts, 16384))
+    assert (s.diff() > 0).all()
+    assert fit_scaling_law(counts, s, offset=0.5).exponent == pytest.approx(exponent, rel=0.05)
 
 
 def test_fit_survives_noise_and_any_order():

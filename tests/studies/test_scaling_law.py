@@ -11,6 +11,8 @@ from studies.scaling_law import decay
 from studies.scaling_law.decay import predicted_smoothness
 from studies.scaling_law.study import Settings, measure_law, run, scaling_law_of_trained_heads
 
+from fourier_head.metrics import smoothness
+
 
 def test_truncations_are_the_series_at_the_bin_centres():
     m = 40
@@ -140,6 +142,13 @@ def test_study_with_and_without_trained_heads(tmp_path, monkeypatch):
     assert "exponents from 1.50 to 1.50" in second.extra["notes"][-1]
     names = [c["name"] for c in json.loads((tmp_path / "b" / "charts.json").read_text())]
     assert names[-1] == "trained-heads"
+
+
+def test_measured_smoothness_is_the_public_metric():
+    q = decay.coefficients(2, 20)
+    torch.testing.assert_close(
+        torch.as_tensor(decay.measured(q, 50, [5, 20])), smoothness(decay.truncations(q, 50, [5, 20]))
+    )
 
 
 def test_fejer_means_are_heads_and_come_nearer_with_every_frequency():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from studies.cli import app
 from studies.common.report.summary import read_summary
-from studies.smoothness.study import NOISES, coloured_noise, spectral_entropy, square_waves
+from studies.smoothness.study import NOISES, coloured_noise, first_fall, spectral_entropy, square_waves
 from typer.testing import CliRunner
 
 from fourier_head.metrics import smoothness
@@ -34,6 +34,11 @@ def test_noise_has_the_power_its_colour_names(colour):
     power = (power / power.sum(-1, keepdim=True)).mean(0)[1:-1]
     slope = np.polyfit(np.log(np.arange(1, 256)), np.log(power.numpy()), 1)[0]
     assert slope == pytest.approx(NOISES[colour].power, abs=0.1)
+
+
+def test_first_fall():
+    assert first_fall([3.0]) is None
+    assert first_fall([1.0, 1.0, 0.5]) == 3
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +115,16 @@ def test_steps_between_colours_have_their_signs_in_every_seed():
     rows = step_rows([measure_steps(60, 1024, seed) for seed in range(2)])
     up = {(one["metric"], one["dataset"]): one["up"] for one in rows}
     assert all(up["l2_step", f"{colour} noise"] == 2 for colour in ("pink", "white", "blue"))
+
+
+@pytest.mark.parametrize(
+    ("power", "l2", "entropy"),
+    [(-2, 0.0003, 0.4516), (-1, 0.0017, 0.3878), (0, 0.0034, 0.4266), (1, 0.0038, 0.4191)],
+)
+def test_noise_table_of_the_paper(power, l2, entropy):
+    y = coloured_noise(power, 300, 4096, seed=1)
+    assert spectral_entropy(y, base=math.e).mean().item() == pytest.approx(entropy, abs=0.015)
+    assert smoothness(y, max_sigma="released").mean().item() == pytest.approx(l2, abs=1e-4)
 
 
 def test_spectral_entropy_of_known_spectra():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from studies.common.benchmark_sets import read_evaluation_sets
+from studies.common.benchmark_sets import read_evaluation_sets, relative_scores
 from studies.zero_shot import leaks, rescaled, speed, tails
 from studies.zero_shot.study import Settings, run
 
@@ -89,6 +89,16 @@ def test_a_set_of_ones_own_is_scored_at_its_horizon(tmp_path, sets):
     assert scored.keys() == {"own-m1_yearly", "own-cif_2016"}
     assert all(math.isfinite(score) for score in scored.values())
     assert summary.extra["notes"][0] == "A quick look: the first 50 series of each set."
+
+
+def test_unknown_names_get_a_sentence(tmp_path, sets):
+    with pytest.raises(UserError, match="neither a folder"):
+        run(Settings(tmp_path, evaluation=sets, model="nowhere"))
+
+
+def test_relative_scores_of_seasonal_naive_are_one(sets):
+    naive = evaluate_seasonal_naive(read_evaluation_sets(sets))
+    assert relative_scores(naive, naive)[0]["relative_mase"] == pytest.approx(1)
 
 
 def test_copies_of_test_values_are_found_in_other_units_and_sums():
