@@ -41,6 +41,18 @@ class FourierHeadModel(GlobalForecastingModel):
             model.predict(12, num_samples=200).quantile(0.9)
     """
 
+    # What Darts asks of a model before it calls it; the base class has them as properties.
+    supports_probabilistic_prediction = True
+    supports_multivariate = True
+    supports_past_covariates = True
+    supports_future_covariates = True
+    supports_sample_weight = False
+    supports_optimized_historical_forecasts = False
+    min_train_samples = 1
+    _requires_training = False
+    _target_window_lengths = (SHORTEST, 0)
+    _model_encoder_settings = (None, None, False, False, None, None)
+
     def __init__(
         self,
         forecaster: Forecaster | str | Path = "small",
@@ -100,24 +112,24 @@ class FourierHeadModel(GlobalForecastingModel):
                 raise ValueError(f"{kind}_covariates must be one series or {len(every)}, got {len(some)}.")
         forecasts = self._forecast(n, every, *covariates)
         if predict_likelihood_parameters:
-            values = forecasts.quantiles(self.quantiles)[:, None]
+            values = forecasts.quantiles(self.quantiles)
         elif num_samples == 1:
-            values = forecasts.median[:, None, :, None]
+            values = forecasts.median[..., None]
         else:
             generator = None if random_state is None else torch.Generator().manual_seed(random_state)
-            values = forecasts.samples(num_samples, generator).swapaxes(1, 2)[:, None]
+            values = forecasts.samples(num_samples, generator).swapaxes(1, 2)
         # One row a component, in order, whatever order the names of a table came in.
         place = {name: number for number, name in enumerate(forecasts.ids)}
         out, first = [], 0
         for one in every:
             rows = [place[number] for number in range(first, first + one.n_components)]
             first += one.n_components
+            array = values[rows].swapaxes(0, 1)
             if predict_likelihood_parameters:  # the levels of a component beside each other, as components
-                array = values[rows, 0].swapaxes(0, 1).reshape(n, -1, 1)
-                names = self.likelihood.component_names(series=one)
+                array, names = array.reshape(n, -1, 1), self.likelihood.component_names(series=one)
                 out.append(self._build_forecast_series(array, one, names, with_static_covs=False, with_hierarchy=False))
             else:
-                out.append(self._build_forecast_series(values[rows, 0].swapaxes(0, 1), one))
+                out.append(self._build_forecast_series(array, one))
         return out[0] if isinstance(series, TimeSeries) else out
 
     def _forecast(self, n: int, every: Sequence[TimeSeries], past: Sequence[Any], future: Sequence[Any]) -> Forecasts:
@@ -160,47 +172,7 @@ class FourierHeadModel(GlobalForecastingModel):
         return Likelihood(LikelihoodType.Quantile, quantile_names(self.quantiles))
 
     @property
-    def supports_probabilistic_prediction(self) -> bool:
-        return True
-
-    @property
-    def supports_multivariate(self) -> bool:
-        return True
-
-    @property
-    def supports_past_covariates(self) -> bool:
-        return True
-
-    @property
-    def supports_future_covariates(self) -> bool:
-        return True
-
-    @property
-    def supports_sample_weight(self) -> bool:
-        return False
-
-    @property
-    def supports_optimized_historical_forecasts(self) -> bool:
-        return False
-
-    @property
-    def _requires_training(self) -> bool:
-        return False
-
-    @property
-    def min_train_samples(self) -> int:
-        return 1
-
-    @property
-    def _target_window_lengths(self) -> tuple[int, int]:
-        return SHORTEST, 0
-
-    @property
     def extreme_lags(self) -> tuple[Any, ...]:
         past = (-1, -1) if self.uses_past_covariates else (None, None)
         future = (-1, 0) if self.uses_future_covariates else (None, None)
         return (-SHORTEST, 0, *past, *future, 0)
-
-    @property
-    def _model_encoder_settings(self) -> tuple[Any, ...]:
-        return None, None, False, False, None, None
