@@ -74,7 +74,7 @@ def without_anniversaries(series: SeriesSet, horizon: int) -> tuple[list[np.ndar
             or np.isnat(series.last[number])
         ):
             continue
-        last = series.local(np.array([series.last[number]]))[0].astype("datetime64[D]")
+        last = series.local_end(number).astype("datetime64[D]")
         effect = effects_of(past[-YEARS * YEAR :], last, horizon)
         if effect is not None:
             if shift is None:

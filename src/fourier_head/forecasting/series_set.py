@@ -145,6 +145,11 @@ class SeriesSet:
         there = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone)
         return there.tz_localize(None).to_numpy("datetime64[ns]")
 
+    def local_end(self, number: int) -> np.datetime64:
+        """Return what clocks in the zone of the series show at the last timestamp of one."""
+        end: np.datetime64 = self.local(np.array([self.last[number]]))[0]
+        return end
+
     def zoned(self, times: pd.DatetimeIndex) -> pd.DatetimeIndex:
         """Return timestamps as timestamps in the zone of the series."""
         zone = self.zone

@@ -56,7 +56,7 @@ def without_trading_days(series: SeriesSet, horizon: int) -> tuple[list[np.ndarr
         length = min(len(past), LONGEST) // YEAR * YEAR  # of whole years, so that many series share a length
         known = past[-length:][~np.isnan(past[-length:])]
         if len(known) >= KNOWN * length and (known > 0).all():
-            last = series.local(np.array([series.last[number]]))[0].astype("datetime64[M]")
+            last = series.local_end(number).astype("datetime64[M]")
             alike[last, length].append(number)
     values, factor, numbers, size = series.values, None, [], AT_ONCE // LONGEST
     # Of many series of one date some at a time.
