@@ -53,8 +53,14 @@ class Settings(options.TaskStudy):
 
     study = "synthetic"
     protocol: str = option("both", "released, recommended or both.", choices=("released", "recommended", "both"))
-    arms: str = option("all", "paper: the 276 runs of the paper; all: ours beside them; choice: how ours was chosen.")
+    arms: str = option(
+        "all",
+        "paper: the 276 runs of the paper; all: ours beside them; tables: the heads of its tables; "
+        "choice: how ours was chosen.",
+        choices=("paper", "all", "tables", "choice"),
+    )
     seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", low=1)
+    skip: int = option(0, "Seeds before these, which other results have.", low=0)
     device: str = options.device("cpu", told=True)
     workers: int | None = options.workers(None, "Processes.", shown="one per core")
 
@@ -62,9 +68,11 @@ class Settings(options.TaskStudy):
 def groups(settings: Settings) -> list[Task]:
     """Return the stacked groups of the study, longest first."""
     protocols = [p for p in PROTOCOLS if settings.protocol in (p, "both")]
-    seeds = data.first_seeds(1 if settings.quick else settings.seeds)
+    seeds = data.first_seeds(settings.skip + (1 if settings.quick else settings.seeds))[settings.skip :]
     epochs = QUICK_EPOCHS if settings.quick else None
     sweep = arms_of.fourier_arms(QUICK_FREQUENCIES if settings.quick else arms_of.FREQUENCIES)
+    if settings.arms == "tables":
+        sweep = [Arm("fourier", (arms_of.TABLES,))]
     tasks = []
     if settings.arms == "choice":
         more = {"protocol": "recommended", "scored_on": "held-out rows"}

@@ -12,6 +12,8 @@ from studies.synthetic.stack import FourierOptions, Schedule, draw_network, make
 from fourier_head.errors import UserError
 from fourier_head.tasks.runs import RunStore
 
+KINDS = ("linear", "fourier", "gmm", "regression")
+
 
 @pytest.mark.parametrize("name", ["gaussian", "gmm2"])
 def test_data_are_those_of_the_released_code(name, shared):
@@ -171,6 +173,16 @@ def test_more_seeds_make_more_stacks():
         assert sorted({seed for t in mine for seed in t.settings["seeds"]}) == [*range(1, 20), 42]
     on_gpu = study.groups(study.Settings(protocol="released", arms="paper", seeds=20, device="cuda"))
     assert len([t for t in on_gpu if t.settings["kind"] == "fourier"]) == 2
+
+
+def test_fresh_seeds_are_those_after_the_ones_that_were_skipped_and_tables_have_one_n():
+    first = study.groups(study.Settings(protocol="released", arms="tables", seeds=20))
+    fresh = study.groups(study.Settings(protocol="released", arms="tables", seeds=30, skip=20))
+    seeds = {kind: [s for t in fresh if t.settings["kind"] == kind for s in t.settings["seeds"]] for kind in KINDS}
+    assert all(len(set(own)) == len(own) == 30 for own in seeds.values())
+    assert not {s for t in first for s in t.settings["seeds"]} & set(seeds["linear"])
+    assert {t.settings["kind"] for t in fresh} == set(KINDS)
+    assert {n for t in fresh for n in t.settings["frequencies"]} == {arms.TABLES}
 
 
 def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_reports():
