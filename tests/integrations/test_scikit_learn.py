@@ -382,3 +382,26 @@ def test_rows_without_weight_change_nothing():
     with_them = quick().fit(far_x, far_y, sample_weight=weights)
     without = quick().fit(x, y, sample_weight=weights[:60])
     np.testing.assert_allclose(with_them.predict(x), without.predict(x))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model, X, y: model.calibrate(X, np.where(y > 0, y, np.nan)), "contains NaN"),
+        (lambda model, X, y: model.calibrate(X, np.c_[y, y]), "y must hold 1 targets as in fit, got 2"),
+        (lambda model, X, y: model.calibrate(X, y[:-1]), "inconsistent numbers of samples"),
+        (lambda model, X, y: model.predict_interval(X, "90"), "coverage must lie between 0 and 1, got '90'"),
+        (
+            lambda model, X, y: model.predict_interval(X, 90, conformal=True),
+            "coverage must lie between 0 and 1, got 90",
+        ),
+        (lambda model, X, y: model.predict_distribution(X, num_bins=0), "num_bins must be at least 1, got 0"),
+    ],
+)
+def test_rows_and_coverage_that_cannot_be(call, message):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    model = FourierRegressor(body="smooth", max_epochs=1, n_members=2, random_state=0).fit(X, X[:, 0])
+    before = [levels.copy() for levels in model.calibration_levels_]
+    with pytest.raises(ValueError, match=message):
+        call(model, X, X[:, 0])
+    np.testing.assert_array_equal(model.calibration_levels_, before)

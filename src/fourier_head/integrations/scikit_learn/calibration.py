@@ -13,6 +13,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from fourier_head.integrations.scikit_learn.predictive import Floats, Mixing, PredictiveDistribution, quiet
+from fourier_head.integrations.scikit_learn.settings import check_coverage
 from fourier_head.integrations.scikit_learn.targets import Target
 from fourier_head.tabular.members import MemberNetwork
 
@@ -116,8 +117,7 @@ def conformal_levels(levels: Floats, coverage: float) -> Floats:
     >>> conformal_levels(np.linspace(0.3, 0.7, 99), 0.5).round(2)
     array([0.4, 0.6])
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+    check_coverage(coverage)
     distance = np.sort(np.abs(levels - 0.5))
     place = math.ceil((len(distance) + 1) * coverage)
     # Of too few rows none is far enough out to promise so much.

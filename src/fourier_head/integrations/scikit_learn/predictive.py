@@ -21,6 +21,7 @@ from fourier_head.domains.adaptive import Placed
 from fourier_head.domains.maps import Affine
 from fourier_head.errors import whole_number
 from fourier_head.heads import Head
+from fourier_head.integrations.scikit_learn.settings import check_coverage
 from fourier_head.integrations.scikit_learn.truncated import Truncated
 
 Floats = NDArray[np.float64]
@@ -144,8 +145,7 @@ class PredictiveDistribution:
 
     def interval(self, coverage: float = 0.9) -> Floats:
         """Return the central interval of this probability, (n, 2)."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+        check_coverage(coverage)
         return self.quantile([(1 - coverage) / 2, (1 + coverage) / 2])
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
@@ -232,6 +232,7 @@ class BinnedPrediction(NamedTuple):
 
 def binned(density: PredictiveDistribution, num_bins: int) -> BinnedPrediction:
     """Return the distributions as bins of their own for each row, the outermost with all that lies beyond."""
+    num_bins = whole_number("num_bins", num_bins, 1)
     low, high = density.quantile([BEYOND, 1 - BEYOND]).T
     room = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 1e-12
     low, high = low - room, high + room  # values that can be nothing else

@@ -37,6 +37,7 @@ from fourier_head.tabular.inputs import Inputs
 from fourier_head.tabular.members import MemberNetwork, held_out
 
 ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+TARGETS: dict[str, Any] = {"y_numeric": True, "multi_output": True}
 LARGEST, FAR = 1e150, 1e30
 """Sizes of targets whose squares are finite in float64, and of standardised ones in float32."""
 FEWEST_HELD_OUT = 10
@@ -179,8 +180,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         """
         settings.check(self)
         self._categories = Categories(X)
-        options: dict[str, Any] = {"y_numeric": True, "multi_output": True, "ensure_min_samples": 2}
-        X, y = validate_data(self, self._categories(X), y, **ROWS, **options)
+        X, y = validate_data(self, self._categories(X), y, **ROWS, **TARGETS, ensure_min_samples=2)
         if y.dtype.kind in "mM":
             raise ValueError(f"y must hold numbers to predict, got {y.dtype}: convert them, to days for example.")
         try:
@@ -358,7 +358,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     def calibrate(self, X: Any, y: Any) -> FourierRegressor:
         """Take rows that were not used in ``fit`` to calibrate ``predict_interval(conformal=True)`` by."""
-        y = np.asarray(y, dtype=np.float64)
-        densities = self._distributions(X)
-        self.calibration_levels_ = [d.cdf(own) for d, own in zip(densities, y.reshape(len(y), -1).T, strict=True)]
+        check_is_fitted(self)
+        y = validate_data(self, self._categories(X), y, **ROWS, reset=False, **TARGETS)[1]
+        y = y.astype(np.float64).reshape(len(y), -1)
+        if y.shape[1] != len(self._targets):
+            raise ValueError(f"y must hold {len(self._targets)} targets as in fit, got {y.shape[1]}.")
+        self.calibration_levels_ = [d.cdf(own) for d, own in zip(self._distributions(X), y.T, strict=True)]
         return self

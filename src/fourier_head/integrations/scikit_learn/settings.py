@@ -50,6 +50,12 @@ def check(model: Any) -> None:
         raise ValueError(f"validation_fraction must lie between 0 and 0.9, got {model.validation_fraction}.")
 
 
+def check_coverage(coverage: Any) -> None:
+    """Raise an error for what is no probability of an interval, such as 90 of percent."""
+    if not isinstance(coverage, numbers.Real) or not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
+
+
 def _check_bounds(bounds: Any, head: str) -> None:
     ends = list(bounds) if isinstance(bounds, Iterable) else []
     known = [end for end in ends if end is not None]
