@@ -18,16 +18,19 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def write(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a table, complete or not at all."""
+    beside = path.with_name(f".{path.name}")
+    with beside.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+    beside.rename(path)
+
+
 def save(rows: Sequence[Mapping[str, object]], name: str) -> None:
-    """Write rows to a table of the results, complete or not at all."""
+    """Write rows by their names to a table of the results; what a row has no value for stays empty."""
     RESULTS.mkdir(exist_ok=True)
-    fields = list(dict.fromkeys(key for row in rows for key in row))
-    beside = RESULTS / f".{name}.csv"
-    with beside.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-    beside.rename(RESULTS / f"{name}.csv")
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    write(RESULTS / f"{name}.csv", columns, ([row.get(key, "") for key in columns] for row in rows))
 
 
 def append(path: Path, columns: Sequence[str], values: Iterable[Any]) -> None:

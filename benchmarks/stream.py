@@ -10,7 +10,6 @@ about 5 us for each operation, and memory moves about 4 GB in a millisecond.
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from benchmarks.files import write
 from fourier_head.forecasting.corpora.augment import DEFAULT
 from fourier_head.forecasting.corpora.buckets import BUCKETS, BucketStream
 from fourier_head.forecasting.corpora.mix import standard_corpus
@@ -146,10 +146,7 @@ def main(arguments: list[str] | None = None) -> None:
             rows.append(row)
             print("  ".join(f"{value!s:>20}" for value in row.values()), flush=True)
     if given.output is not None:
-        with given.output.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write(given.output, list(rows[0]), (row.values() for row in rows))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ has the means over draws.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.files import RESULTS, append
+from benchmarks.files import RESULTS, append, write
 from benchmarks.table_methods import METHODS, Floats
 from benchmarks.tables import score
 from fourier_head.compare.results import hardware
@@ -31,6 +30,7 @@ Table = tuple[Any, Floats, Any, Floats]
 Draw = Callable[[np.random.Generator, Floats], Floats]
 ROWS, TEST_ROWS = 400, 2000
 COLUMNS = ("table", "method", "draw", "crps", "nll", "coverage_90", "seconds", "error", "hardware")
+MEANS = ("table", "method", "draws", "failed", "crps", "crps_error", "nll", "coverage_90", "seconds")
 
 
 def law(X: Floats, random: np.random.Generator) -> Floats:
@@ -100,17 +100,16 @@ def write_means(rows: list[list[Any]], path: Path) -> None:
     groups: dict[tuple[str, str], list[list[Any]]] = defaultdict(list)
     for own in rows:
         groups[own[0], own[1]].append(own[3:8])
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["table", "method", "draws", "failed", "crps", "crps_error", "nll", "coverage_90", "seconds"])
-        for (name, method), found in groups.items():
-            scores = np.array([own[:4] for own in found if not own[4]], dtype=np.float64)
-            shown = ["", "", "", "", ""]
-            if len(scores):
-                crps, nll, held, seconds = (f"{mean:.4g}" for mean in scores.mean(0))
-                error = f"{scores[:, 0].std(ddof=1) / np.sqrt(len(scores)):.2g}" if len(scores) > 1 else ""
-                shown = [crps, error, nll, held, seconds]
-            writer.writerow([name, method, len(found), len(found) - len(scores), *shown])
+    lines: list[list[Any]] = []
+    for (name, method), found in groups.items():
+        scores = np.array([own[:4] for own in found if not own[4]], dtype=np.float64)
+        shown = ["", "", "", "", ""]
+        if len(scores):
+            crps, nll, held, seconds = (f"{mean:.4g}" for mean in scores.mean(0))
+            error = f"{scores[:, 0].std(ddof=1) / np.sqrt(len(scores)):.2g}" if len(scores) > 1 else ""
+            shown = [crps, error, nll, held, seconds]
+        lines.append([name, method, len(found), len(found) - len(scores), *shown])
+    write(path, MEANS, lines)
 
 
 def main() -> None:

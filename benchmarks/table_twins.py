@@ -10,14 +10,13 @@ that are not asked for stay as they are.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.files import RESULTS, read
+from benchmarks.files import RESULTS, read, write
 from benchmarks.table_methods import METHODS, Floats
 from benchmarks.tables import SETS
 
@@ -74,8 +73,7 @@ def main() -> None:
     known = read(arguments.output)
     asked = {(arguments.set, method) for method in arguments.methods}
     others = [[row[name] for name in COLUMNS] for row in known if (row["dataset"], row["method"]) not in asked]
-    with arguments.output.open("w", newline="") as out:
-        csv.writer(out, lineterminator="\n").writerows([COLUMNS, *others, *lines])
+    write(arguments.output, COLUMNS, [*others, *lines])
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import importlib.util
+import itertools
 import math
 import os
 import time
@@ -31,11 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.files import RESULTS, append, read
+from benchmarks.files import RESULTS, append, read, write
 from benchmarks.table_methods import METHODS, OURS, REVISIONS, Floats
 
 SCORES = ("nll", "crps", "rmse", "coverage_90", "sharpness", "seconds", "processor_seconds")
 COLUMNS = ("dataset", "method", "split", *SCORES, "hardware", "revision")
+MEANS = ("dataset", "method", "splits", *SCORES[:5], "crps_error", "processor_seconds", "revision")
+RANKS = ("method", "rank_crps", "rank_nll", "coverage_90", "off_90", "sets", "critical_difference", "revision")
 SETS = (
     "yacht",
     "bostonHousing",
@@ -125,32 +127,29 @@ def write_means(rows: list[Row], path: Path) -> None:
     """
     machines = [row["hardware"] for row in rows]
     usual = max(set(machines), key=machines.count) if rows else ""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["dataset", "method", "splits", *SCORES[:5], "crps_error", "processor_seconds", "revision"])
-        for name in SETS:
-            for method in METHODS:
-                own = [row for row in rows if (row["dataset"], row["method"]) == (name, method)]
-                if not own:
-                    continue
-                means = (float(f"{np.mean([float(row[key]) for row in own]):.5g}") for key in SCORES[:5])
-                crps = [float(row["crps"]) for row in own]
-                error = f"{np.std(crps, ddof=1) / math.sqrt(len(crps)):.3g}" if len(crps) > 1 else ""
-                worked = [float(row["processor_seconds"] or "nan") for row in own if row["hardware"] == usual]
-                seconds = f"{np.mean(worked):.3g}" if worked else ""
-                writer.writerow([name, method, len(own), *means, error, seconds, own[0]["revision"]])
+    lines: list[list[Any]] = []
+    for name, method in itertools.product(SETS, METHODS):
+        own = [row for row in rows if (row["dataset"], row["method"]) == (name, method)]
+        if not own:
+            continue
+        means = (float(f"{np.mean([float(row[key]) for row in own]):.5g}") for key in SCORES[:5])
+        crps = [float(row["crps"]) for row in own]
+        error = f"{np.std(crps, ddof=1) / math.sqrt(len(crps)):.3g}" if len(crps) > 1 else ""
+        worked = [float(row["processor_seconds"] or "nan") for row in own if row["hardware"] == usual]
+        seconds = f"{np.mean(worked):.3g}" if worked else ""
+        lines.append([name, method, len(own), *means, error, seconds, own[0]["revision"]])
+    write(path, MEANS, lines)
 
 
 def write_published(rows: list[Row], path: Path) -> None:
     """Write our mean likelihoods, over the splits there are, beside the published ones."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["dataset", "splits", "fourier", *PUBLISHED])
-        for place, name in enumerate(SETS):
-            ours = [float(row["nll"]) for row in rows if (row["dataset"], row["method"]) == (name, "fourier")]
-            if ours:
-                published = (values[place] for values in PUBLISHED.values())
-                writer.writerow([name, len(ours), round(float(np.mean(ours)), 4), *published])
+    lines: list[list[Any]] = []
+    for place, name in enumerate(SETS):
+        ours = [float(row["nll"]) for row in rows if (row["dataset"], row["method"]) == (name, "fourier")]
+        if ours:
+            published = (values[place] for values in PUBLISHED.values())
+            lines.append([name, len(ours), round(float(np.mean(ours)), 4), *published])
+    write(path, ["dataset", "splits", "fourier", *PUBLISHED], lines)
 
 
 def mean_scores(rows: list[Row], metric: str) -> tuple[list[str], list[str], Floats]:
@@ -195,31 +194,18 @@ def summarise(path: Path) -> None:
         if len(methods) < 2:
             return
         table[metric] = dict(zip(methods, ranks(means), strict=True))
-    with (path.parent / "table-ranks.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            [
-                "method",
-                "rank_crps",
-                "rank_nll",
-                "coverage_90",
-                "off_90",
-                "sets",
-                "critical_difference",
-                "revision",
-            ]
-        )
-        shares = dict(zip(methods, mean_scores(rows, "coverage_90")[2].T, strict=True))
-        for method in sorted(methods, key=table["crps"].__getitem__):
-            values = (round(table[metric][method], 3) for metric in table)
-            difference = round(critical_difference(len(sets), len(methods)), 3)
-            revision = "+".join(sorted({row["revision"] for row in rows if row["method"] == method}))
-            held = [round(float(x), 4) for x in (shares[method].mean(), np.abs(shares[method] - 0.9).mean())]
-            line = [method, *values, *held, len(sets), difference, revision]
-            writer.writerow(line)
-            print(*line)
+    difference = critical_difference(len(sets), len(methods))
+    shares = dict(zip(methods, mean_scores(rows, "coverage_90")[2].T, strict=True))
+    lines: list[list[Any]] = []
+    for method in sorted(methods, key=table["crps"].__getitem__):
+        values = (round(table[metric][method], 3) for metric in table)
+        revision = "+".join(sorted({row["revision"] for row in rows if row["method"] == method}))
+        held = [round(float(x), 4) for x in (shares[method].mean(), np.abs(shares[method] - 0.9).mean())]
+        lines.append([method, *values, *held, len(sets), round(difference, 3), revision])
+        print(*lines[-1])
+    write(path.parent / "table-ranks.csv", RANKS, lines)
     if importlib.util.find_spec("matplotlib"):
-        draw(table, critical_difference(len(sets), len(methods)), path.with_suffix(".png"))
+        draw(table, difference, path.with_suffix(".png"))
 
 
 def draw(table: dict[str, dict[str, float]], difference: float, path: Path) -> None:

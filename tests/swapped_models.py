@@ -97,6 +97,18 @@ def logits(model, batch):
         return model.eval()(**batch).logits
 
 
+def with_adapter(base, case):
+    """Return a model with a LoRA adapter whose weights are no longer those it began with."""
+    peft = pytest.importorskip("peft")
+    settings = peft.LoraConfig(r=2, target_modules=case.targets, modules_to_save=[case.path])
+    adapted = peft.get_peft_model(base, settings)
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight += 0.1 * torch.randn_like(weight)
+    return adapted
+
+
 def cross_entropy(output, batch, causal, reduction="mean"):
     """The loss that transformers would compute from all logits."""
     labels = batch["labels"]

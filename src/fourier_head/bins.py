@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head.errors import is_whole
+
 Values = Tensor | np.ndarray | Sequence[float] | float
 
 
@@ -54,7 +56,7 @@ class Bins:
         centers = array[:-1] / 2 + array[1:] / 2
         if not ((array[:-1] < centers) & (centers < array[1:])).all():
             raise ValueError("edges must leave room for a float64 centre in every bin, got some too close together.")
-        if not isinstance(missing, (int, np.integer)) or 0 <= missing < centers.size:
+        if not is_whole(missing) or 0 <= missing < centers.size:
             raise ValueError(f"missing must be an integer that is not the id of a bin, got {missing!r}.")
         self.kind, self.missing, self.num_bins = str(kind), int(missing), int(centers.size)
         self.low, self.high = float(array[0]), float(array[-1])
@@ -356,7 +358,7 @@ def _wide(x: Tensor, device: torch.device | None = None) -> Tensor:
 
 
 def _count(num_bins: int) -> int:
-    if isinstance(num_bins, bool) or not isinstance(num_bins, (int, np.integer)) or num_bins < 1:
+    if not is_whole(num_bins, 1):
         raise ValueError(f"num_bins must be a whole number of at least 1, got {num_bins!r}.")
     return int(num_bins)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -57,9 +58,18 @@ def needing(extra: str = "cli") -> Iterator[None]:
         raise needs_extra(error, extra) from None
 
 
+def is_whole(value: object, least: float = -math.inf) -> bool:
+    """Tell whether a value is a whole number, of NumPy or not, and at least so much; True and 2.0 are none.
+
+    >>> is_whole(2, 1), is_whole(0, 1), is_whole(2.0, 1), is_whole(True, 1)
+    (True, False, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
 def whole_number(name: str, value: int, least: int) -> int:
     """Return a size, or raise a clear error for what cannot be one."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if not is_whole(value):
         raise TypeError(f"{name} must be a whole number, got {value!r:.40}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fourier_head._arrays import Numeric, as_tensors
+from fourier_head.errors import is_whole
 from fourier_head.fourier.smoothness import RELEASED_MAX_SIGMA, refuse_logarithms, smoothness
 
 __all__ = [
@@ -135,11 +136,11 @@ def pit_histogram(pit_values: Numeric, num_bins: int = 10) -> Tensor:
         >>> pit_histogram([0.1, 0.2, 0.7, 1.0], num_bins=2)
         tensor([0.5000, 0.5000], dtype=torch.float64)
     """
-    if isinstance(num_bins, bool) or not isinstance(num_bins, int) or num_bins < 1:
+    if not is_whole(num_bins, 1):
         raise ValueError(f"num_bins must be a positive integer, got {num_bins!r}")
     values = _pit(pit_values)
     index = (values * num_bins).long().clamp_max(num_bins - 1)
-    return torch.bincount(index, minlength=num_bins).to(values.dtype) / len(values)
+    return torch.bincount(index, minlength=int(num_bins)).to(values.dtype) / len(values)
 
 
 def central_coverage(pit_values: Numeric, levels: Numeric) -> Tensor:

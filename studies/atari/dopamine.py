@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.errors import UserError
+from fourier_head.errors import UserError, whole_number
 from studies.atari.environment import SIDE
 from studies.atari.games import EMULATOR_ACTIONS, FROM_EMULATOR, find_game
 from studies.atari.recording import About, Recording
@@ -55,8 +55,8 @@ def read_dopamine(
         numbers: checkpoints to read, all by default.
     """
     about = About(find_game(game).name, source="DQN replay")  # before anything large is read
-    if transitions is not None and transitions < 1:
-        raise ValueError(f"transitions must be at least 1, got {transitions}")
+    if transitions is not None:
+        whole_number("transitions", transitions, 1)
     if numbers is None:
         found = (re.fullmatch(r"\$store\$_observation_ckpt\.(\d+)\.gz", path.name) for path in folder.glob("*.gz"))
         numbers = sorted(int(match[1]) for match in found if match)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fourier_head.bins import Bins
+from fourier_head.errors import is_whole
 
 PAD, EOS = 0, 1
 NUM_SPECIAL = 2
@@ -77,7 +78,7 @@ class ChronosTokenizer:
         kind, num_ids = self.kind, self.num_ids
         if kind not in ("mixed", "uniform"):
             raise ValueError(f"kind must be 'mixed' or 'uniform', got {kind!r}")
-        if isinstance(num_ids, bool) or not isinstance(num_ids, int) or num_ids <= NUM_SPECIAL:
+        if not is_whole(num_ids, NUM_SPECIAL + 1):
             raise ValueError(f"num_ids must be a whole number greater than {NUM_SPECIAL}, got {num_ids!r}")
         self.num_bins = num_ids - NUM_SPECIAL
         low, high = self.dense

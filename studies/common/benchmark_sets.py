@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,6 +167,15 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
+def by_model(rows: Iterable[ScoreRow], sets: Container[str]) -> dict[str, list[ScoreRow]]:
+    """Return the rows of each model, of some sets only."""
+    found: dict[str, list[ScoreRow]] = {}
+    for row in rows:
+        if row["dataset"] in sets:
+            found.setdefault(row["model"], []).append(row)
+    return found
+
+
 def relative_scores(rows: Iterable[ScoreRow], baseline: Iterable[ScoreRow]) -> list[ScoreRow]:
     r"""Return geometric means over sets of score / baseline score, one row per model for each group of sets.
 
@@ -180,12 +189,8 @@ def relative_scores(rows: Iterable[ScoreRow], baseline: Iterable[ScoreRow]) -> l
         Ansari et al., Chronos: Learning the Language of Time Series (2024), section 5.4.
     """
     scale = {row["dataset"]: row for row in baseline}
-    by_model: dict[str, list[ScoreRow]] = {}
-    for row in rows:
-        if row["dataset"] in scale:
-            by_model.setdefault(row["model"], []).append(row)
     out = []
-    for model, members in by_model.items():
+    for model, members in by_model(rows, scale).items():
         groups = {"verified": ("verified",), "verified_17": ("verified", "further"), "all": None}
         if not any(row["status"] == "further" for row in members):
             del groups["verified_17"]

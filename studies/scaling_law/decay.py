@@ -15,6 +15,7 @@ The theorem's exponent 2t - 1 needs :math:`G_\sigma(k)` to be negligible near th
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq
 from torch import Tensor
 
 from fourier_head._arrays import Numeric, as_tensors
@@ -59,8 +60,8 @@ class ScalingLaw:
 def fit_scaling_law(N: ArrayLike, smoothness: Numeric, *, offset: float = 0.0) -> ScalingLaw:
     r"""Fit C1, C2 and t of the scaling law to measured smoothness by least squares.
 
-    For a given exponent C1 and C2 are a linear regression, so only the exponent is searched, from 0.01 to 64: there is
-    no starting value to get wrong.
+    For a given exponent C1 and C2 are a linear regression, so only the exponent is searched, from 0.01 to 64, where the
+    derivative of the sum of squares is zero: there is no starting value to get wrong.
 
     Args:
         N: numbers of frequencies, at least three different ones.
@@ -86,20 +87,31 @@ def fit_scaling_law(N: ArrayLike, smoothness: Numeric, *, offset: float = 0.0) -
     if np.ptp(y) == 0:
         raise ValueError("smoothness must vary with N for an exponent to exist, got one value throughout")
     unit = x.min()
+    logs = np.log(x / unit)
 
-    def solve(log_exponent: float) -> tuple[float, float, float]:
-        basis = (x / unit) ** -math.exp(log_exponent)
+    def solve(exponent: float) -> tuple[Floats, float, Floats]:
+        """Return the basis, its slope and what the regression leaves."""
+        basis = np.exp(-exponent * logs)
         centred = basis - basis.mean()
         slope = float(centred @ (y - y.mean()) / (centred @ centred))
-        rest = (y - y.mean()) - slope * centred
-        return float(rest @ rest), float(y.mean() - slope * basis.mean()), -slope
+        return basis, slope, (y - y.mean()) - slope * centred
 
-    grid = np.linspace(math.log(0.01), math.log(64.0), 256)
-    best = int(np.argmin([solve(g)[0] for g in grid]))
-    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(lambda g: solve(g)[0], bounds=bounds, method="bounded", options={"xatol": 1e-12}).x
-    (squares, C1, scaled), exponent = solve(found), math.exp(found)
-    return ScalingLaw(C1, scaled * unit**exponent, (exponent + 1) / 2, math.sqrt(squares / x.size))
+    def derivative(exponent: float) -> float:
+        # Of half the squares. What is left is orthogonal to the basis and to constants: only the basis need move.
+        basis, slope, rest = solve(exponent)
+        return slope * float(rest @ (logs * basis))
+
+    def squares(exponent: float) -> float:
+        rest = solve(exponent)[2]
+        return float(rest @ rest)
+
+    grid = np.geomspace(0.01, 64.0, 256).tolist()
+    falls = [derivative(e) < 0 for e in grid]
+    valleys = [brentq(derivative, *ends) for i, ends in enumerate(itertools.pairwise(grid)) if falls[i] > falls[i + 1]]
+    exponent = min([*valleys, grid[0], grid[-1]], key=squares)
+    basis, slope, _ = solve(exponent)
+    C1, C2 = float(y.mean() - slope * basis.mean()), -slope * float(unit) ** exponent
+    return ScalingLaw(C1, C2, (exponent + 1) / 2, math.sqrt(squares(exponent) / x.size))
 
 
 DECAYS = (2, 3, 4)

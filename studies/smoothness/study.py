@@ -17,44 +17,24 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from fourier_head._arrays import Numeric, as_tensors
 from fourier_head.fourier.quadrature import legendre
 from fourier_head.metrics import smoothness
-from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.tasks.engine import Task
 from studies.common import options
 from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.results import row
-
-
-def spectral_entropy(signal: Numeric, *, base: float = 2.0, dc: bool = True) -> Tensor:
-    r"""Return the Shannon entropy of the power spectrum of a signal, samples last.
-
-    .. math:: H = -\sum_n p_n \log p_n, \qquad p_n = |Y_n|^2 / \sum_k |Y_k|^2, \quad n = 0, \dots, \lfloor m/2 \rfloor
-
-    One-sided spectrum without window; a signal without power has entropy 0. The formula of the paper has base 2 and
-    every frequency, the default here. The values of its noise table (about 0.4) come out with `base=math.e` on 4096
-    samples with the constant term kept: a categorical is positive, so that term has nearly all the power. Without it
-    (`dc=False`) the shape of the noise alone is compared.
-
-    >>> print(f"{spectral_entropy([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]).item():.6f}")
-    2.000000
-    """
-    (signal,) = as_tensors(signal)
-    if signal.ndim == 0 or signal.shape[-1] < 2:
-        raise ValueError(f"signal must have at least two samples on its last axis, got shape {tuple(signal.shape)}")
-    if not base > 1:
-        raise ValueError(f"base must be greater than 1, got {base}")
-    spectrum = torch.fft.rfft(signal)[..., 0 if dc else 1 :]
-    power = spectrum.real**2 + spectrum.imag**2
-    total = power.sum(-1, keepdim=True)
-    share = power / torch.where(total > 0, total, 1.0)
-    return torch.special.entr(share).sum(-1) / math.log(base)
-
-
-SAMPLES = 2048
-"""Sample rate of the square waves in the paper."""
+from studies.smoothness.charts import noise_chart, shapes_chart, waves_chart
+from studies.smoothness.signals import (
+    SAMPLES,
+    SHOWN,
+    coloured_noise,
+    first_fall,
+    reach,
+    spectral_entropy,
+    square_waves,
+    waves_to_nyquist,
+)
 
 NOISE_SAMPLES = 4096
 """Length of a noise signal; the paper does not name it, but its values come out at this one."""
@@ -62,7 +42,6 @@ NOISE_SAMPLES = 4096
 PERIODS = (1.0, 1.5, 2.0, 4.0)
 """Wavelengths in the window; the paper does not say how many it had."""
 
-SHOWN = (1, 4, 20, 80)
 SEEDS = 10
 """Repetitions of the noise, to tell the signs of small steps."""
 
@@ -96,49 +75,6 @@ class Settings(options.TaskStudy):
     study = "smoothness"
     trials: int = option(1000, "Signals of each colour of noise.", low=2)
     seed: int = option(0, "Of the noise.")
-
-
-def square_waves(count: int, samples: int = SAMPLES, periods: float = 1.0) -> Tensor:
-    r"""Return square waves cut after 1, 2, ..., `count` sine waves as categoricals, shape (count, samples).
-
-    .. math:: f_n(x) = \frac4\pi \sum_{i=1}^n \frac{\sin(2 \pi (2i - 1) x)}{2i - 1}
-
-    set to zero where it is negative and scaled to sum to one.
-
-    Example:
-        >>> square_waves(3, samples=16).shape
-        torch.Size([3, 16])
-    """
-    if count < 1 or (2 * count - 1) * periods > samples / 2:
-        raise ValueError(f"count must be from 1 to {int((samples / 2 / periods + 1) / 2)} for no alias, got {count}")
-    x = torch.arange(samples, dtype=torch.float64) * (periods / samples)
-    odd = 2 * torch.arange(count, dtype=torch.float64)[:, None] + 1
-    waves = torch.cumsum(torch.sin(2 * math.pi * odd * x) / odd, 0).clamp_min(0)
-    return waves / waves.sum(-1, keepdim=True)
-
-
-def coloured_noise(power: float, trials: int, samples: int, seed: int) -> Tensor:
-    r"""Return noise whose power goes like frequency to `power` as categoricals, shape (trials, samples).
-
-    White Gaussian noise, its spectrum multiplied by :math:`F^{power / 2}`, shifted to a minimum of zero and scaled to
-    sum to one (scaling the maximum to one before would change nothing).
-    """
-    generator = torch.Generator().manual_seed(seed)
-    white = torch.randn(trials, samples, dtype=torch.float64, generator=generator)
-    frequency = torch.arange(samples // 2 + 1, dtype=torch.float64)
-    frequency[0] = math.inf if power < 0 else 0.0  # no constant term, whose power would be infinite or lost anyway
-    filtered = torch.fft.irfft(torch.fft.rfft(white) * frequency ** (power / 2), n=samples)
-    filtered = filtered - filtered.min(-1, keepdim=True).values
-    return filtered / filtered.sum(-1, keepdim=True)
-
-
-def first_fall(values: Sequence[float]) -> int | None:
-    """Return the number (from 1) of the first value below the one before it, None where all rise.
-
-    >>> first_fall([1.0, 2.0, 2.0, 1.5, 3.0]), first_fall([1.0, 2.0])
-    (4, None)
-    """
-    return next((i + 1 for i in range(1, len(values)) if values[i] < values[i - 1]), None)
 
 
 def measure_square_waves(count: int, samples: int, periods: float) -> dict[str, list[float]]:
@@ -217,17 +153,6 @@ def step_rows(steps: Sequence[dict[str, list[float]]]) -> list[Row]:
     return rows
 
 
-def waves_to_nyquist(periods: float) -> int:
-    """Return how many odd harmonics of so many wavelengths in the window the samples can tell apart."""
-    return int((SAMPLES / 2 / periods + 1) / 2)
-
-
-def reach(curve: Sequence[float]) -> str:
-    """Say how far the waves of a curve at one wavelength go."""
-    whole = len(curve) == waves_to_nyquist(1.0)
-    return "up to the Nyquist frequency" if whole else f"up to {len(curve)} sine waves"
-
-
 def run(settings: Settings, console: Console = SILENT) -> Summary:
     """Run the study and write its folder."""
     trials = min(settings.trials, 100) if settings.quick else settings.trials
@@ -250,7 +175,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     return settings.write(
         wave_rows(waves) + noise_rows(noise) + step_rows(steps) + continuous_rows(),
         runs=[dict(task.settings) | result for task, result in zip(tasks, results, strict=False)],
-        charts=[shapes_chart(), waves_chart(waves[1.0]), noise_chart(noise)],
+        charts=[shapes_chart(), waves_chart(waves[1.0]), noise_chart(noise_rows(noise))],
         notes=notes(waves, noise),
         quick=f"{trials} trials, one wavelength and a third of the sine waves",
     )
@@ -318,66 +243,3 @@ def notes(waves: dict[float, dict[str, list[float]]], noise: dict[str, dict[str,
         f"Without the constant term, in bits, entropy orders all colours but the last: {varying}. White noise is the "
         "flattest spectrum there is, so blue noise cannot exceed it.",
     ]
-
-
-def shapes_chart() -> Chart:
-    """Draw a few truncated square waves as densities, as in the paper's first figure of appendix B."""
-    waves = square_waves(max(SHOWN))
-    x = torch.arange(SAMPLES)[::4] / SAMPLES
-    panels = []
-    for count in SHOWN:
-        score = smoothness(waves[count - 1]).item()
-        title = f"{count} sine wave{'s' if count > 1 else ''}: {score:.5f}"
-        y = 1000 * waves[count - 1][::4]
-        panels.append(Panel([Series("probability × 1000", x.tolist(), y.tolist(), kind="area")], title, "x"))
-    return Chart(
-        "square-waves",
-        "Truncated square waves framed as densities, and their smoothness",
-        panels,
-        "Negative parts set to zero, sum scaled to one; the number above each is its smoothness.",
-        columns=4,
-        height=1.9,
-    )
-
-
-def waves_chart(curves: dict[str, list[float]]) -> Chart:
-    """Draw smoothness against the number of sine waves for both norms."""
-    panels = []
-    for norm, colour in (("l2", "curve-1"), ("l1", "curve-2")):
-        values = curves[norm]
-        fall = first_fall(values)
-        marks = [Mark(fall, f"first fall: {fall}")] if fall else []
-        count = list(range(1, len(values) + 1))
-        panels.append(
-            Panel([Series(norm.upper(), count, values, colour)], norm.upper(), "sine waves", "smoothness", marks=marks)
-        )
-    return Chart(
-        "smoothness-of-square-waves",
-        "Smoothness against the number of sine waves",
-        panels,
-        f"One wavelength on {SAMPLES} samples, {reach(curves['l2'])}. The metric should rise with every wave: L2 "
-        "does, L1 does not.",
-        columns=2,
-    )
-
-
-def noise_chart(noise: dict[str, dict[str, list[float]]]) -> Chart:
-    """Draw the noise table: means with deviations over trials, ours beside the paper's."""
-    rows = noise_rows(noise)
-    panels = []
-    for title, metric, protocol in (
-        ("Smoothness, L2", "l2", "all sigma"),
-        ("Spectral entropy, nats", "spectral_entropy", "nats"),
-        ("Without constant term, bits", "spectral_entropy", "bits, no constant"),
-    ):
-        chosen = [r for r in rows if (r["metric"], r["protocol"]) == (metric, protocol)]
-        colours = [r["dataset"].split()[0] for r in chosen]
-        ours = Series("ours", colours, [r["ours"] for r in chosen], "curve-1", "bars", [r["std"] for r in chosen])
-        series = [ours]
-        if chosen[0]["paper"] is not None:
-            deviation = [r["paper_std"] for r in chosen]
-            series.append(Series("paper", colours, [r["paper"] for r in chosen], "truth", "bars", deviation))
-        panels.append(Panel(series, title))
-    trials = rows[0]["seeds"]
-    caption = f"From the smoothest noise to the sharpest; means and deviations over {trials} trials."
-    return Chart("noise", "Four colours of noise", panels, caption)

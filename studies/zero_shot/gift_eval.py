@@ -33,7 +33,7 @@ from fourier_head.forecasting.scores import (
     observed_frequencies,
     scales,
 )
-from studies.common.benchmark_sets import read_published_scores, relative_means
+from studies.common.benchmark_sets import by_model, read_published_scores, relative_means
 from studies.common.forecast_scores import CALIBRATION, RELATIVE
 from studies.common.report.summary import Row
 from studies.common.results import row
@@ -296,12 +296,8 @@ def relative(scores: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list[Scor
     [('gift', 0.5), ('gift_short', 0.5)]
     """
     scale = {one["dataset"]: one for one in naive}
-    models: dict[str, list[ScoreRow]] = {}
-    for one in scores:
-        if one["dataset"] in scale:
-            models.setdefault(one["model"], []).append(one)
     out = []
-    for model, members in models.items():
+    for model, members in by_model(scores, scale).items():
         for group, terms in GROUPS.items():
             if chosen := [one for one in members if one["dataset"].rpartition("/")[2] in terms]:
                 out.append({"model": model, "dataset": group} | relative_means(chosen, scale))

@@ -17,8 +17,6 @@ import numpy as np
 import torch
 
 from fourier_head._files import write_atomically
-from fourier_head.forecasting.corpora.readers import read_store
-from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.dependence import student_cdf
 from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
@@ -32,9 +30,10 @@ from fourier_head.forecasting.scores import (
     observed_frequencies,
 )
 from fourier_head.forecasting.support import Support
-from fourier_head.forecasting.validation import CALIBRATION_SETS, hold_out, hold_out_sets, moves, validation_sets
+from fourier_head.forecasting.validation import moves, validation_sets
 from fourier_head.forecasting.windows import SHORTEST, past_windows
 from fourier_head.metrics import wql
+from studies.zero_shot.views import held_out
 
 LEVELS, MIDDLE = central_levels(), central_levels().index(0.5)
 PASTS, DRAWS, BOOTSTRAPS = 8, 3, 2000
@@ -326,9 +325,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot-held-out/own-past.csv"))
     given = parser.parse_args(arguments)
     forecaster = Forecaster.from_pretrained(given.model)
-    store, few = hold_out(read_store(given.corpus))
-    groups: dict[str, SeriesStore] = {"whole": hold_out_sets(store, CALIBRATION_SETS)[1], "series": few}
-    seen = []
+    groups, seen = held_out(given.corpus), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seasons that a past does not show
         for group, held in groups.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ class Alone(Forecaster):
 
     def _moved(self, ruled: Rules, rolling: Any, half: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
         return ruled.put_back()
+
+
+def held_out(corpus: Sequence[Path]) -> dict[str, SeriesStore]:
+    """Return the sets that are left out of training (`whole`), and series held out of the others (`series`)."""
+    store, few = hold_out(read_store(corpus))
+    return {"whole": hold_out_sets(store, CALIBRATION_SETS)[1], "series": few}
 
 
 def windows(held: SeriesStore, most: int, longest: int, near: bool) -> list[EvaluationSet]:
@@ -92,12 +98,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("results/zero-shot-held-out/views.csv"))
     given = parser.parse_args(arguments)
     forecaster = Forecaster.from_pretrained(given.model)
-    store, few = hold_out(read_store(given.corpus))
-    _, whole = hold_out_sets(store, CALIBRATION_SETS)
+    groups = held_out(given.corpus)
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seasons that a past does not show
-        groups = {"whole": whole, "series": few}
         sets = {name: windows(held, given.most, forecaster.config.context, given.near) for name, held in groups.items()}
         found = {
             name: ratios(evaluate(forecaster, own), evaluate(Alone(forecaster.model), own))

@@ -11,7 +11,8 @@ from scipy import stats
 
 from fourier_head._devices import small_matrices
 from fourier_head.compare import Settings, choose_frequencies, frequency_notes
-from fourier_head.compare.data import Encoder, Table, bimodal, hills, prepare, read_table
+from fourier_head.compare.data import Table, bimodal, hills, read_table
+from fourier_head.compare.parts import Encoder, prepare
 from fourier_head.compare.results import METRICS, Result
 from fourier_head.compare.scores import Scores, score_model, score_truth, truth_on_bins
 from fourier_head.compare.settings import parse_heads

@@ -20,6 +20,7 @@ from tests.swapped_models import (  # noqa: E402
     cross_entropy,
     logits,
     same,
+    with_adapter,
 )
 from tests.two_processes import spawn  # noqa: E402
 
@@ -129,12 +130,7 @@ def test_adapters_load_once_the_plain_model_is_swapped(case, tmp_path):
         plain = case.auto.from_pretrained(tmp_path / "plain")
         return replace_head(plain, BINS, 5, boundary="reflect", domain=Interval(50, 210))
 
-    settings = peft.LoraConfig(r=2, target_modules=case.targets, modules_to_save=[case.path])
-    adapted, batch = peft.get_peft_model(swapped(), settings), case.batch()
-    with torch.no_grad():
-        for weight in adapted.parameters():
-            if weight.requires_grad:
-                weight += 0.1 * torch.randn_like(weight)
+    adapted, batch = with_adapter(swapped(), case), case.batch()
     adapted.save_pretrained(tmp_path / "adapter")
 
     base = swapped()

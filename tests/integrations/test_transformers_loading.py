@@ -12,7 +12,7 @@ from safetensors.torch import load_file  # noqa: E402
 
 from fourier_head import integrations  # noqa: E402
 from fourier_head.integrations.transformers import AutoModelWithHead, find_head, replace_head  # noqa: E402
-from tests.swapped_models import BINS, CASES, logits, same  # noqa: E402
+from tests.swapped_models import BINS, CASES, logits, same, with_adapter  # noqa: E402
 
 
 def test_importing_leaves_transformers_as_it_is(monkeypatch):
@@ -66,16 +66,10 @@ def test_the_file_of_weights_fits_the_model_it_came_from(name, tmp_path):
 
 
 def test_an_adapter_brings_its_swapped_base_along(tmp_path):
-    peft = pytest.importorskip("peft")
     case = CASES["llama"]
     case.model().save_pretrained(tmp_path / "base")
     base, batch = AutoModelWithHead.from_pretrained(tmp_path / "base"), case.batch()
-    settings = peft.LoraConfig(r=2, target_modules=case.targets, modules_to_save=[case.path])
-    adapted = peft.get_peft_model(base, settings)
-    with torch.no_grad():
-        for weight in adapted.parameters():
-            if weight.requires_grad:
-                weight += 0.1 * torch.randn_like(weight)
+    adapted = with_adapter(base, case)
     adapted.save_pretrained(tmp_path / "adapter")
     same(logits(AutoModelWithHead.from_pretrained(tmp_path / "adapter"), batch), logits(adapted, batch))
 

@@ -178,7 +178,7 @@ def test_likelihood_of_values_leaves_atoms_out():
     ids=str,
 )
 def test_compiled_equals_the_reference(options, backend, monkeypatch):
-    monkeypatch.setattr(losses, "_compiler", lambda: torch.compile(losses._reference, backend=backend))
+    monkeypatch.setattr(losses.reference, "compiler", lambda: torch.compile(losses.reference.run, backend=backend))
     compiled = FourierHead(8, 18, 5, impl="compiled", init_scale=1.0, **options)
     plain = FourierHead(8, 18, 5, impl="reference", init_scale=1.0, **options)
     plain.load_state_dict(compiled.state_dict())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fourier_head.compare.settings import Settings
 
 if TYPE_CHECKING:
-    from fourier_head.compare.data import Prepared
+    from fourier_head.compare.parts import Prepared
     from fourier_head.compare.results import Result
     from fourier_head.compare.training import Trained
 
@@ -34,8 +34,9 @@ def compare(
     from fourier_head._devices import small_matrices
     from fourier_head._files import RESULTS, replacing
     from fourier_head.compare import figures, page
-    from fourier_head.compare.data import bimodal, hills, prepare, read_table
+    from fourier_head.compare.data import bimodal, hills, read_table
     from fourier_head.compare.figures import draw_examples
+    from fourier_head.compare.parts import prepare
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.scores import score_truth
     from fourier_head.compare.training import planned, train, with_body

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fourier_head.compare.data import Prepared
+from fourier_head.compare.parts import Prepared
 from fourier_head.compare.training import Trained
 from fourier_head.metrics import central_coverage, pit_histogram
 from fourier_head.pages.charts import Chart, Mark, Panel, Series

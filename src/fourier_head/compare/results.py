@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fourier_head.compare.data import Prepared
+from fourier_head.compare.parts import Prepared
 from fourier_head.compare.scores import Scores
 from fourier_head.compare.settings import Settings
 from fourier_head.compare.training import Trained, adaptive_frequencies

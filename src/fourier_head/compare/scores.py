@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from fourier_head.compare.data import Part, Prepared
+from fourier_head.compare.parts import Part, Prepared
 from fourier_head.metrics import calibration_error, central_coverage, kl_divergence, smoothness
 
 if TYPE_CHECKING:

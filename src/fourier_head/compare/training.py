@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from fourier_head.bins import Bins
-from fourier_head.compare.data import Part, Prepared
+from fourier_head.compare.parts import Part, Prepared
 from fourier_head.compare.scores import EDGE, Scores, score_model
 from fourier_head.compare.settings import Settings
 from fourier_head.domains.adaptive import Adaptive

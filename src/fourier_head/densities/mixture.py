@@ -13,7 +13,7 @@ from torch.distributions import Distribution, constraints
 
 from fourier_head._arrays import common_shape
 from fourier_head.densities.scalar import ScalarDensity, Shape
-from fourier_head.fourier.inversion import Curve, highest, invert, with_implicit_gradient
+from fourier_head.fourier.inversion import Curve, highest, invert
 from fourier_head.fourier.quadrature import between
 
 NODES = 8
@@ -161,16 +161,6 @@ class MixtureDensity(ScalarDensity):
         noise = 2 * torch.finfo(level.dtype).eps
         share = invert(curve_of(self, low, span), level.detach(), zero, one, start, noise=noise, part=part)
         return torch.where(apart, low + span * share, low)
-
-    def _with_gradient(self, x: Tensor, level: Tensor | None = None) -> Tensor:
-        """Return solutions of F(x) = level with the gradients that follow; without a level, the one they have."""
-        if not torch.is_grad_enabled():
-            return x
-        residual, prob = self.cdf_and_prob(x)
-        if level is not None:
-            residual = residual - level
-        tiny = torch.finfo(prob.dtype).tiny
-        return with_implicit_gradient(x, residual, prob.clamp_min(tiny)) if residual.requires_grad else x
 
     def icdf_of(self, component: Tensor, level: Tensor) -> Tensor:
         """Return quantiles of the components named.

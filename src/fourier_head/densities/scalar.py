@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from fourier_head._arrays import common_shape, needs_sync
+from fourier_head.fourier.inversion import with_implicit_gradient
 from fourier_head.fourier.series import exporting
 
 Shape = torch.Size | list[int] | tuple[int, ...]
@@ -93,6 +94,16 @@ class ScalarDensity(Distribution):
         if self._validate_args and not bool(((level >= 0) & (level <= 1)).all()):
             raise ValueError("levels must lie in [0, 1], got some outside.")
         return self._icdf(level)
+
+    def _with_gradient(self, x: Tensor, level: Tensor | None = None) -> Tensor:
+        """Return solutions of F(x) = level with the gradients that follow; without a level, the one they have."""
+        if not torch.is_grad_enabled():
+            return x
+        residual, prob = self.cdf_and_prob(x)
+        if level is not None:
+            residual = residual - level
+        tiny = torch.finfo(prob.dtype).tiny
+        return with_implicit_gradient(x, residual, prob.clamp_min(tiny)) if residual.requires_grad else x
 
     def _levels(self, levels: Tensor | float | Sequence[float]) -> Tensor:
         """Return levels as a tensor, checked where that makes no device wait."""

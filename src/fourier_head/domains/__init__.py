@@ -4,10 +4,11 @@ A domain owns its mathematics: support, moments, quadrature, ranked score and ta
 that stay where they are, `adaptive` the one that a network moves and stretches.
 """
 
-from fourier_head.domains.adaptive import Adaptive, Placed
+from fourier_head.domains.adaptive import Adaptive
 from fourier_head.domains.domain import Boundary, Domain, fine_grid
 from fourier_head.domains.fixed import BinnedInterval, Circle, Interval, Line
 from fourier_head.domains.maps import Affine, Asinh, Log, ValueMap
+from fourier_head.domains.placed import Placed
 
 __all__ = [
     "Adaptive",

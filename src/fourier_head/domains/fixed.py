@@ -12,7 +12,7 @@ from torch.distributions import constraints
 
 from fourier_head._arrays import common_shape
 from fourier_head.domains.domain import Boundary, Domain, fine_grid
-from fourier_head.domains.maps import Number, log_of
+from fourier_head.domains.maps import Number, check_positive, log_of
 from fourier_head.fourier import spectrum
 from fourier_head.fourier.quadrature import double_exponential, legendre_pieces, midpoints
 
@@ -118,8 +118,7 @@ class Circle(Domain):
     numbers = ("period", "low")
 
     def __init__(self, period: Number = 2 * math.pi, low: Number = 0.0):
-        if not isinstance(period, Tensor) and not (period > 0 and math.isfinite(period)):
-            raise ValueError(f"period must be positive and finite, got {period}")
+        check_positive("period", period)
         self.period, self.low = period, low
 
     def check_boundary(self, boundary: Boundary) -> None:
@@ -184,8 +183,7 @@ class Line(Domain):
     numbers = ("loc", "scale")
 
     def __init__(self, loc: Number = 0.0, scale: Number = 1.0):
-        if not isinstance(scale, Tensor) and not (scale > 0 and math.isfinite(scale)):
-            raise ValueError(f"scale must be positive and finite, got {scale}")
+        check_positive("scale", scale)
         self.loc, self.scale = loc, scale
 
     @property

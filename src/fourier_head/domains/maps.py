@@ -27,6 +27,12 @@ def log_of(x: Number) -> Number:
     return torch.log(x) if isinstance(x, Tensor) else math.log(x)
 
 
+def check_positive(name: str, number: Number) -> None:
+    """Raise a clear error for a number that is no length; what a tensor holds is not looked at."""
+    if not isinstance(number, Tensor) and not (number > 0 and math.isfinite(number)):
+        raise ValueError(f"{name} must be positive and finite, got {number}")
+
+
 class ValueMap:
     r"""Map values to a coordinate u by a formula and two numbers, one pair for all or one per row.
 
@@ -43,8 +49,7 @@ class ValueMap:
     """Where in its interval, from the middle 0 to the end 1, a density takes the unit of its tails from."""
 
     def __init__(self, loc: Number = 0.0, scale: Number = 1.0):
-        if not isinstance(scale, Tensor) and not (scale > 0 and math.isfinite(scale)):
-            raise ValueError(f"scale must be positive and finite, got {scale}")
+        check_positive("scale", scale)
         self.loc, self.scale = loc, scale
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from fourier_head.errors import is_whole
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.scores import COVERAGES, DECILES, Forecast, score, series_errors
 
@@ -74,10 +75,9 @@ class EvaluationSet:
     starts: Sequence[str] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
-            raise ValueError(f"horizon must be a whole number of at least 1, got {self.horizon!r}")
-        if isinstance(self.season, bool) or not isinstance(self.season, int) or self.season < 1:
-            raise ValueError(f"season must be a whole number of at least 1, got {self.season!r}")
+        for name, value in (("horizon", self.horizon), ("season", self.season)):
+            if not is_whole(value, 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         if len(self.series) == 0:
             raise ValueError(f"series of {self.name} must not be empty")
         shortest = min(len(one) for one in self.series)

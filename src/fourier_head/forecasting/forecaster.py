@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +24,7 @@ from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, Multisca
 from fourier_head.forecasting.patch.predict import batches, fast_arithmetic
 from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.path_density import PathDensity
+from fourier_head.forecasting.progress import Progress, counting
 from fourier_head.forecasting.repair import anomalies, impute
 from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
@@ -41,15 +40,10 @@ if TYPE_CHECKING:
 
 TOKENS = {"cpu": 4096, "cuda": 1 << 17}
 """Patches in one pass: enough to keep the arithmetic busy, few enough for the caches and for a moving bar."""
-MANY = 2000
-"""Series from which on a bar is shown in a terminal unless said otherwise."""
 COLUMNS = ("freq", "id", "time", "target", "fill", "aggregate")
 """What says how a table is read."""
 WINDOWS = 8
 """Windows of the past of a series that tell how its steps hang together."""
-
-Progress = Callable[[int, int], None]
-"""Called with series done and series in all."""
 
 
 class Forecaster:
@@ -193,7 +187,7 @@ class Forecaster:
         # What values a series can take is seen in itself, not in what effects or rules leave of it.
         as_given = effects is None and not (ruled and ruled.changed)
         empty, support = torch.zeros((), dtype=torch.int64, device=self.device), Support.unknown(len(series))
-        with _bar(progress, len(series)) as advance, fast_arithmetic(self.device, half):
+        with counting(progress, len(series)) as advance, fast_arithmetic(self.device, half):
             for numbers, contexts, periods in self._batches(ruled.series if ruled else plain, rolling):
                 empty += contexts.isnan().all(-1).sum()
                 if natural and as_given:
@@ -341,37 +335,3 @@ def check_count(what: str, value: Any, of: str = "") -> int:
     if not (number >= 1 and number % 1 == 0):
         raise ValueError(f"{what} must be a whole number{of} from 1 on, got {value!r}.")
     return int(number)
-
-
-@contextmanager
-def _bar(progress: bool | Progress | None, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield what counts series done: a bar, a callback, or nothing."""
-    done = 0
-    if callable(progress):
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            progress(done, total)
-
-        yield count
-        return
-    wanted = sys.stderr.isatty() and total >= MANY if progress is None else progress
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-    except ImportError:
-        wanted = False
-    if not wanted:
-        yield lambda more: None
-        return
-    columns = (
-        TextColumn("forecasting"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-    )
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("", total=total)
-        yield lambda more: bars.advance(task, more)

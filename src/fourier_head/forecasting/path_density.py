@@ -14,7 +14,6 @@ from torch.distributions import Distribution, constraints
 from fourier_head._arrays import common_shape
 from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.densities.scalar import ScalarDensity, Shape
-from fourier_head.fourier.inversion import with_implicit_gradient
 
 AT_ONCE = 1 << 17
 """Values looked at together, one of each component: tables of some 16 MB, which caches hold better than all at once."""
@@ -109,6 +108,11 @@ class PathDensity(ScalarDensity):
         """Return P(X <= value)."""
         return self._over(lambda block, x: block.cdf(x), self._value(value))
 
+    def cdf_and_prob(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the distribution function and the density."""
+        cdf, prob = (self._over(lambda block, x, i=i: block.cdf_and_prob(x)[i], value) for i in (0, 1))
+        return cdf, prob
+
     def log_prob(self, value: Tensor | float) -> Tensor:
         """Return the log-density."""
         return self._over(lambda block, x: block.log_prob(x), self._supported(value))
@@ -129,10 +133,7 @@ class PathDensity(ScalarDensity):
 
         with torch.no_grad():
             x = self._over(draw, path.expand(shape), level)
-        if not torch.is_grad_enabled():
-            return x
-        cdf, prob = (self._over(lambda block, x, i=i: block.cdf_and_prob(x)[i], x) for i in (0, 1))
-        return with_implicit_gradient(x, cdf, prob.clamp_min(torch.finfo(prob.dtype).tiny))
+        return self._with_gradient(x)
 
     # --- summaries
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from fourier_head._arrays import Numeric, as_tensors, needs_sync
+from fourier_head.errors import is_whole
 
 RELEASED_MAX_SIGMA = 100
 """Where the released experiments of the paper cut the sum over sigma."""
@@ -73,7 +74,7 @@ def smoothness(
     if discrepancy not in ("l2", "l1"):
         raise ValueError(f"discrepancy must be 'l2' or 'l1', got {discrepancy!r}")
     last = RELEASED_MAX_SIGMA if max_sigma == "released" else max_sigma
-    if last is not None and (not isinstance(last, int) or isinstance(last, bool) or last < 1):
+    if last is not None and not is_whole(last, 1):
         raise ValueError(f"max_sigma must be a positive integer, 'released' or None, got {max_sigma!r}")
     norm_sum = sum_l2 if discrepancy == "l2" else sum_l1
     work = torch.float32 if rows.device.type == "mps" else torch.float64

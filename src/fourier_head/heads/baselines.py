@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from fourier_head._arrays import widened
 from fourier_head.densities.gaussian_mixture import UNSEEN, GaussianMixture
 from fourier_head.densities.histogram import HistogramDensity
+from fourier_head.errors import whole_number
 from fourier_head.fourier.series import bin_centers
 from fourier_head.heads.head import DomainLike, Head
 
@@ -160,12 +161,10 @@ class MixtureHead(_MixtureHead):
         dtype: torch.dtype | None = None,
     ):
         super().__init__(in_features, num_bins, domain)
-        if num_components < 1:
-            raise ValueError(f"num_components must be at least 1, got {num_components}")
         if kind not in ("paper", "full"):
             raise ValueError(f"kind must be 'paper' or 'full', got {kind!r}")
         self.kind = kind
-        self.num_components = num_components
+        self.num_components = whole_number("num_components", num_components, 1)
         outputs = num_components if kind == "paper" else 3 * num_components
         self.proj = nn.Linear(in_features, outputs, bias=bias, device=device, dtype=dtype)
         if kind == "paper":

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fourier_head.errors import needing
+from fourier_head.errors import needing, whole_number
 from fourier_head.forecasting.forecaster import Forecaster
 
 with needing("gluonts"):
@@ -62,8 +62,7 @@ class FourierHeadPredictor(RepresentablePredictor):
         super().__init__(prediction_length=prediction_length)
         if kind not in ("quantile", "sample"):
             raise ValueError(f"kind must be 'quantile' or 'sample', got {kind!r}.")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        whole_number("batch_size", batch_size, 1)
         self.forecaster = (
             forecaster if isinstance(forecaster, Forecaster) else Forecaster.from_pretrained(str(forecaster))
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,22 +154,6 @@ def last_hidden_state(model: Any, input_ids: Tensor, attention_mask: Tensor | No
     places = torch.arange(mask.shape[-1], device=mask.device)
     last = (places * (mask != 0)).argmax(-1).to(states.device)
     return states[torch.arange(len(states), device=states.device), last]
-
-
-def pad_right(ids: Sequence[Sequence[int]], filler: int) -> dict[str, Tensor]:
-    """Return rows of token ids as one batch, padded on the right, and the mask of what is no padding.
-
-    >>> pad_right([[5, 6], [7]], 0)["attention_mask"]
-    tensor([[1, 1],
-            [1, 0]])
-    """
-    width = max(map(len, ids), default=1)
-    padded = [[*row, *[filler] * (width - len(row))] for row in ids]
-    mask = [[1] * len(row) + [0] * (width - len(row)) for row in ids]
-    return {
-        "input_ids": torch.tensor(padded, dtype=torch.long).reshape(len(ids), width),
-        "attention_mask": torch.tensor(mask, dtype=torch.long).reshape(len(ids), width),
-    }
 
 
 SENTENCE = "The following is a list of normally distributed random numbers in the interval with mean and std"

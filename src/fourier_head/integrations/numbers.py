@@ -18,6 +18,7 @@ from fourier_head.domains import Interval
 from fourier_head.heads import FourierHead
 from fourier_head.integrations import fine_tuning
 from fourier_head.integrations import language_models as lm
+from fourier_head.integrations.prompts import checked_values, pad_right, token_ids
 
 if TYPE_CHECKING:
     from peft import LoraConfig, PeftModel
@@ -178,7 +179,7 @@ class NumberLM(nn.Module):
 
         Whatever follows the last token of a prompt cannot reach it in a causal model, so this padding is exact.
         """
-        return self._pad(self._tokenize(prompts), values)
+        return self._pad(token_ids(self.tokenizer, prompts), values)
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """Make a batch of rows with ``prompt`` and ``value``: the data collator of a Trainer."""
@@ -187,36 +188,14 @@ class NumberLM(nn.Module):
             batch["labels"] = self.bins.encode(batch.pop("values"))
         return batch
 
-    def _tokenize(self, prompts: Sequence[str]) -> list[list[int]]:
-        if isinstance(prompts, str):
-            raise TypeError("prompts must be a sequence of texts, got one text: put it into a list")
-        for i, prompt in enumerate(prompts):
-            if not isinstance(prompt, str):
-                raise TypeError(f"prompts[{i}] must be a text, got {type(prompt).__name__}")
-        ids = self.tokenizer(list(prompts))["input_ids"] if len(prompts) else []
-        for i, row in enumerate(ids):
-            if not len(row):
-                raise ValueError(f"prompts[{i}] is empty: there is no last token to answer from")
-        return ids
-
     def _pad(self, ids: Sequence[Sequence[int]], values: Sequence[float] | Tensor | None) -> dict[str, Tensor]:
-        batch = lm.pad_right(ids, self.tokenizer.pad_token_id or 0)  # masked, so any id will do
+        batch = pad_right(ids, self.tokenizer.pad_token_id or 0)  # masked, so any id will do
         if values is not None:
             batch["values"] = self._checked(values, len(ids))
         return batch
 
     def _checked(self, values: Sequence[float] | Tensor, count: int) -> Tensor:
-        try:  # a column of a data frame is indexed by its labels, a list of it by places
-            tensor = torch.as_tensor(values if isinstance(values, Tensor) else list(values), dtype=torch.float64)
-        except (TypeError, ValueError):
-            raise TypeError(f"values must be one number for each of {count} prompts, got {values!r:.40}") from None
-        if tensor.shape != (count,):
-            raise ValueError(f"values must be one number for each of {count} prompts, got shape {tuple(tensor.shape)}")
-        outside = tensor[(tensor < self.bins.low) | (tensor > self.bins.high)]
-        if len(outside):
-            limits = f"[{self.bins.low:g}, {self.bins.high:g}]"
-            raise ValueError(f"values must lie in {limits}, got {outside[0]:g}: widen low and high, or clip them")
-        return tensor
+        return checked_values(values, count, self.bins.low, self.bins.high)
 
     # --- the network
 
@@ -270,7 +249,7 @@ class NumberLM(nn.Module):
     @torch.no_grad()
     def features(self, prompts: Sequence[str], batch_size: int = 64) -> Tensor:
         """Return what the head sees of each prompt, (prompts, features), without gradient or dropout."""
-        ids = self._tokenize(prompts)
+        ids = token_ids(self.tokenizer, prompts)
         was_training = self.training
         self.eval()
         parts = [self.head.proj.weight.new_empty(0, self.head.in_features)]
@@ -375,7 +354,7 @@ class NumberLM(nn.Module):
         """
         if not isinstance(lora, bool) and not hasattr(lora, "peft_type"):
             raise TypeError(f"lora must be True, False or a LoraConfig, got {lora!r:.40}")
-        ids = self._tokenize(prompts)
+        ids = token_ids(self.tokenizer, prompts)
         targets = self._checked(values, len(ids))
         if lora is not False and not self._adapter:
             with seeded(seed, self.device):

@@ -2,7 +2,7 @@
 
 One kernel reads the rows of a matrix product once and makes both the loss and its gradient; the backward pass is two
 more products. Where rows of features fit the chip and the density is the paper's, one kernel multiplies, too, and sums
-while the products are still in float32 registers. Nothing of size tokens x bins exists. The reference of `losses.py` is
+while the products are still in float32 registers. Nothing of size tokens x bins exists. The reference of `losses/` is
 what all must equal.
 """
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fourier_head.errors import did_you_mean
+from fourier_head.errors import did_you_mean, whole_number
 from fourier_head.forecasting.corpora.aggregate import AggregatedSampler
 from fourier_head.forecasting.corpora.augment import DEFAULT, Augmentation
 from fourier_head.forecasting.corpora.fine import FineSynth
@@ -77,8 +77,7 @@ class Corpus:
 
     def sample(self, batch: int, generator: torch.Generator | None = None) -> Windows:
         """Draw a batch of windows."""
-        if batch < 1:
-            raise ValueError(f"batch must be at least 1, got {batch}.")
+        whole_number("batch", batch, 1)
         made = [self.parts[n].source.sample(rows, generator) for n, rows in self.counts(batch).items() if rows]
         windows = Windows(*(torch.cat(columns) for columns in zip(*made, strict=True))) if len(made) > 1 else made[0]
         if len(made) > 1:
@@ -107,9 +106,8 @@ class BatchStream:
     """
 
     def __init__(self, corpus: Corpus, batch: int, seed: int = 0, *, chunk: int = 8, rank: int = 0) -> None:
-        if batch < 1 or chunk < 1:
-            raise ValueError(f"batch and chunk must be at least 1, got {batch} and {chunk}.")
-        self.corpus, self.batch, self.chunk = corpus, batch, chunk
+        self.corpus = corpus
+        self.batch, self.chunk = whole_number("batch", batch, 1), whole_number("chunk", chunk, 1)
         self.generator = torch.Generator(corpus.device).manual_seed((seed * 1_000_003 + rank * 7919) % 2**63)
         self._used = 0
         self._before: dict[str, Any] = {}

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fourier_head._devices import plain_blas
 from fourier_head.densities.tabulated import PIECES, TabulatedMixture
-from fourier_head.domains.adaptive import Placed
 from fourier_head.domains.maps import Affine
+from fourier_head.domains.placed import Placed
 from fourier_head.errors import whole_number
 from fourier_head.heads import Head
 from fourier_head.integrations.scikit_learn.settings import check_coverage

@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
-from fourier_head.errors import did_you_mean
+from fourier_head.errors import did_you_mean, is_whole
 
 HEADS = ("fourier", "mixture", "hl-gauss", "linear")
 MIXTURES = ("mixture", "gmm")
@@ -28,13 +28,11 @@ def check(model: Any) -> None:
         value = getattr(model, name)
         if name in LEAST_OR_AUTO and value == "auto":
             continue
-        if not isinstance(value, numbers.Integral) or value < smallest:
+        if not is_whole(value, smallest):
             words = "'auto' or " if name in LEAST_OR_AUTO else ""
             raise ValueError(f"{name} must be {words}a whole number of at least {smallest}, got {value!r}.")
     sizes = list(model.hidden_sizes) if isinstance(model.hidden_sizes, Iterable) else []
-    if model.hidden_sizes != "auto" and not (
-        sizes and all(isinstance(w, numbers.Integral) and int(w) > 0 for w in sizes)
-    ):
+    if model.hidden_sizes != "auto" and not (sizes and all(is_whole(size, 1) for size in sizes)):
         raise ValueError(f"hidden_sizes must be 'auto' or a list of whole numbers above 0, got {model.hidden_sizes!r}.")
     if not model.learning_rate > 0:
         raise ValueError(f"learning_rate must be positive, got {model.learning_rate}.")
