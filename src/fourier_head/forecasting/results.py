@@ -214,9 +214,16 @@ class Forecasts:
         return torch.special.ndtri(levels.clamp(1e-6, 1 - 1e-6)).numpy()
 
     def cdf(self, values: Any) -> np.ndarray:
-        """Return the probability of outcomes up to values (series, horizon), NaN where a value is."""
+        """Return the probability of outcomes up to values (series, horizon), NaN where a value is.
+
+        Outcomes are what quantiles and samples show: of whole numbers what is rounded to a value or below it counts,
+        and nothing is below zero where the past never was. ``density.cdf`` is that of the density beneath.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        values = np.broadcast_to(values, np.broadcast_shapes(values.shape, self.density.batch_shape))
         with torch.no_grad():
-            return self.density.cdf(self._at(values)).double().cpu().numpy()
+            level = self.density.cdf(self._at(self.support.edges(values))).double().cpu().numpy()
+        return self.support.upto(values, level)
 
     def log_prob(self, values: Any) -> np.ndarray:
         """Return the log-density at values (series, horizon)."""
