@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from fourier_head.forecasting.dates import DateWarning, read_timestamps
@@ -94,6 +95,23 @@ def test_dates_are_read_from_any_kind_of_column(kind):
     dates[4] = None
     with pytest.raises(ValueError, match=r"'month' must .*got nothing in row 5"):
         read_series(month_table(dates, "month"))
+
+
+@pytest.mark.parametrize("freq", ["D", "h"])
+@pytest.mark.parametrize("unit", ["ms", "ns"])
+def test_timestamps_of_arrow_keep_their_zone(freq, unit):
+    times = pd.date_range("2024-01-01", periods=30, freq=freq, tz="Europe/Berlin")
+    table = pd.DataFrame({"when": times, "sold": range(30)})
+    arrow = table.astype({"when": pd.ArrowDtype(pa.timestamp(unit, "Europe/Berlin"))})
+    plain, *others = map(read_series, (table, arrow, arrow.set_index("when"), arrow.set_index("when")["sold"]))
+    for one in others:
+        assert (one.timing, str(one.zone), one.utc) == (plain.timing, "Europe/Berlin", freq == "h")
+        assert one.last == plain.last
+
+
+def test_days_of_arrow_are_dates():
+    days = pd.array(pd.date_range("2024-01-01", periods=5).date, dtype=pd.ArrowDtype(pa.date32()))
+    assert read_series(pd.DataFrame({"when": days, "sold": range(5)})).timing == "daily, 2024-01-01 to 2024-01-05"
 
 
 def test_offsets_of_summer_and_winter_may_stand_in_one_column():

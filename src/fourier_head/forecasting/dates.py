@@ -81,7 +81,7 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
     if isinstance(column.dtype, pd.PeriodDtype):
         return column.dt.to_timestamp(), None
     if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind == "M":
-        zone = column.dt.tz
+        zone = getattr(column.dtype.pyarrow_dtype, "tz", None)  # days have none, nor a place for one
         column = column.astype("datetime64[ns]" if zone is None else pd.DatetimeTZDtype("ns", zone))
     if pd.api.types.is_datetime64_any_dtype(column):
         return column, None
@@ -156,7 +156,7 @@ def read_timestamps(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     zone, utc = getattr(parsed.dt, "tz", None), False
     if zone is not None:
         local = parsed.dt.tz_localize(None).reset_index(drop=True)
-        clock = None if pd.api.types.is_datetime64_any_dtype(column) else _clock_of_offsets(column, local)
+        clock = None if column.dtype.kind == "M" else _clock_of_offsets(column, local)
         if clock is not None:
             zone, local = clock, pd.Series(clock.local(local.to_numpy("datetime64[ns]")))
         utc = (local - local.dt.normalize()).nunique() > 1
