@@ -21,6 +21,7 @@ from fourier_head.forecasting.columns import (
     is_time,
     is_unread_time,
     join_dates,
+    spread_times,
 )
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label
@@ -222,11 +223,17 @@ def _add_frame(
         time = str(index.name)
         frame = frame.set_axis(frame.index.rename(time)).reset_index()
     elif time is None or folded(time) == "date":
+        if time is None and target is None and (spread := spread_times(frame, names)) is not frame:
+            # Neither column is one that can be named.
+            out.given += ("target", "time")
+            frame, out.spread = spread, len(spread) // len(frame)
         # A date that was named stays joined with its time of day.
         joined = join_dates(frame, (*names, target))
         time = guess_time(joined, (*names, target)) if time is None else time
         # A column that is not in the table cannot be named.
         out.given += ("time",) if time is not None and time not in frame.columns else ()
+        if not out.spread and (parts := [c for c in frame.columns if c not in joined.columns]):
+            out.joined = tuple(map(str, parts if time not in frame.columns else [time, *parts]))
         frame = joined
     times = None
     if time is not None:
@@ -244,12 +251,23 @@ def _add_frame(
     if out.fill is not None and times is not None:
         # Series with few rows do not tell how far steps are apart; the table does.
         given = given or Calendar.fitting(np.unique(times))
+    values = {c: numbers(frame[c], f"the target {str(c)!r}", finite=True) for c in columns.values}
+    if times is not None and not out.aggregate and len(after := _after_all(times, list(values.values()))):
+        # Rows of a future that is to be forecast. Where some series go on, others count as missing there, and records
+        # that are put together are no such rows.
+        frame, times = frame.drop(index=after).reset_index(drop=True), np.delete(times, after)
+        values, out.after = {c: np.delete(own, after) for c, own in values.items()}, len(after)
     groups: dict[Any, Any] = {None: slice(None)}
     if columns.names:
         by = columns.names[0] if len(columns.names) == 1 else list(columns.names)
         groups = frame.groupby(by, sort=False, dropna=False, observed=True).indices
-    for column in columns.values:
-        values = numbers(frame[column], f"the target {str(column)!r}", finite=True)
+    for column, all_values in values.items():
         for name, rows in groups.items():
             own = name if columns.names else column
-            out.add(own, values[rows], given, None if times is None else times[rows])
+            out.add(own, all_values[rows], given, None if times is None else times[rows])
+
+
+def _after_all(times: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
+    """Return the rows that are later than the last one with a value; none where no row has any."""
+    there = np.logical_or.reduce([~np.isnan(one) for one in values])
+    return np.flatnonzero(times > times[there].max()) if there.any() else np.zeros(0, dtype=int)
