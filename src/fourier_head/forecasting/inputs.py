@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
@@ -37,6 +38,7 @@ def read_series(
     target: str | None = None,
     aggregate: str | None = None,
     fill: float | None = None,
+    trim: bool = True,
 ) -> SeriesSet:
     """Return the series in what was given.
 
@@ -49,6 +51,8 @@ def read_series(
             an error unless given.
         fill: what steps without a row become, such as 0 where a table holds only days with a sale; then all series go
             on to the last time of any. Missing unless given.
+        trim: whether rows of a table after the last value of all series, as forms of the future have them, are left
+            out.
 
     Example:
         >>> read_series({"a": [1, 2, 3], "b": [5.0, None]}, freq="ME").periods
@@ -56,8 +60,11 @@ def read_series(
     """
     if aggregate not in (None, *AGGREGATES):
         raise ValueError(f"aggregate must be 'sum' or 'mean', got {aggregate!r}.")
-    if fill is not None and not np.isfinite(fill):
-        raise ValueError(f"fill must be a finite number, got {fill}.")
+    if fill is not None and not (isinstance(fill, Real) and np.isfinite(fill)):
+        raise ValueError(f"fill must be a finite number, got {fill!r}.")
+    for what, name in (("time", time), ("target", target)):
+        if not isinstance(name, Hashable):
+            raise ValueError(f"{what} must be the name of one column, got {name!r:.60}.")
     calendar = None if freq is None else Calendar.of(freq)
     given = {"id": id, "time": time, "target": target, "freq": freq}
     out = SeriesSet(aggregate=aggregate, fill=fill, given=tuple(k for k, v in given.items() if v is not None))
@@ -65,7 +72,7 @@ def read_series(
         # Names and timestamps are in the index, as in a table.
         data = data.to_frame("target" if data.name is None else data.name)
     if isinstance(data, pd.DataFrame):
-        _add_frame(out, data, calendar, id, time, target)
+        _add_frame(out, data, calendar, id, time, target, trim)
     else:
         if (id, time, target) != (None, None, None):
             raise ValueError("id, time and target name columns of a DataFrame; the data is none.")
@@ -207,10 +214,11 @@ def _add_frame(
     id: str | Sequence[str] | None,
     time: str | None,
     target: str | None,
+    trim: bool,
 ) -> None:
     if not len(frame):
         raise ValueError("there is nothing to forecast: the table has no rows.")
-    names = (id,) if isinstance(id, str) else tuple(id or ())
+    names = (id,) if isinstance(id, (str, Integral)) else tuple(id or ())
     if isinstance(frame.index, pd.PeriodIndex) and time is None:
         given = given or Calendar.of(frame.index.freqstr)
     if isinstance(frame.index, pd.MultiIndex) and not set(frame.columns) & set(frame.index.names):
@@ -252,9 +260,10 @@ def _add_frame(
         # Series with few rows do not tell how far steps are apart; the table does.
         given = given or Calendar.fitting(np.unique(times))
     values = {c: numbers(frame[c], f"the target {str(c)!r}", finite=True) for c in columns.values}
-    if times is not None and not out.aggregate and len(after := _after_all(times, list(values.values()))):
+    if trim and times is not None and not out.aggregate:
         # Rows of a future that is to be forecast. Where some series go on, others count as missing there, and records
         # that are put together are no such rows.
+        after = _after_all(times, list(values.values()))
         frame, times = frame.drop(index=after).reset_index(drop=True), np.delete(times, after)
         values, out.after = {c: np.delete(own, after) for c, own in values.items()}, len(after)
     groups: dict[Any, Any] = {None: slice(None)}
