@@ -67,6 +67,7 @@ def test_names_of_columns_have_no_spaces_around_them(read):
         ("day,x\n1,1\u00a0234\n2,950.5\n", [1234, 950.5]),
         ("day\tx\n1\t1.234,5\n2\t2,5\n", [1234.5, 2.5]),
         ("day,x\n1,..\n2,2\n", [np.nan, 2]),
+        ("day;x\n1;1.234,56-\n2;2,5\n", [-1234.56, 2.5]),
         ("day,x\n1,#DIV/0!\n2,2\n", [np.nan, 2]),
     ],
 )

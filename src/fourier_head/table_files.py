@@ -249,6 +249,7 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
             text = some.astype("string").str.strip()
             words = text.str.fullmatch(_EMPTY_WORDS)
             spelt = text[~(words | text.str.fullmatch(_EMPTY))]
+            spelt = spelt.str.replace(r"^(\d[\d.,]*)-$", r"-\1", regex=True)  # as SAP has a loss
             parts = spelt.str.extract(pattern)
             if len(parts) <= words.sum() or parts["whole"].isna().any() or spelt.str.fullmatch(_CODE).any():
                 break

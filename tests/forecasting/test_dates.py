@@ -376,3 +376,55 @@ def test_rows_of_the_future_are_left_out_and_named(wide):
     assert series.timing == "daily, 2024-01-01 to 2024-01-04"
     np.testing.assert_array_equal(series.values, [a[:4], b[:4]])  # where others go on, a value is missing
     assert any(note.startswith(f"{2 if wide else 4} rows are left out") for note in series.notes)
+
+
+@pytest.mark.parametrize("last", ["Total", None, "Source: the ministry"])
+def test_totals_and_remarks_at_the_end_are_left_out_and_named(last):
+    days = [*pd.date_range("2024-01-01", periods=6).astype(str), last]
+    table = pd.DataFrame({"date": days, "sold": [1, 2, 3, 4, 5, 6, 21]})
+    for one in (table, table.assign(date=pd.to_datetime(table["date"], errors="coerce"))):
+        series = read_series(one)
+        assert series.values[0].tolist() == [1, 2, 3, 4, 5, 6]
+        assert any("have no time and are left out" in note for note in series.notes)
+    assert any(repr(last or "") in note for note in read_series(table).notes)
+    with pytest.raises(ValueError, match="must hold dates, got"):
+        read_series(pd.DataFrame({"date": [*days[:2], last, *days[2:6]], "sold": range(7)}))
+
+
+# --- more spellings
+
+WEEKS = pd.date_range("2021-01-04", periods=60, freq="W-MON")
+HOURS = pd.date_range("2024-01-13", periods=48, freq="h")
+
+
+@pytest.mark.parametrize(
+    ("name", "dates", "timing"),
+    [
+        ("quarter", [f"{2020 + i // 4}-{i % 4 + 1}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("trimestre", [f"T{i % 4 + 1} {2020 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("season", [f"{2000 + i}/{i + 1:02d}" for i in range(11)], "yearly, 2000-01-01 to 2010-01-01"),
+        ("season", [f"{1995 + i}-{(96 + i) % 100:02d}" for i in range(11)], "yearly, 1995-01-01 to 2005-01-01"),
+        ("Woche", WEEKS.strftime("KW %V/%G"), "weekly, 2021-01-04 to 2022-02-21"),
+        ("week", WEEKS.strftime("W%V-%G"), "weekly, 2021-01-04 to 2022-02-21"),
+        ("week", WEEKS.strftime("%G-%V"), "weekly, 2021-01-04 to 2022-02-21"),
+        ("week", [str(one) for one in WEEKS.to_period("W")], "weekly, 2021-01-04 to 2022-02-21"),
+        (
+            "MTU",
+            [f"{one:%d.%m.%Y %H:%M} - {one:%d.%m.%Y} 23:59" for one in HOURS],
+            "hourly, 2024-01-13 to 2024-01-14 23:00",
+        ),
+        (
+            "t",
+            [f"2024-01-{d} {h:02d}:00" for d in (13, 14) for h in range(1, 25)],
+            "hourly, 2024-01-13 01:00 to 2024-01-15",
+        ),
+        ("unix", [int(one.timestamp()) for one in HOURS], "hourly, 2024-01-13 to 2024-01-14 23:00"),
+    ],
+)
+def test_weeks_quarters_seasons_and_intervals_are_read(name, dates, timing):
+    assert read_series(pd.DataFrame({name: dates, "sold": np.arange(float(len(dates)))})).timing == timing
+
+
+def test_a_table_without_numbers_shows_what_it_holds():
+    with pytest.raises(ValueError, match=r"the columns are day, sold; 'sold' holds '5 kWh'\."):
+        read_series(pd.DataFrame({"day": pd.date_range("2024-01-01", periods=3), "sold": ["5 kWh", "6 kWh", "7 kWh"]}))

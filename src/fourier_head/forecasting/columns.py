@@ -17,7 +17,7 @@ from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates
 from fourier_head.table_files import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
-TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour")
+TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour", "ts", "unix", "epoch")
 _ELSEWHERE = {
     **dict.fromkeys(("datum", "fecha"), "date"),
     **dict.fromkeys(("zeit", "uhrzeit", "hora"), "time"),
@@ -97,7 +97,9 @@ def guess_columns(
     numeric = [c for c in numeric if not names_things(c) and (time is None or folded(c) not in CALENDAR)] or numeric
     if not numeric:
         listed = ", ".join(map(str, frame.columns)) or "none at all"
-        raise ValueError(f"there is no numeric column to forecast; the columns are {listed}.")
+        words = [c for c in left if c not in names and frame[c].notna().any()]
+        found = f"; {str(words[-1])!r} holds {str(frame[words[-1]].dropna().iloc[0])[:40]!r}" if words else ""
+        raise ValueError(f"there is no numeric column to forecast; the columns are {listed}{found}.")
     best = [c for word in TARGETS for c in numeric if folded(c) == word][:1]
     if not best and len(numeric) > 1 and (names or time is None):
         best = [c for c in numeric if set(words_of(c)) & set(TARGETS)]

@@ -247,6 +247,7 @@ def _add_frame(
     if time is not None:
         # Blank rows, as spreadsheets leave them; where there are no dates, they are steps without a value.
         frame = frame.dropna(how="all")
+        frame, out.without_time = _without_totals(frame, time)
         times, out.zone, out.utc = read_timestamps(frame[time])
     frame = frame.reset_index(drop=True)
     out.columns = columns = guess_columns(frame, names, time, target, times)
@@ -274,6 +275,17 @@ def _add_frame(
         for name, rows in groups.items():
             own = name if columns.names else column
             out.add(own, all_values[rows], given, None if times is None else times[rows])
+
+
+def _without_totals(frame: pd.DataFrame, time: str) -> tuple[pd.DataFrame, str | None]:
+    """Return a table without rows at its end that are of no time, totals or remarks, and what the first has for one."""
+    end = frame[time].tail(5)
+    dated = end.astype("string").str.contains(r"\d").fillna(False).to_numpy(dtype=bool)
+    count = len(end) if not dated.any() else int(np.argmax(dated[::-1]))
+    if not 0 < count < len(end):
+        return frame, None
+    first = end.iloc[-count]
+    return frame.iloc[: len(frame) - count], "" if pd.isna(first) else str(first)[:40]
 
 
 def _after_all(times: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
