@@ -428,3 +428,17 @@ def test_weeks_quarters_seasons_and_intervals_are_read(name, dates, timing):
 def test_a_table_without_numbers_shows_what_it_holds():
     with pytest.raises(ValueError, match=r"the columns are day, sold; 'sold' holds '5 kWh'\."):
         read_series(pd.DataFrame({"day": pd.date_range("2024-01-01", periods=3), "sold": ["5 kWh", "6 kWh", "7 kWh"]}))
+
+
+def test_years_in_a_row_are_an_index_of_dates_by_their_name():
+    years = pd.RangeIndex(2000, 2006, name="year")
+    for data in (pd.Series(range(6), index=years), pd.DataFrame({"sold": range(6)}, index=years)):
+        assert read_series(data).timing == "yearly, 2000-01-01 to 2005-01-01"
+    assert read_series(pd.Series(range(6), index=pd.RangeIndex(6, name="row"))).timing == "no dates"
+
+
+def test_a_column_that_is_a_number_is_named_as_one():
+    table = pd.DataFrame(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"such as target=1\."):
+        read_series(table)
+    assert read_series(table, target=1).values[0].tolist() == [0, 0, 0]

@@ -106,7 +106,7 @@ def guess_columns(
         if len(best) != 1:
             raise ValueError(
                 f"several columns hold numbers ({', '.join(map(str, numeric))}): name the one to forecast, such as "
-                f"target={str(numeric[-1])!r}."
+                f"target={numeric[-1]!r}."
             )
     return Columns(names, time, tuple(best or numeric))
 

@@ -198,7 +198,7 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
 
 def index_dates(index: pd.Index) -> pd.Series | None:
     """Return an index as a column where it holds dates, or must have been meant to by its name; else None."""
-    if isinstance(index, (pd.MultiIndex, pd.RangeIndex)):
+    if isinstance(index, pd.MultiIndex) or (isinstance(index, pd.RangeIndex) and index.name is None):
         return None
     column = pd.Series(index, name="timestamp" if index.name is None else index.name)
     if index.name is None:
