@@ -282,7 +282,7 @@ def _without_totals(frame: pd.DataFrame, time: str) -> tuple[pd.DataFrame, str |
     end = frame[time].tail(5)
     dated = end.astype("string").str.contains(r"\d").fillna(False).to_numpy(dtype=bool)
     count = len(end) if not dated.any() else int(np.argmax(dated[::-1]))
-    if not 0 < count < len(end):
+    if not 0 < count < len(end) or len(frame) - count < 2:  # of two rows either may be the mistake
         return frame, None
     first = end.iloc[-count]
     return frame.iloc[: len(frame) - count], "" if pd.isna(first) else str(first)[:40]
