@@ -81,6 +81,10 @@ def test_help_and_version_do_not_wait_for_torch():
         assert run(sys.executable, "-c", code, option).splitlines()[-1] == "False"
 
 
+def test_the_package_runs_as_the_command_does():
+    assert run(sys.executable, "-m", "fourier_head", "--version") == f"fourier-head {fourier_head.__version__}\n"
+
+
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory):
     """Build both archives; the wheel is made from the source distribution, which so has to be complete."""

@@ -62,6 +62,13 @@ def test_names_of_columns_have_no_spaces_around_them(read):
         ('day,x\n1,"1’234’567"\n2,$7.50\n', [1234567, 7.5]),
         ('day,x\n1,"12,34,567.5"\n2,$7.50\n', [1234567.5, 7.5]),
         ("day,x\n1,$(801.46)\n2,-$5.00\n", [-801.46, -5]),
+        ("day;x\n1;1\u2009234\u2009567,8\n2;950\n", [1234567.8, 950]),
+        ("day;x\n1;1 234 567\n2;950\n", [1234567, 950]),
+        ("day,x\n1,1\u00a0234\n2,950.5\n", [1234, 950.5]),
+        ("day\tx\n1\t1.234,5\n2\t2,5\n", [1234.5, 2.5]),
+        ("day,x\n1,..\n2,2\n", [np.nan, 2]),
+        ("day;x\n1;1.234,56-\n2;2,5\n", [-1234.56, 2.5]),
+        ("day,x\n1,#DIV/0!\n2,2\n", [np.nan, 2]),
     ],
 )
 def test_numbers_are_numbers_however_they_are_spelt(read, text, want):
@@ -89,6 +96,17 @@ def test_numbers_are_numbers_however_they_are_spelt(read, text, want):
 def test_names_stay_text(read, values):
     frame = read("x,y\n" + "".join(f'"{value}",1\n' for value in values))
     assert frame["x"].tolist() == values
+
+
+@pytest.mark.parametrize("nothing", ["n/a", "NA", "null", "none", "n.a.", "–", "—", "..", "#N/A", "nan", "?", "…"])
+@pytest.mark.parametrize("others", [["1", "2", "3"], ["$1", "$2", "$3"], ["1;5", "2", "3"]])
+def test_nothing_among_numbers_is_spelt_in_many_ways(read, nothing, others):
+    frame = read("day;x\n" + "".join(f"1;{one.replace(';', ',')}\n" for one in [*others, nothing]))
+    np.testing.assert_array_equal(frame["x"], [1.5 if others[0] == "1;5" else 1, 2, 3, np.nan])
+
+
+def test_zeros_in_front_stay_beside_a_sign_for_nothing(read):
+    assert read("town,x\n01067,1\n02345,2\n-,3\n")["town"].tolist() == ["01067", "02345", "-"]
 
 
 def test_points_are_thousands_only_where_commas_are_decimal(read):
@@ -182,6 +200,18 @@ def test_a_workbook_is_read_like_any_table(tmp_path):
     (tmp_path / "bad.xlsx").write_bytes(b"no workbook")
     with pytest.raises(UserError, match="cannot be read as xlsx"):
         read_frame(tmp_path / "bad.xlsx")
+
+
+def test_a_page_of_words_before_the_table_is_no_table(tmp_path):
+    pytest.importorskip("openpyxl")
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
+        words = pd.DataFrame([["Sales of our shops", ""], ["Asked by", "Anna"], ["Made by", "Ben"]])
+        words.to_excel(book, sheet_name="About", header=False, index=False)
+        table = pd.DataFrame({"date": pd.date_range("2024-01-01", periods=3), "sold": ["1 234,5", "2,5", "n/a"]})
+        table.to_excel(book, sheet_name="Data", index=False)
+    frame = read_frame(tmp_path / "t.xlsx")
+    np.testing.assert_array_equal(frame["sold"], [1234.5, 2.5, np.nan])
+    assert frame.attrs["notes"] == ["only the sheet 'Data' is read, not 'About'."]
 
 
 def test_a_workbook_says_what_to_install(tmp_path, monkeypatch):

@@ -25,16 +25,19 @@ _MISSING_WORDS = [*_MISSING, "", "#N/A", "N/A", "n/a", "NaN", "nan", "<NA>", "NU
 _WORDS: dict[str, Any] = {"keep_default_na": False, "na_values": _MISSING_WORDS}
 _LOOKED_AT = 60
 """Lines in which the header is looked for."""
-_EMPTY = ["-", "–", "—", "?", ""]
-"""Among numbers; elsewhere these may be names."""
+# Among numbers these are no number, the errors of spreadsheets among them; words are, where most others are numbers.
+_EMPTY = r"[-–—?*:.…]*|#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!)"
+_EMPTY_WORDS = r"(?i:n/?a|n\.a\.|none|null|nan|missing)"
+_CODE = r"0\d{2,}"
+"""Zeros in front are part of a name, such as 01067, the code of a town."""
 _SIGNS = "$€£¥₹₩₽₺₪฿"
-_SPACES = " \u00a0\u202f"
+_SPACES = " \u00a0\u2009\u202f"
 # Groups of thousands have three digits: "1,2" is a name or a list, no number. In India all but the last may have two.
 POINT, COMMA = (
     rf"^(?=[^()]*(?:\([^()]*\))?$)[{_SIGNS}]?\s*(?P<minus>[-−(]?)\s*[{_SIGNS}]?\s*(?=\D?\d)(?P<whole>{whole}|\d*)"
     rf"(?:[{point}](?P<rest>\d+))?(?P<power>[eE][-+]?\d+)?\s*[%{_SIGNS}]?\)?$"
     for whole, point in (
-        (r"\d{1,3}(?:[,'’]\d{3})+|\d{1,2}(?:,\d{2})*,\d{3}", "."),
+        (rf"\d{{1,3}}(?:[,'’{_SPACES}]\d{{3}})+|\d{{1,2}}(?:,\d{{2}})*,\d{{3}}", "."),
         (rf"\d{{1,3}}(?:[.{_SPACES}]\d{{3}})+", ","),
     )
 )
@@ -96,11 +99,12 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
     head = pd.read_csv(path, encoding=encoding, nrows=_LOOKED_AT, dtype=str, **whole)["line"].fillna("")
     separator, skipped = _layout(head.tolist())
     plain: dict[str, Any] = {"sep": separator, "encoding": encoding, "skiprows": skipped, "skipinitialspace": True}
-    # Zeros in front are part of a name, such as 01067, the code of a town.
     codes = dict.fromkeys(_codes(head[skipped:], separator), str)
     frame = pd.read_csv(path, na_values=_MISSING, low_memory=False, dtype=codes, **plain)
     check_header(frame, path.name)
-    if separator == ";" and (commas := respell(frame, COMMA)):
+    if separator != ";":
+        respell(frame)  # 1,003 is a thousand
+    if separator != "," and (commas := respell(frame, COMMA)):
         # Where commas are decimal, points are thousands, and 1.003 was read as about one.
         decimals = [c for c in frame.columns if pd.api.types.is_float_dtype(frame[c]) and c not in commas]
         text = pd.read_csv(path, dtype=str, usecols=decimals, **plain) if decimals else frame[[]]
@@ -112,24 +116,39 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
 
 
 def _read_workbook(path: Path) -> pd.DataFrame:
-    """Read the first sheet that holds anything."""
+    """Read the first sheet that is a table, or else the first that holds anything."""
     require("cli", "openpyxl")
-    book = pd.ExcelFile(path, engine="openpyxl")
-    heads = {sheet: book.parse(sheet, header=None, nrows=_LOOKED_AT) for sheet in book.sheet_names}
-    full = [sheet for sheet, head in heads.items() if not head.empty]
-    if not full:
-        raise UserError(f"{path.name} is empty.")
-    rows = [["" if pd.isna(cell) else str(cell) for cell in row] for row in heads[full[0]].to_numpy()]
-    skipped = _header(rows)
-    frame = book.parse(full[0], header=skipped, na_values=_MISSING)
-    check_header(frame, path.name)
-    respell(frame)
-    _put_names_back(frame, lambda words: book.parse(full[0], header=skipped, dtype=str, **_WORDS)[words])
-    _noted(frame, sum(any(row) for row in rows[:skipped]))
-    if full[1:]:
-        others = ", ".join(repr(str(sheet)) for sheet in full[1:])
-        frame.attrs["notes"].append(f"only the sheet {str(full[0])!r} is read, not {others}.")
+    with pd.ExcelFile(path, engine="openpyxl") as book:
+        heads = {sheet: book.parse(sheet, header=None, nrows=_LOOKED_AT).to_numpy() for sheet in book.sheet_names}
+        rows = {
+            sheet: [["" if pd.isna(cell) else str(cell) for cell in row] for row in head]
+            for sheet, head in heads.items()
+            if head.size
+        }
+        if not rows:
+            raise UserError(f"{path.name} is empty.")
+        sheet = next((sheet for sheet, some in rows.items() if _is_table(some)), next(iter(rows)))
+        skipped = _header(rows[sheet])
+        frame = book.parse(sheet, header=skipped, na_values=_MISSING)
+        check_header(frame, path.name)
+        respell(frame)
+        respell(frame, COMMA)
+        _put_names_back(frame, lambda words: book.parse(sheet, header=skipped, dtype=str, **_WORDS)[words])
+    _noted(frame, sum(any(row) for row in rows[sheet][:skipped]))
+    if len(rows) > 1:
+        others = ", ".join(repr(str(other)) for other in rows if other != sheet)
+        frame.attrs["notes"].append(f"only the sheet {str(sheet)!r} is read, not {others}.")
     return frame
+
+
+def _is_table(rows: Sequence[Sequence[str]]) -> bool:
+    """Tell whether most of what is in some column, below its name, is values; a page of words has none.
+
+    >>> _is_table([["Sales of our shops", ""], ["by", "me"]]), _is_table([["day", "sold"], ["2024-01-01", "5"]])
+    (False, True)
+    """
+    columns = ([is_value(cell) for cell in column if cell] for column in zip(*rows[_header(rows) + 1 :], strict=False))
+    return any(2 * sum(column) > len(column) for column in columns)
 
 
 def _noted(frame: pd.DataFrame, skipped: int) -> pd.DataFrame:
@@ -149,7 +168,7 @@ def _codes(lines: Sequence[str], separator: str) -> list[str]:
     """
     header, *rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     cells = ((name, cell) for row in rows for name, cell in zip(header, row, strict=False))
-    return list(dict.fromkeys(name for name, cell in cells if re.fullmatch(r"0\d{2,}", cell.strip())))
+    return list(dict.fromkeys(name for name, cell in cells if re.fullmatch(_CODE, cell.strip())))
 
 
 def _put_names_back(frame: pd.DataFrame, read: Callable[[list[Any]], pd.DataFrame]) -> None:
@@ -228,16 +247,21 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
         # A look at a few saves the work on columns of words.
         for some in (first_values(values, 50), values.dropna()):
             text = some.astype("string").str.strip()
-            parts = text[~text.isin(_EMPTY)].str.extract(pattern)
-            if not len(parts) or parts["whole"].isna().any() or not all(isinstance(x, (str, int, float)) for x in some):
+            words = text.str.fullmatch(_EMPTY_WORDS)
+            spelt = text[~(words | text.str.fullmatch(_EMPTY))]
+            spelt = spelt.str.replace(r"^(\d[\d.,]*)-$", r"-\1", regex=True)  # as SAP has a loss
+            parts = spelt.str.extract(pattern)
+            if len(parts) <= words.sum() or parts["whole"].isna().any() or spelt.str.fullmatch(_CODE).any():
+                break
+            if not all(isinstance(x, (str, int, float)) for x in some):
                 break
         else:
             # Digits alone that pandas left as text are names too long for a number.
-            if not text.str.fullmatch(r"[\d\s]*").all():
+            if not text.str.fullmatch(r"\d*").all():
                 whole = parts["whole"].str.replace(rf"[.,'’{_SPACES}]", "", regex=True)
                 minus = parts["minus"].str.replace(".", "-", regex=True)
-                spelt = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
-                frame[column] = pd.to_numeric(spelt).astype("float64").reindex(frame.index)
+                number = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
+                frame[column] = pd.to_numeric(number).astype("float64").reindex(frame.index)
                 found.append(column)
     return found
 

@@ -215,7 +215,8 @@ def look(forecaster: Forecaster, one: EvaluationSet, group: str, most: int) -> S
     if len(windows):
         then = forecaster.predict(windows.pasts, ahead, progress=False)
         half = np.where(then.support.whole, 0.5, 0.0)[:, None]
-        below, upto = then.cdf(windows.targets - half), then.cdf(windows.targets + half)
+        edges = (torch.from_numpy(windows.targets + side) for side in (-half, half))
+        below, upto = (then.density.cdf(edge).double().cpu().numpy() for edge in edges)
         below[then.support.positive[:, None] & (windows.targets - half <= 0)] = 0.0
         every = np.where(np.isnan(windows.targets), np.nan, squares_between(below, upto))
         for number in np.unique(windows.owner):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from fourier_head.forecasting.dates import DateWarning, read_timestamps
@@ -94,6 +95,23 @@ def test_dates_are_read_from_any_kind_of_column(kind):
     dates[4] = None
     with pytest.raises(ValueError, match=r"'month' must .*got nothing in row 5"):
         read_series(month_table(dates, "month"))
+
+
+@pytest.mark.parametrize("freq", ["D", "h"])
+@pytest.mark.parametrize("unit", ["ms", "ns"])
+def test_timestamps_of_arrow_keep_their_zone(freq, unit):
+    times = pd.date_range("2024-01-01", periods=30, freq=freq, tz="Europe/Berlin")
+    table = pd.DataFrame({"when": times, "sold": range(30)})
+    arrow = table.astype({"when": pd.ArrowDtype(pa.timestamp(unit, "Europe/Berlin"))})
+    plain, *others = map(read_series, (table, arrow, arrow.set_index("when"), arrow.set_index("when")["sold"]))
+    for one in others:
+        assert (one.timing, str(one.zone), one.utc) == (plain.timing, "Europe/Berlin", freq == "h")
+        assert one.last == plain.last
+
+
+def test_days_of_arrow_are_dates():
+    days = pd.array(pd.date_range("2024-01-01", periods=5).date, dtype=pd.ArrowDtype(pa.date32()))
+    assert read_series(pd.DataFrame({"when": days, "sold": range(5)})).timing == "daily, 2024-01-01 to 2024-01-05"
 
 
 def test_offsets_of_summer_and_winter_may_stand_in_one_column():
@@ -258,3 +276,169 @@ def test_the_timing_of_several_kinds_is_one_line():
     frames = [month_table(MONTHS).assign(id="m"), month_table(pd.bdate_range("2020-01-01", periods=30)).assign(id="d")]
     assert read_series(pd.concat(frames)).timing == "monthly, on working days; 2016-01-01 to 2020-02-11"
     assert read_series([VALUES]).timing == "no dates"
+
+
+# --- times in several columns, or in the names of columns
+
+MONTHS_OF_YEARS = [(year, month) for year in (2021, 2022) for month in range(1, 13)]
+
+
+@pytest.mark.parametrize("spelt", ["{:d}", "{:d}.0", "M{:02d}", "name", "long name"])
+def test_years_and_months_of_any_spelling_are_joined(spelt):
+    dates = [pd.Timestamp(year, month, 1) for year, month in MONTHS_OF_YEARS]
+    months = [
+        one.strftime("%b" if spelt == "name" else "%B") if "name" in spelt else spelt.format(one.month) for one in dates
+    ]
+    series = read_series(pd.DataFrame({"Year": [one.year for one in dates], "Month": months, "sold": range(24)}))
+    assert series.timing == "monthly, 2021-01-01 to 2022-12-01"
+    assert "times are put together from the columns 'Year' and 'Month'." in series.notes
+
+
+@pytest.mark.parametrize("spelt", ["{:d}", "Q{:d}", "q{:d}"])
+def test_years_and_quarters_are_joined(spelt):
+    table = pd.DataFrame({"year": np.repeat([2021, 2022], 4), "quarter": [spelt.format(q) for q in [1, 2, 3, 4] * 2]})
+    both = pd.concat([table.assign(shop=shop, sold=np.arange(8)) for shop in "ab"])
+    series = read_series(both)
+    assert (series.names, series.timing) == (["a", "b"], "quarterly, 2021-01-01 to 2022-10-01")
+
+
+@pytest.mark.parametrize(
+    ("names", "timing"),
+    [
+        ([f"{year}-{month:02d}" for year, month in MONTHS_OF_YEARS], "monthly, 2021-01-01 to 2022-12-01"),
+        ([f"{year}{month:02d}" for year, month in MONTHS_OF_YEARS], "monthly, 2021-01-01 to 2022-12-01"),
+        (pd.period_range("2021-01", "2022-12", freq="M"), "monthly, 2021-01-01 to 2022-12-01"),
+        (pd.date_range("2021-01-01", periods=24), "daily, 2021-01-01 to 2021-01-24"),
+        ([f"1/{day}/21" for day in range(1, 25)], "daily, 2021-01-01 to 2021-01-24"),
+        (range(2000, 2024), "yearly, 2000-01-01 to 2023-01-01"),
+        ([f"{2000 + i // 4} Q{i % 4 + 1}" for i in range(24)], "quarterly, 2000-01-01 to 2005-10-01"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_columns_may_be_named_by_times(names, timing, turned):
+    values = np.arange(48.0).reshape(2, 24)
+    values[:, 3] = np.nan
+    table = pd.DataFrame(values, columns=list(names), index=pd.Index(["a", "b"], name="shop"))
+    series = read_series(table if turned else table.reset_index().assign(Lat=[1.5, 2.5]))
+    assert (series.names, series.timing) == (["a", "b"], timing)
+    np.testing.assert_array_equal(series.values, values)
+    assert series.guessed == {"id": "shop", "freq": series.calendars[0].freq}
+    assert any(note.startswith("24 columns are named by times") for note in series.notes)
+
+
+def test_months_may_stand_beside_their_year():
+    dates = pd.date_range("2020-01-01", periods=36, freq="MS")
+    long = pd.DataFrame({"year": dates.year, "name": dates.strftime("%b"), "month": dates.month, "y": np.arange(36.0)})
+    for index, columns in (("year", "name"), ("year", "month"), ("month", "year")):
+        table = long.pivot(index=index, columns=columns, values="y").reset_index()
+        series = read_series(table)
+        assert (len(series), series.timing) == (1, "monthly, 2020-01-01 to 2022-12-01")
+        np.testing.assert_array_equal(series.values[0], np.arange(36))
+
+
+def test_names_that_are_no_times_stay_columns():
+    for table in (
+        pd.DataFrame({"date": pd.date_range("2024-01-01", periods=5), "2023": range(5), "2024": range(5)}),
+        pd.DataFrame({"year": range(2000, 2005), "may": range(5), "june": range(5), "paul": range(5)}),
+    ):
+        assert len(read_series(table)) == len(table.columns) - 1
+    with pytest.raises(ValueError, match="several columns hold numbers"):
+        read_series(pd.DataFrame({"name": list("abc"), "x 10": range(3), "PM2.5": range(3)}))
+
+
+@pytest.mark.parametrize("name", ["hour", "time", "HE"])
+@pytest.mark.parametrize("spelt", ["{0}", "{0}.0", "{0:02d}00", "{0}00", "{0}h", "H{0}", "{0:02d}:00", "{1} {2}"])
+def test_hours_are_times_of_day_in_any_spelling(name, spelt):
+    days = np.repeat(["2024-01-05", "2024-01-06"], 24)
+    for first in (0,) if "{1}" in spelt else (0, 1):  # clocks of two halves have no hour 24
+        hours = [(h + first, (h - 1) % 12 + 1, "AM" if h < 12 else "PM") for h in range(24)]
+        table = pd.DataFrame({"date": days, name: [spelt.format(*hour) for hour in hours] * 2, "load": range(48)})
+        series = read_series(table)
+        assert series.timing == "hourly, 2024-01-05 to 2024-01-06 23:00"
+        np.testing.assert_array_equal(series.values[0], np.arange(48))
+
+
+def test_a_time_of_each_day_may_be_what_was_measured():
+    table = pd.DataFrame({"date": pd.date_range("2024-01-01", periods=4), "time": [23, 24, 20, 22]})
+    assert read_series(table).target == "time"
+
+
+# --- rows of the future
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_of_the_future_are_left_out_and_named(wide):
+    days = pd.date_range("2024-01-01", periods=6)
+    a, b = [1, np.nan, 3, np.nan, np.nan, np.nan], [1, 2, 3, 4, np.nan, np.nan]
+    table = pd.DataFrame({"date": days, "a": a, "b": b})
+    table = table if wide else table.melt("date", value_name="sold", var_name="shop")
+    series = read_series(table)
+    assert series.timing == "daily, 2024-01-01 to 2024-01-04"
+    np.testing.assert_array_equal(series.values, [a[:4], b[:4]])  # where others go on, a value is missing
+    assert any(note.startswith(f"{2 if wide else 4} rows are left out") for note in series.notes)
+
+
+@pytest.mark.parametrize("last", ["Total", None, "Source: the ministry"])
+def test_totals_and_remarks_at_the_end_are_left_out_and_named(last):
+    days = [*pd.date_range("2024-01-01", periods=6).astype(str), last]
+    table = pd.DataFrame({"date": days, "sold": [1, 2, 3, 4, 5, 6, 21]})
+    for one in (table, table.assign(date=pd.to_datetime(table["date"], errors="coerce"))):
+        series = read_series(one)
+        assert series.values[0].tolist() == [1, 2, 3, 4, 5, 6]
+        assert any("have no time and are left out" in note for note in series.notes)
+    assert any(repr(last or "") in note for note in read_series(table).notes)
+    with pytest.raises(ValueError, match="must hold dates, got"):
+        read_series(pd.DataFrame({"date": [*days[:2], last, *days[2:6]], "sold": range(7)}))
+
+
+# --- more spellings
+
+WEEKS = pd.date_range("2021-01-04", periods=60, freq="W-MON")
+HOURS = pd.date_range("2024-01-13", periods=48, freq="h")
+
+
+@pytest.mark.parametrize(
+    ("name", "dates", "timing"),
+    [
+        ("quarter", [f"{2020 + i // 4}-{i % 4 + 1}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("trimestre", [f"T{i % 4 + 1} {2020 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("season", [f"{2000 + i}/{i + 1:02d}" for i in range(11)], "yearly, 2000-01-01 to 2010-01-01"),
+        ("season", [f"{1995 + i}-{(96 + i) % 100:02d}" for i in range(11)], "yearly, 1995-01-01 to 2005-01-01"),
+        ("Woche", WEEKS.strftime("KW %V/%G"), "weekly, 2021-01-04 to 2022-02-21"),
+        ("week", WEEKS.strftime("W%V-%G"), "weekly, 2021-01-04 to 2022-02-21"),
+        ("week", WEEKS.strftime("%G-%V"), "weekly, 2021-01-04 to 2022-02-21"),
+        ("week", [str(one) for one in WEEKS.to_period("W")], "weekly, 2021-01-04 to 2022-02-21"),
+        (
+            "MTU",
+            [f"{one:%d.%m.%Y %H:%M} - {one:%d.%m.%Y} 23:59" for one in HOURS],
+            "hourly, 2024-01-13 to 2024-01-14 23:00",
+        ),
+        (
+            "t",
+            [f"2024-01-{d} {h:02d}:00" for d in (13, 14) for h in range(1, 25)],
+            "hourly, 2024-01-13 01:00 to 2024-01-15",
+        ),
+        ("unix", [int(one.timestamp()) for one in HOURS], "hourly, 2024-01-13 to 2024-01-14 23:00"),
+    ],
+)
+def test_weeks_quarters_seasons_and_intervals_are_read(name, dates, timing):
+    assert read_series(pd.DataFrame({name: dates, "sold": np.arange(float(len(dates)))})).timing == timing
+
+
+def test_a_table_without_numbers_shows_what_it_holds():
+    with pytest.raises(ValueError, match=r"the columns are day, sold; 'sold' holds '5 kWh'\."):
+        read_series(pd.DataFrame({"day": pd.date_range("2024-01-01", periods=3), "sold": ["5 kWh", "6 kWh", "7 kWh"]}))
+
+
+def test_years_in_a_row_are_an_index_of_dates_by_their_name():
+    years = pd.RangeIndex(2000, 2006, name="year")
+    for data in (pd.Series(range(6), index=years), pd.DataFrame({"sold": range(6)}, index=years)):
+        assert read_series(data).timing == "yearly, 2000-01-01 to 2005-01-01"
+    assert read_series(pd.Series(range(6), index=pd.RangeIndex(6, name="row"))).timing == "no dates"
+
+
+def test_a_column_that_is_a_number_is_named_as_one():
+    table = pd.DataFrame(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"such as target=1\."):
+        read_series(table)
+    assert read_series(table, target=1).values[0].tolist() == [0, 0, 0]

@@ -70,7 +70,24 @@ def test_forecasts_keep_to_values_that_a_series_can_take(forecaster):
     assert drawn[:2].min() == 0
     assert drawn[2].min() < -1
     np.testing.assert_array_equal(held.mean[:2], free.mean[:2].clip(0))
-    np.testing.assert_array_equal(held.cdf(before[..., 3]), free.cdf(before[..., 3]))
+    middle = torch.from_numpy(before[..., 3])
+    assert torch.equal(held.density.cdf(middle), free.density.cdf(middle))
+
+
+def test_the_cdf_is_that_of_the_outcomes(forecaster):
+    rng = np.random.default_rng(0)
+    counts, rare = rng.poisson(3, 60), np.where(rng.random(60) < 0.1, rng.integers(1, 4, 60), 0)
+    forecasts = forecaster.predict([counts, counts / 3.0, rare, walk(60)], 5, freq="W")
+    assert list(forecasts.support.rare.rate) == [2]
+    drawn = forecasts.samples(4000, torch.Generator().manual_seed(0), joint=False)
+    for value in (-0.5, 0.0, 0.4, 1.0, 2.7):
+        np.testing.assert_allclose(forecasts.cdf(value), (drawn <= value).mean(1), atol=0.04)
+    reached = forecasts.cdf(forecasts.quantiles(0.3))
+    assert (reached[:3] > 0.2999).all()  # an outcome of some probability may go beyond
+    np.testing.assert_allclose(reached[3], 0.3, atol=2e-5)
+    several = forecasts.cdf(np.array([1.0, 2.0, np.nan])[:, None, None])
+    np.testing.assert_allclose(several[0], forecasts.cdf(1.0), rtol=1e-5)
+    assert np.isnan(several[2]).all()
 
 
 def test_a_longer_horizon_keeps_the_first_steps(forecaster):

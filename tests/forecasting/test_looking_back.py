@@ -150,6 +150,28 @@ def test_two_sides_of_noise_know_no_more_than_one(shipped):
         assert least < inside[gap].mean() < most
 
 
+def test_gaps_of_counts_are_filled_by_counts():
+    values = np.random.default_rng(0).poisson(2, (2, 60)).astype(float)
+    values[1] /= 4
+    values[:, [0, 20, 21, 22, 45, 59]] = np.nan
+    both = {"counts": values[0], "shares": values[1]}
+    filled = tiny().impute(both)
+    ends = [filled.loc[(filled["id"] == name) & filled["filled"], ["value", "low", "high"]].to_numpy() for name in both]
+    assert all(len(one) == 6 and one.min() >= 0 for one in ends)
+    np.testing.assert_array_equal(ends[0], np.rint(ends[0]))
+    assert (ends[1] % 0.25).any()
+    free = tiny().impute(both, natural=False)
+    assert (free.loc[free["filled"], "value"] % 1).any()
+
+
+def test_rows_at_the_end_of_a_table_are_filled_too():
+    values = walk(40)
+    values[[20, 38, 39]] = np.nan
+    filled = tiny().impute(table(values))
+    assert len(filled) == 40
+    assert filled["value"].notna().all()
+
+
 def test_gaps_at_the_ends_and_series_without_values_are_left_to_one_side_or_to_themselves():
     values = walk(30)
     values[:3] = values[-2:] = np.nan
@@ -157,3 +179,47 @@ def test_gaps_at_the_ends_and_series_without_values_are_left_to_one_side_or_to_t
     a, b = (filled[filled["id"] == name] for name in "ab")
     assert a["value"].notna().all()
     assert b["value"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda f: f.anomalies(walk(40), last="3"), "last must be a whole number from 1 on, got '3'"),
+        (lambda f: f.anomalies(walk(40), last=2.5), "last must be a whole number from 1 on, got 2.5"),
+        (lambda f: f.anomalies(walk(40), steps="2"), "steps must be a whole number from 1 on, got '2'"),
+        (lambda f: f.anomalies(walk(40), share="0.9"), "share must be a number between 0 and 1, got '0.9'"),
+        (lambda f: f.impute(walk(40), share=80), "share must be a number between 0 and 1, got 80"),
+        (lambda f: f.predict(walk(40), 3, holidays=5), "holidays must be the code of a country"),
+        (lambda f: f.predict(table(walk(40)), 3, id=5), "there is no column 5"),
+        (lambda f: f.predict(table(walk(40)), 3, target=["sold"]), "target must be the name of one column"),
+        (lambda f: f.predict(table(walk(40)), 3, covariates="price"), "the data has no column 'price'"),
+        (lambda f: f.predict(table(walk(40)), 3, fill="0"), "fill must be a finite number, got '0'"),
+        (lambda f: f.fine_tune(walk(40), steps="3"), "steps must be a number, got '3'"),
+        (lambda f: f.fine_tune(walk(40), horizon="3"), "horizon must be a number, got '3'"),
+        (lambda f: f.fine_tune(walk(40), lora="x"), "lora must be True, False or a rank"),
+        (lambda f: f.fine_tune(walk(40), seed="0"), "seed must be a whole number, got '0'"),
+        (lambda f: f.predict(walk(40), 3).samples("5"), "count must be a whole number, got '5'"),
+        (lambda f: f.predict(walk(40), 3).samples(5, 0), "generator must be a torch.Generator"),
+        (lambda f: f.predict(walk(40), 3).quantiles([0.5, "a"]), "levels must be numbers between 0 and 1"),
+        (
+            lambda f: f.predict(walk(40), 3).cdf([1, 2]),
+            r"the shape \(series, horizon\), here \(1, 3\), got shape \(2,\)",
+        ),
+        (lambda f: f.predict(table(walk(40)), 3).total(5), "freq must be a calendar period"),
+        (lambda f: f.predict(walk(40), 3).total(paths="5"), "paths must be a whole number, got '5'"),
+        (lambda f: f.predict(walk(40), 3).of("max"), "function must take paths"),
+        (lambda f: f.predict(walk(40), 3).plot(past="5"), "past must be a whole number, got '5'"),
+    ],
+)
+def test_arguments_that_cannot_be_are_named(ask, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        ask(tiny())
+
+
+def test_counts_may_come_as_floats():
+    forecaster, values = tiny(), walk(40)
+    pd.testing.assert_frame_equal(
+        forecaster.anomalies(values, last=3.0, steps=1.0), forecaster.anomalies(values, last=3, steps=1)
+    )
+    tuned = forecaster.fine_tune(values, steps=2.0, batch=4.0, horizon=3.0, patience=2.0, every=1.0)
+    assert tuned.history[-1].last == 2

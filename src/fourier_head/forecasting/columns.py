@@ -17,18 +17,26 @@ from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates
 from fourier_head.table_files import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
-TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour")
+TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour", "ts", "unix", "epoch")
 _ELSEWHERE = {
     **dict.fromkeys(("datum", "fecha"), "date"),
     **dict.fromkeys(("zeit", "uhrzeit", "hora"), "time"),
-    **dict.fromkeys(("stunde", "heure"), "hour"),
+    **dict.fromkeys(("stunde", "heure", "hr", "he", "hour_ending", "hour ending", "hourending"), "hour"),
     **dict.fromkeys(("woche", "semaine", "semana"), "week"),
     **dict.fromkeys(("monat", "mois", "mes"), "month"),
     **dict.fromkeys(("quartal", "trimestre"), "quarter"),
     **dict.fromkeys(("jahr", "année", "año"), "year"),
 }
-"""What times are called in German, French and Spanish; 01.2024 is a month only under such a name."""
-PARTS = ("year", "month", "day", "week")
+"""What times are called in German, French and Spanish, and hours where power is sold; 01.2024 is a month only so."""
+PARTS = ("year", "month", "day", "week", "quarter")
+_JOINED = ((PARTS[:3], "-"), (("year", "month"), "-"), (("year", "week"), "-W"), (("year", "quarter"), "Q"))
+_NAMES = "january february march april may june july august september october november december"
+_MONTHS = {
+    short: str(number)
+    for number, name in enumerate(_NAMES.split(), 1)
+    for short in (str(number), *(name[:size] for size in range(3, len(name) + 1)))
+}
+"""Numbers of months by their names, short or long."""
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
 TARGETS = (
     *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
@@ -89,14 +97,16 @@ def guess_columns(
     numeric = [c for c in numeric if not names_things(c) and (time is None or folded(c) not in CALENDAR)] or numeric
     if not numeric:
         listed = ", ".join(map(str, frame.columns)) or "none at all"
-        raise ValueError(f"there is no numeric column to forecast; the columns are {listed}.")
+        words = [c for c in left if c not in names and frame[c].notna().any()]
+        found = f"; {str(words[-1])!r} holds {str(frame[words[-1]].dropna().iloc[0])[:40]!r}" if words else ""
+        raise ValueError(f"there is no numeric column to forecast; the columns are {listed}{found}.")
     best = [c for word in TARGETS for c in numeric if folded(c) == word][:1]
     if not best and len(numeric) > 1 and (names or time is None):
         best = [c for c in numeric if set(words_of(c)) & set(TARGETS)]
         if len(best) != 1:
             raise ValueError(
                 f"several columns hold numbers ({', '.join(map(str, numeric))}): name the one to forecast, such as "
-                f"target={str(numeric[-1])!r}."
+                f"target={numeric[-1]!r}."
             )
     return Columns(names, time, tuple(best or numeric))
 
@@ -227,7 +237,7 @@ def is_unread_time(column: pd.Series) -> bool:
 def join_dates(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFrame:
     """Return the table with one column of timestamps where they are spread over several: date and time, year and month.
 
-    Years with months, days or weeks are joined only where no other column holds dates.
+    Years with months, days, weeks or quarters are joined only where no other column holds dates.
 
     Args:
         taken: columns that mean something else.
@@ -237,19 +247,34 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFrame
 
 
 def _join_days(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
-    """Return the table with days, months or weeks for years and their parts."""
+    """Return the table with days, months, weeks or quarters for years and their parts."""
     named = {folded(c): c for c in frame.columns if c not in taken}
     if "date" in named or any(is_time(frame[c]) for c in frame.columns if folded(c) not in PARTS):
         return frame
-    for parts, between in ((("year", "month", "day"), "-"), (("year", "month"), "-"), (("year", "week"), "-W")):
-        if all(part in named and types.is_integer_dtype(frame[named[part]]) for part in parts):
-            text = [frame[named[part]].astype("string").str.strip() for part in parts]
-            dates = text[0].str.cat(text[1:], sep=between)
-            if parse_dates(dates)[0].notna().all():
-                rest = frame.drop(columns=[named[part] for part in parts])
-                rest.insert(0, "date", dates)
-                return rest
+    texts = ((part, _part(frame[named[part]], part)) for part in PARTS if part in named)
+    written = {part: text for part, text in texts if text is not None}
+    for parts, between in _JOINED:
+        if not set(parts) <= set(written):
+            continue
+        dates = written[parts[0]].str.cat([written[part] for part in parts[1:]], sep=between)
+        if parse_dates(dates)[0].notna().all():
+            rest = frame.drop(columns=[named[part] for part in parts])
+            rest.insert(0, "date", dates)
+            return rest
     return frame
+
+
+def _part(column: pd.Series, part: str) -> pd.Series | None:
+    """Return the numbers of years, months, days, weeks or quarters as text: of 3, 3.0, M03, Mar, W3 and Q3; else None.
+
+    >>> _part(pd.Series(["March", "apr"]), "month").tolist(), _part(pd.Series(["Q1", 2.0]), "quarter").tolist()
+    (['3', '4'], ['1', '2'])
+    """
+    text = column.astype("string").str.strip()
+    if part == "month":
+        text = text.str.lower().str.rstrip(".").map(_MONTHS).fillna(text)
+    text = text.str.extract(rf"^(?:{part[0]}(?=\d))?0*(\d+)(?:\.0*)?$", flags=re.IGNORECASE)[0]
+    return None if text.isna().any() else text
 
 
 def _join_clocks(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
@@ -264,16 +289,62 @@ def _join_clocks(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
     days = frame[date].astype("string").str.strip()
     if days.str.contains(":").any():
         return frame  # they have times of their own
+    if folded(clock) == "time" and is_numeric(frame[clock]) and not days.duplicated().any():
+        return frame  # one number a day is what was measured, such as minutes
     return frame.assign(**{date: days.str.cat(text, sep=" ")}).drop(columns=clock)
 
 
 def _times_of_day(column: pd.Series) -> pd.Series | None:
-    """Return times of day as text where a column holds them: as they are written, or as whole hours.
+    """Return times of day as text where a column holds them: as they are written, or of 13, 1300 and 1 PM.
 
     Hours from 1 to 24 are named by their ends.
+
+    >>> [_times_of_day(pd.Series(some)).tolist() for some in ([1, 24], [30, 1300], ["1 PM", "12:30 am"])]
+    [['00:00', '23:00'], ['00:30', '13:00'], ['1:00 PM', '12:30 am']]
     """
-    text = column.astype("string").str.strip()
-    if folded(column.name) == "hour" and types.is_integer_dtype(column):
-        hour = column - int(column.max() == 24)
-        return hour.map("{:02d}:00".format) if hour.between(0, 23).all() else None
-    return text if text.str.fullmatch(CLOCK).fillna(False).all() else None
+    text = column.astype("string").str.strip().str.replace(r"\.0+$|^[Hh](?=\d)|(?<=\d)[Hh]$", "", regex=True)
+    if text.str.fullmatch(r"\d{1,4}").fillna(False).all():
+        number = text.astype(int)
+        if 24 < number.max() < 100:
+            return None
+        number = number * 100 if number.max() <= 24 else number
+        text = number.map(lambda one: f"{one // 100:02d}:{one % 100:02d}").astype("string")
+    text = text.str.replace(r"^(\d{1,2})(?= ?[AaPp]\.?[Mm])", r"\1:00", regex=True)
+    if not text.str.fullmatch(rf"{CLOCK}(?: ?[AaPp]\.?[Mm]\.?)?").fillna(False).all():
+        return None
+    if text.str.startswith("24:").any():
+        hours = text.str.split(":").str[0].astype(int) - 1
+        text = hours.map("{:02d}".format) + text.str.replace(r"^\d+", "", regex=True)
+    # There is no hour -1, nor one of 25.
+    return text if text.str.match(r"(?:[01]?\d|2[0-3]):[0-5]").all() else None
+
+
+def spread_times(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFrame:
+    """Return the table with a row for each value where times name its columns, or months do beside years.
+
+    >>> spread_times(pd.DataFrame({"shop": ["a", "b"], "2021-01": ["5", 6], "2021-02": [7, 8]}), ()).iloc[1].tolist()
+    ['b', '2021-01', 6]
+    """
+    own = [c for c in frame.columns if c not in set(taken) and not is_index(c)]
+    if any(is_time(frame[c]) for c in own if folded(c) not in PARTS):
+        return frame
+    own = [c for c in own if folded(c) not in PARTS and (is_numeric(frame[c]) or not frame[c].notna().any())]
+    names = pd.Series(own, dtype=object).astype("string").str.strip()
+    numbers = names.str.fullmatch(r"(?:1[5-9]|2[01])\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?")
+    if any(folded(c) == "year" for c in frame.columns):
+        called, those, least = "month", names.str.lower().isin(list(_MONTHS)), 12
+    elif numbers.any():
+        called, those, least = "year" if names[numbers].str.len().max() == 4 else "date", numbers, 2
+    else:
+        called, those, least = "date", parse_dates(names.where(names.str.contains(r"\d\D|\D\d")))[0].notna(), 2
+    times = [c for c, is_one in zip(own, those, strict=True) if is_one]
+    rest = [c for c in frame.columns if c not in times]
+    named = {folded(c) for c in rest}
+    # A table that was turned by pandas has names as its index.
+    index = None if types.is_numeric_dtype(frame.index) and frame.index.name is None else frame.index.name or "id"
+    # Something else must tell rows apart; where nothing does, columns are series side by side.
+    apart = bool(named) or index is not None or len(frame) == 1
+    if len(times) < max(least, len(own) / 2) or not apart or named & {called, "value", index}:
+        return frame
+    long = frame.melt(rest, times, called, "value", ignore_index=False).astype({called: "string"})
+    return long.reset_index(drop=True) if index is None else long.reset_index(names=index)

@@ -200,6 +200,8 @@ def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[Feat
 
     Of few years each comes up once or twice, which is not believed; what holidays have in common is.
     """
+    if not isinstance(country, str):
+        raise ValueError(f"holidays must be the code of a country, such as 'DE' or 'US-CA', got {country!r}.")
     with needing("holidays"):
         import holidays as package
     if not series.timed:

@@ -41,7 +41,10 @@ def _first_day(form: str) -> Callable[[re.Match[str]], str]:
 
 # Spellings of months, quarters and weeks that pandas does not know, and what it does.
 _SPELLINGS: tuple[tuple[str, Any], ...] = (
-    (r"^Q([1-4])\W*(\d{4})$", r"\2Q\1"),
+    # From one time to another, as weeks of pandas and data of power are written.
+    (r"^(\d\S*\d(?: \d\S*\d)?)(?: [-–] |/(?=\d{4}-))\d.*$", r"\1"),
+    (r"^[QT]([1-4])\W*(\d{4})$", r"\2Q\1"),
+    (r"^(?:KW|CW|W|S) ?(\d{1,2})\W+(\d{4})$", _first_day("%V-%G-%u")),
     (r"^(\d{4})\W?Q([1-4])$", r"\1Q\2"),
     (r"^(\d{4})\W?W(\d{1,2})$", _first_day("%G-%V-%u")),
     (r"^(\d{4})(?:\W?M|[./])(\d{1,2})$", r"\1-\2"),
@@ -49,6 +52,11 @@ _SPELLINGS: tuple[tuple[str, Any], ...] = (
     (r"^([A-Za-z]{3})[a-z]*(?:\W+|\.?-| ?')(\d{4})$", _first_day("%b-%Y-%d")),
     (r"^([A-Za-z]{3})[a-z]*(?:\.?-| ?')(\d{2})$", _first_day("%b-%y-%d")),
 )
+# What a week or a quarter is, its column says: 2024-1 would be a month.
+_SPELLED_UNDER: dict[str, tuple[tuple[str, Any], ...]] = {
+    **dict.fromkeys(("week", "woche", "semaine", "semana"), ((r"^(\d{4})[-/. ](\d{1,2})$", r"\1-W\2"),)),
+    **dict.fromkeys(("quarter", "quartal", "trimestre"), ((r"^(\d{4})[-/. ]([1-4])$", r"\1Q\2"),)),
+}
 
 
 def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | None:
@@ -81,7 +89,7 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
     if isinstance(column.dtype, pd.PeriodDtype):
         return column.dt.to_timestamp(), None
     if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind == "M":
-        zone = column.dt.tz
+        zone = getattr(column.dtype.pyarrow_dtype, "tz", None)  # days have none, nor a place for one
         column = column.astype("datetime64[ns]" if zone is None else pd.DatetimeTZDtype("ns", zone))
     if pd.api.types.is_datetime64_any_dtype(column):
         return column, None
@@ -92,12 +100,30 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
     if parsed is None:
         # The parser makes days of today's year or month of what names neither: words such as May, times such as 08:00.
         text = text.where(text.str.contains(r"\d") & ~text.str.fullmatch(rf"{CLOCK}|[+-]?\d+(?:\.\d*)?"))
-        for pattern, spelling in _SPELLINGS:
+        for pattern, spelling in (*_SPELLED_UNDER.get(str(column.name).strip().casefold(), ()), *_SPELLINGS):
             text = text.str.replace(pattern, spelling, regex=True)
+        text = _over_new_year(text)
+        # The end of a day is the begin of the next.
+        ends = text.str.contains(r"[ T]24:00(?::00)?$").fillna(False).astype(bool)
+        text = text.str.replace(r"(?<=[ T])24(?=:00(?::00)?$)", "00", regex=True)
         day_first, doubtful = _day_first(text.dropna())
         parsed = _parse_text(text, day_first)
+        parsed = parsed.where(~ends, parsed + pd.Timedelta(days=1)) if ends.any() else parsed
     # What is missing has place -1, where there is nothing.
     return parsed.reindex(places).set_axis(column.index), doubtful
+
+
+def _over_new_year(text: pd.Series) -> pd.Series:
+    """Return years that are written as 2023/24, which one alone may be a month of, by their first.
+
+    >>> _over_new_year(pd.Series(["2010/11", "2011/12", "2012/13"])).tolist()
+    ['2010-01', '2011-01', '2012-01']
+    """
+    years = text.dropna().str.extract(r"^(\d{4})[-/–](\d{2})$")
+    if len(years) < 3 or years.isna().any(axis=None):
+        return text
+    first, second = years[0].astype(int), years[1].astype(int)
+    return text if ((first + 1) % 100 != second).any() else (years[0] + "-01").reindex(text.index)
 
 
 def _parse_text(text: pd.Series, day_first: bool) -> pd.Series:
@@ -156,7 +182,7 @@ def read_timestamps(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     zone, utc = getattr(parsed.dt, "tz", None), False
     if zone is not None:
         local = parsed.dt.tz_localize(None).reset_index(drop=True)
-        clock = None if pd.api.types.is_datetime64_any_dtype(column) else _clock_of_offsets(column, local)
+        clock = None if column.dtype.kind == "M" else _clock_of_offsets(column, local)
         if clock is not None:
             zone, local = clock, pd.Series(clock.local(local.to_numpy("datetime64[ns]")))
         utc = (local - local.dt.normalize()).nunique() > 1

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fourier_head._devices import seeded
-from fourier_head.errors import needing
+from fourier_head.errors import needing, whole_number
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.corpora.windows import Windows, WindowSampler
 from fourier_head.forecasting.inputs import read_series
@@ -61,6 +62,8 @@ def fine_tune(
     id: str | Sequence[str] | None = None,
     time: str | None = None,
     target: str | None = None,
+    fill: float | None = None,
+    aggregate: str | None = None,
     report: Callable[[int, int, float], None] | None = None,
 ) -> Forecaster:
     """Return a copy of a forecaster, trained on windows of the series.
@@ -81,35 +84,41 @@ def fine_tune(
         patience: validations without a better loss after which to stop.
         every: steps between validations, a twentieth of all unless given.
         seed: of the windows, and of what training does at random.
-        freq, id, time, target: as for `Forecaster.predict`.
+        freq, id, time, target, fill, aggregate: as for `Forecaster.predict`.
         report: called with step, steps in all and the last validation loss (NaN before there is one).
     """
     config = forecaster.config
-    ahead = min(AHEAD, config.horizon) if horizon is None else horizon
-    if not 1 <= ahead <= config.horizon or ahead % 1:
-        raise ValueError(f"horizon must be from 1 to the {config.horizon} of the model, got {horizon}.")
     if steps is not None and epochs is not None:
         raise ValueError(f"steps or epochs must be given, not both, got {steps} and {epochs}.")
     counts = {"steps": steps, "batch": batch, "patience": patience, "every": every}
-    for name, value in {**counts, "epochs": epochs, "learning_rate": learning_rate}.items():
-        if value is not None and not 0 < value < math.inf:
+    for name, value in {**counts, "horizon": horizon, "epochs": epochs, "learning_rate": learning_rate}.items():
+        if value is not None and (not isinstance(value, Real) or isinstance(value, bool)):
+            raise ValueError(f"{name} must be a number, got {value!r}.")
+        if value is not None and name != "horizon" and not 0 < value < math.inf:
             raise ValueError(f"{name} must be positive, got {value}.")
         if value is not None and name in counts and value % 1:
             raise ValueError(f"{name} must be a whole number, got {value}.")
-    series = data if isinstance(data, SeriesSet) else read_series(data, freq=freq, id=id, time=time, target=target)
+    ahead = min(AHEAD, config.horizon) if horizon is None else horizon
+    if not 1 <= ahead <= config.horizon or ahead % 1:
+        raise ValueError(f"horizon must be from 1 to the {config.horizon} of the model, got {horizon}.")
+    if not isinstance(lora, Integral) or lora < 0:
+        raise ValueError(f"lora must be True, False or a rank, a whole number from 1 on, got {lora!r}.")
+    ahead, batch, patience, seed = int(ahead), int(batch), int(patience), whole_number("seed", seed, 0)
+    columns: dict[str, Any] = {"freq": freq, "id": id, "time": time, "target": target}
+    columns |= {"fill": fill, "aggregate": aggregate}
+    series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
     training, held_out = _split(series, ahead if validate else 0, config.context)
     sampler = WindowSampler(training.to(forecaster.device), config.context, ahead, cut_share=0.2)
     if steps is None:
         windows = training.values.numel() / ahead
         steps = 200 if epochs is None else max(1, math.ceil(epochs * windows / batch))
+    steps, every = int(steps), int(every or max(1, steps // 20))
     rank = 8 if lora is True else int(lora)
     model = copy.deepcopy(forecaster.model)
     finish = _add_low_rank(model, rank) if rank else lambda: model
     device, stopping = forecaster.device, None
     if held_out is not None:
-        stopping = EarlyStopping(
-            lambda: _mean_loss(model, held_out, 4 * batch, device), every or max(1, steps // 20), patience
-        )
+        stopping = EarlyStopping(lambda: _mean_loss(model, held_out, 4 * batch, device), every, patience)
     run = Training(
         LossOf(model, _window_loss),
         lambda process: RandomStream(

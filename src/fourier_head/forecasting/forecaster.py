@@ -164,6 +164,7 @@ class Forecaster:
         horizon, paths = check_count("horizon", horizon, " of steps"), check_count("paths", paths)
         if precision not in ("auto", "bf16", "float32"):
             raise ValueError(f"precision must be 'auto', 'bf16' or 'float32', got {precision!r}.")
+        covariates = [covariates] if isinstance(covariates, str) else covariates
         columns: dict[str, Any] = {"freq": freq, "id": id, "time": time, "target": target}
         columns |= {"fill": fill, "aggregate": aggregate}
         if future is not None and target is None:
@@ -265,6 +266,7 @@ class Forecaster:
             steps: values forecast from one moment; 1 sees most, 8 cost an eighth.
             settings: of ``predict``.
         """
+        last, steps = None if last is None else check_count("last", last), check_count("steps", steps)
         series, predict = self._looking_back(data, settings)
         return anomalies(predict, series, share, last, steps)
 
@@ -276,13 +278,15 @@ class Forecaster:
             share: of outcomes that the interval from ``low`` to ``high`` of filled values should hold.
             settings: of ``predict``.
         """
-        series, predict = self._looking_back(data, settings)
+        series, predict = self._looking_back(data, settings, trim=False)
         return impute(predict, series, share)
 
-    def _looking_back(self, data: Any, settings: dict[str, Any]) -> tuple[SeriesSet, Callable[..., Forecasts]]:
+    def _looking_back(
+        self, data: Any, settings: dict[str, Any], trim: bool = True
+    ) -> tuple[SeriesSet, Callable[..., Forecasts]]:
         """Return the series, and what forecasts their pasts without a word."""
         columns = {key: settings.pop(key) for key in COLUMNS if key in settings}
-        series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
+        series = data if isinstance(data, SeriesSet) else read_series(data, trim=trim, **columns)
         return series, functools.partial(self._quietly, settings)
 
     def _quietly(self, settings: dict[str, Any], pasts: SeriesSet, horizon: int) -> Forecasts:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
@@ -21,6 +22,7 @@ from fourier_head.forecasting.columns import (
     is_time,
     is_unread_time,
     join_dates,
+    spread_times,
 )
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label
@@ -36,6 +38,7 @@ def read_series(
     target: str | None = None,
     aggregate: str | None = None,
     fill: float | None = None,
+    trim: bool = True,
 ) -> SeriesSet:
     """Return the series in what was given.
 
@@ -48,6 +51,8 @@ def read_series(
             an error unless given.
         fill: what steps without a row become, such as 0 where a table holds only days with a sale; then all series go
             on to the last time of any. Missing unless given.
+        trim: whether rows of a table after the last value of all series, as forms of the future have them, are left
+            out.
 
     Example:
         >>> read_series({"a": [1, 2, 3], "b": [5.0, None]}, freq="ME").periods
@@ -55,8 +60,11 @@ def read_series(
     """
     if aggregate not in (None, *AGGREGATES):
         raise ValueError(f"aggregate must be 'sum' or 'mean', got {aggregate!r}.")
-    if fill is not None and not np.isfinite(fill):
-        raise ValueError(f"fill must be a finite number, got {fill}.")
+    if fill is not None and not (isinstance(fill, Real) and np.isfinite(fill)):
+        raise ValueError(f"fill must be a finite number, got {fill!r}.")
+    for what, name in (("time", time), ("target", target)):
+        if not isinstance(name, Hashable):
+            raise ValueError(f"{what} must be the name of one column, got {name!r:.60}.")
     calendar = None if freq is None else Calendar.of(freq)
     given = {"id": id, "time": time, "target": target, "freq": freq}
     out = SeriesSet(aggregate=aggregate, fill=fill, given=tuple(k for k, v in given.items() if v is not None))
@@ -64,7 +72,7 @@ def read_series(
         # Names and timestamps are in the index, as in a table.
         data = data.to_frame("target" if data.name is None else data.name)
     if isinstance(data, pd.DataFrame):
-        _add_frame(out, data, calendar, id, time, target)
+        _add_frame(out, data, calendar, id, time, target, trim)
     else:
         if (id, time, target) != (None, None, None):
             raise ValueError("id, time and target name columns of a DataFrame; the data is none.")
@@ -190,7 +198,7 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
 
 def index_dates(index: pd.Index) -> pd.Series | None:
     """Return an index as a column where it holds dates, or must have been meant to by its name; else None."""
-    if isinstance(index, (pd.MultiIndex, pd.RangeIndex)):
+    if isinstance(index, pd.MultiIndex) or (isinstance(index, pd.RangeIndex) and index.name is None):
         return None
     column = pd.Series(index, name="timestamp" if index.name is None else index.name)
     if index.name is None:
@@ -206,10 +214,11 @@ def _add_frame(
     id: str | Sequence[str] | None,
     time: str | None,
     target: str | None,
+    trim: bool,
 ) -> None:
     if not len(frame):
         raise ValueError("there is nothing to forecast: the table has no rows.")
-    names = (id,) if isinstance(id, str) else tuple(id or ())
+    names = (id,) if isinstance(id, (str, Integral)) else tuple(id or ())
     if isinstance(frame.index, pd.PeriodIndex) and time is None:
         given = given or Calendar.of(frame.index.freqstr)
     if isinstance(frame.index, pd.MultiIndex) and not set(frame.columns) & set(frame.index.names):
@@ -222,16 +231,23 @@ def _add_frame(
         time = str(index.name)
         frame = frame.set_axis(frame.index.rename(time)).reset_index()
     elif time is None or folded(time) == "date":
+        if time is None and target is None and (spread := spread_times(frame, names)) is not frame:
+            # Neither column is one that can be named.
+            out.given += ("target", "time")
+            frame, out.spread = spread, len(spread) // len(frame)
         # A date that was named stays joined with its time of day.
         joined = join_dates(frame, (*names, target))
         time = guess_time(joined, (*names, target)) if time is None else time
         # A column that is not in the table cannot be named.
         out.given += ("time",) if time is not None and time not in frame.columns else ()
+        if not out.spread and (parts := [c for c in frame.columns if c not in joined.columns]):
+            out.joined = tuple(map(str, parts if time not in frame.columns else [time, *parts]))
         frame = joined
     times = None
     if time is not None:
         # Blank rows, as spreadsheets leave them; where there are no dates, they are steps without a value.
         frame = frame.dropna(how="all")
+        frame, out.without_time = _without_totals(frame, time)
         times, out.zone, out.utc = read_timestamps(frame[time])
     frame = frame.reset_index(drop=True)
     out.columns = columns = guess_columns(frame, names, time, target, times)
@@ -244,12 +260,35 @@ def _add_frame(
     if out.fill is not None and times is not None:
         # Series with few rows do not tell how far steps are apart; the table does.
         given = given or Calendar.fitting(np.unique(times))
+    values = {c: numbers(frame[c], f"the target {str(c)!r}", finite=True) for c in columns.values}
+    if trim and times is not None and not out.aggregate:
+        # Rows of a future that is to be forecast. Where some series go on, others count as missing there, and records
+        # that are put together are no such rows.
+        after = _after_all(times, list(values.values()))
+        frame, times = frame.drop(index=after).reset_index(drop=True), np.delete(times, after)
+        values, out.after = {c: np.delete(own, after) for c, own in values.items()}, len(after)
     groups: dict[Any, Any] = {None: slice(None)}
     if columns.names:
         by = columns.names[0] if len(columns.names) == 1 else list(columns.names)
         groups = frame.groupby(by, sort=False, dropna=False, observed=True).indices
-    for column in columns.values:
-        values = numbers(frame[column], f"the target {str(column)!r}", finite=True)
+    for column, all_values in values.items():
         for name, rows in groups.items():
             own = name if columns.names else column
-            out.add(own, values[rows], given, None if times is None else times[rows])
+            out.add(own, all_values[rows], given, None if times is None else times[rows])
+
+
+def _without_totals(frame: pd.DataFrame, time: str) -> tuple[pd.DataFrame, str | None]:
+    """Return a table without rows at its end that are of no time, totals or remarks, and what the first has for one."""
+    end = frame[time].tail(5)
+    dated = end.astype("string").str.contains(r"\d").fillna(False).to_numpy(dtype=bool)
+    count = len(end) if not dated.any() else int(np.argmax(dated[::-1]))
+    if not 0 < count < len(end) or len(frame) - count < 2:  # of two rows either may be the mistake
+        return frame, None
+    first = end.iloc[-count]
+    return frame.iloc[: len(frame) - count], "" if pd.isna(first) else str(first)[:40]
+
+
+def _after_all(times: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
+    """Return the rows that are later than the last one with a value; none where no row has any."""
+    there = np.logical_or.reduce([~np.isnan(one) for one in values])
+    return np.flatnonzero(times > times[there].max()) if there.any() else np.zeros(0, dtype=int)

@@ -88,7 +88,7 @@ def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray
         >>> number.tolist(), begin.astype("datetime64[D]").astype(str).tolist()
         ([[0, 1, 1]], [['2024-01-01', '2024-02-01']])
     """
-    count, unit = parse_frequency(freq) or (0, "")
+    count, unit = parse_frequency(str(freq)) or (0, "")
     alias = {"hour": "h", "day": "D", "week": "W", "month": "M", "quarter": "Q", "year": "Y"}.get(unit)
     if count != 1 or alias is None:
         raise ValueError(f"freq must be a calendar period such as 'h', 'D', 'W', 'MS', 'QS' or 'YS', got {freq!r}.")
@@ -105,7 +105,10 @@ def calendar_parts(times: np.ndarray, freq: str) -> tuple[np.ndarray, np.ndarray
 
 def checked_levels(levels: Sequence[float] | np.ndarray | float) -> np.ndarray:
     """Return one level or several as an array; raise unless there are some, all strictly between 0 and 1."""
-    wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+    try:
+        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"levels must be numbers between 0 and 1, got {levels!r:.60}.") from None
     if wanted.ndim != 1 or not wanted.size or not bool(((wanted > 0) & (wanted < 1)).all()):
         raise ValueError(f"levels must lie strictly between 0 and 1, got {wanted.tolist()}.")
     return wanted

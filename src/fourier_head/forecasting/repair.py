@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,7 @@ def anomalies(
         last: values at the end of each series that are looked at, all unless given.
         steps: values forecast from one moment; 1 sees most, more cost less.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share must lie between 0 and 1, got {share}.")
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}.")
+    _check_share(share)
     owner, dropped = [], []
     for number, values in enumerate(series.values):
         first = max(SHORTEST, len(values) - (last or len(values)))
@@ -75,8 +73,7 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
         predict: gives the forecasts of series for a horizon.
         share: of outcomes that the interval should hold.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share must lie between 0 and 1, got {share}.")
+    _check_share(share)
     gaps = [(n, a, b) for n, values in enumerate(series.values) for a, b in _gaps(values)]
     value, low, high = ([one.copy() for one in series.values] for _ in range(3))
     levels = [(1 - share) / 2, 0.25, 0.5, 0.75, (1 + share) / 2]
@@ -89,7 +86,8 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
             values=[series.values[n][b:][::-1] for n, _, b in some],
             last=[NOWHERE] * len(some),  # turned time has no dates
         )
-        far = [predict(one, max(size, FAR)).quantiles(levels) for one in (before, after)]
+        both_ways = [predict(one, max(size, FAR)) for one in (before, after)]
+        far = [one.quantiles(levels) for one in both_ways]
         sides = [far[0][:, :size], far[1][:, :size][:, ::-1]]
         empty = [np.array([not np.isfinite(x).any() for x in one.values])[:, None] for one in (before, after)]
         width = [np.where(none, np.inf, _deviations(side)) for none, side in zip(empty, sides, strict=True)]
@@ -107,14 +105,28 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
             )
             for end in (0, 4)
         ]
+        # What a series can take is seen in all of it; the values of one side may be too few, or happen to be whole.
+        kinds = [one.support for one in both_ways]
+        whole, positive = kinds[0].whole | kinds[1].whole, kinds[0].positive | kinds[1].positive
         for i, (n, a, b) in enumerate(some):
-            value[n][a:b], low[n][a:b], high[n][a:b] = middle[i], middle[i] - reach[0][i], middle[i] + reach[1][i]
+            known = series.values[n][~np.isnan(series.values[n])]
+            ends = [middle[i], middle[i] - reach[0][i], middle[i] + reach[1][i]]
+            if whole[i] and not (known % 1).any():
+                ends = [end.round() for end in ends]
+            if positive[i] and known.min() >= 0:
+                ends = [end.clip(0) for end in ends]
+            value[n][a:b], low[n][a:b], high[n][a:b] = ends
     lengths = [len(one) for one in series.values]
     who, place = np.repeat(np.arange(len(lengths)), lengths), np.concatenate([np.arange(n) for n in lengths])
     missing = np.isnan(np.concatenate(series.values))
     content = {"value": value, "low": low, "high": high}
     columns = {key: np.concatenate(each) for key, each in content.items()}
     return _table(series, who, place, columns | {"filled": missing})
+
+
+def _check_share(share: Any) -> None:
+    if not isinstance(share, Real) or not 0 < float(share) < 1:
+        raise ValueError(f"share must be a number between 0 and 1, got {share!r}.")
 
 
 def _deviations(quantiles: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fourier_head.errors import needing
+from fourier_head.errors import needing, whole_number
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.outcomes import Outcomes, calendar_parts, checked_levels
 from fourier_head.forecasting.path_density import PathDensity
@@ -107,8 +107,11 @@ class Forecasts:
         the series, so that sums and extremes of a path are as uncertain as they should be; with ``joint=False`` steps
         are drawn independently of each other.
         """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}.")
+        count = whole_number("count", count, 1)
+        if not (generator is None or isinstance(generator, torch.Generator)):
+            raise TypeError(
+                f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), got {generator!r}"
+            )
         if joint:
             z = self.dependence.scores(count, self.horizon, generator)
         else:
@@ -167,6 +170,8 @@ class Forecasts:
             >>> bool((peak.median >= forecasts.median.max(1)).all())
             True
         """
+        if not callable(function):
+            raise TypeError(f"function must take paths, such as lambda path: path.max(-1), got {function!r}")
         parts = []
         for some in self._paths(paths, seed):
             value = np.asarray(function(some), dtype=np.float64)
@@ -184,8 +189,7 @@ class Forecasts:
         Quantiles at knots, straight lines of normal scores between them: a hundred times cheaper than to invert every
         value, and as good as exact for sums.
         """
-        if count < 2:
-            raise ValueError(f"paths must be at least 2, got {count}.")
+        count, seed = whole_number("paths", count, 2), whole_number("seed", seed, 0)
         knots = torch.linspace(-FARTHEST, FARTHEST, KNOTS, dtype=torch.float64)
         generator = torch.Generator().manual_seed(seed)
         at_once = max(1, AT_ONCE // (count * self.horizon))
@@ -214,18 +218,29 @@ class Forecasts:
         return torch.special.ndtri(levels.clamp(1e-6, 1 - 1e-6)).numpy()
 
     def cdf(self, values: Any) -> np.ndarray:
-        """Return the probability of outcomes up to values (series, horizon), NaN where a value is."""
+        """Return the probability of outcomes up to values (series, horizon), NaN where a value is.
+
+        Outcomes are what quantiles and samples show: of whole numbers what is rounded to a value or below it counts,
+        and nothing is below zero where the past never was. ``density.cdf`` is that of the density beneath.
+        """
+        values = self._at(values).numpy()
         with torch.no_grad():
-            return self.density.cdf(self._at(values)).double().cpu().numpy()
+            level = self.density.cdf(torch.from_numpy(self.support.edges(values))).double().cpu().numpy()
+        values = np.broadcast_to(values, level.shape)
+        return self.support.upto(values, level)
 
     def log_prob(self, values: Any) -> np.ndarray:
         """Return the log-density at values (series, horizon)."""
         with torch.no_grad():
             return self.density.log_prob(self._at(values)).double().cpu().numpy()
 
-    @staticmethod
-    def _at(values: Any) -> torch.Tensor:
-        return torch.as_tensor(np.asarray(values, dtype=np.float64))
+    def _at(self, values: Any) -> torch.Tensor:
+        values = np.asarray(values, dtype=np.float64)
+        series, steps = np.broadcast_shapes((1, 1), values.shape)[-2:]
+        if series not in (1, len(self)) or steps not in (1, self.horizon):
+            want = f"(series, horizon), here {(len(self), self.horizon)}"
+            raise ValueError(f"values must be one number or of the shape {want}, got shape {values.shape}.")
+        return torch.as_tensor(values)
 
     @property
     def timestamps(self) -> np.ndarray:
@@ -246,6 +261,7 @@ class Forecasts:
         if name is not None and name not in names:
             raise ValueError(f"there is no series {name!r}; ids has the names.")
         number = 0 if name is None else names.index(name)
+        past = None if past is None else whole_number("past", past, 0)
         values, timed = self.series.values[number], not np.isnat(self.series.last[number])
         count = min(len(values), max(48, 3 * self.horizon) if past is None else past)
         before: Any = np.arange(1 - count, 1)

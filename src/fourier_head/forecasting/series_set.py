@@ -39,6 +39,10 @@ class SeriesSet:
         columns: of the table that they were read from, None where there was none.
         given: which of id, time, target and freq were given; the others are guesses.
         ignored: columns of the table that are not used.
+        joined: columns that times were put together from.
+        spread: columns that were named by times, each of which holds the values of its time.
+        after: rows after the last value of any series, which are left out.
+        without_time: what stands for the time in the first of the rows at the end of a table that are left out.
         aggregate: what is made of several values at one time: "sum", "mean", or None for an error.
         fill: what steps without a value become, None for missing.
     """
@@ -57,6 +61,10 @@ class SeriesSet:
     columns: Columns | None = None
     given: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    spread: int = 0
+    after: int = 0
+    without_time: str | None = None
     aggregate: str | None = None
     fill: float | None = None
     _count: Counter[str] = field(default_factory=Counter)
@@ -112,6 +120,15 @@ class SeriesSet:
             columns = "column" if len(self.ignored) == 1 else "columns"
             shown = [repr(one) for one in self.ignored[:12]] + ["others"] * (len(self.ignored) > 12)
             notes.append(f"{columns} not used: {', '.join(shown)}.")
+        if self.joined:
+            notes.append(f"times are put together from the columns {' and '.join(map(repr, self.joined))}.")
+        if self.spread:
+            notes.append(f"{self.spread:,} columns are named by times and hold the values at these times.")
+        if self.without_time is not None:
+            notes.append(f"rows at the end of the table, from {self.without_time!r} on, have no time and are left out.")
+        if self.after:
+            what = "1 row is" if self.after == 1 else f"{self.after:,} rows are"
+            notes.append(f"{what} left out, after the last value of all; forecasts begin there.")
         if count["merged"]:
             what = "added to" if self.aggregate == "sum" else "averaged with"
             notes.append(f"{count['merged']:,} rows are {what} others of the same series and step.")

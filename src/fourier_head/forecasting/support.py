@@ -82,6 +82,18 @@ class Rare:
             means[number] = rate * self.sizes[number].mean()
         return means
 
+    def upto(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Return probabilities (..., series, horizon) of outcomes up to values, those of rare demand in their places.
+
+        >>> Rare({0: 0.2}, {0: np.array([1.0, 2.0])}).upto(np.array([[-1.0, 0.0, 1.5]]), np.zeros((1, 3)))
+        array([[0. , 0.8, 0.9]])
+        """
+        for number, rate in self.rate.items():
+            x = values[..., number, :]
+            share = np.searchsorted(self.sizes[number], x, "right") / len(self.sizes[number])
+            level[..., number, :] = np.where(x < 0, 0.0, 1 - rate + rate * share)
+        return level
+
     def levels(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
         """Return levels (series, horizon) of outcomes, the middles of their jumps where demand is rare."""
         for number, rate in self.rate.items():
@@ -169,6 +181,15 @@ class Support:
     def fit(self, values: Tensor) -> np.ndarray:
         """Return quantiles or samples (series, ...) rounded and cut off where that is what the series does."""
         return self.cut(torch.where(_beside(self.whole, values), values.round(), values))
+
+    def edges(self, values: np.ndarray) -> np.ndarray:
+        """Return up to where the density has what becomes an outcome of a value (..., series, horizon) at most."""
+        return np.where(self.whole[:, None], np.floor(values) + 0.5, values)
+
+    def upto(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Return the probabilities of outcomes up to values (..., series, horizon), from those of the density."""
+        level = self.rare.upto(values, np.where(self.positive[:, None] & (values < 0), 0.0, level))
+        return np.where(np.isnan(values), np.nan, level)
 
     def cut(self, values: Tensor) -> np.ndarray:
         """Return values (series, ...), zero where they are negative and the series never is; means need no more."""
