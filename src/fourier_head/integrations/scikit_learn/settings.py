@@ -50,7 +50,7 @@ def check(model: Any) -> None:
 
 def check_coverage(coverage: Any) -> None:
     """Raise an error for what is no probability of an interval, such as 90 of percent."""
-    if not isinstance(coverage, numbers.Real) or not 0 < coverage < 1:
+    if not isinstance(coverage, numbers.Real) or not 0 < float(coverage) < 1:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
 
 
