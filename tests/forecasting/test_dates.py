@@ -36,6 +36,36 @@ def test_first_days_of_months_are_months_whichever_number_comes_first(form):
         check_months(read_series(month_table(MONTHS.strftime(form))))
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "Jän. Feb. Mrz. Apr. Mai Jun. Jul. Aug. Sept. Okt. Nov. Dez.",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "janv. févr. mars avr. mai juin juil. aout sept. oct. nov. dec.",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "ENE FEB MAR ABR MAY JUN JUL AGO SET OCT NOV DIC",
+    ],
+)
+@pytest.mark.parametrize("form", ["{m} {y}", "1. {m} {y}", "1 de {m} de {y}", "{y} {m}", "1-{m}-{y}"])
+def test_names_of_months_are_read_in_four_languages(names, form):
+    dates = [form.format(m=names.split()[day.month - 1], y=day.year) for day in MONTHS]
+    check_months(read_series(month_table(dates)))
+
+
+def test_a_word_that_is_a_month_elsewhere_stays_a_name():
+    frame = pd.DataFrame({"product": ["Mars 1", "Mars 2"] * 30, "date": MONTHS.repeat(2), "sales": 1.0})
+    assert read_series(frame).names == ["Mars 1", "Mars 2"]
+
+
+def test_weeks_may_be_written_as_one_number():
+    weeks = pd.date_range("2019-12-02", periods=80, freq="W-MON")  # the year 2020 has 53 of them
+    frame = pd.DataFrame({"week": weeks.strftime("%G%V").astype(int), "sales": 1.0})
+    assert read_series(frame).timing == "weekly, 2019-12-02 to 2021-06-07"
+    with pytest.raises(ValueError, match=r"'week' must hold dates, got '202153' in row 2"):
+        read_series(pd.DataFrame({"week": [202152, 202153, 202201], "sales": 1.0}))
+
+
 def test_missing_months_do_not_change_the_reading():
     kept = [i for i in range(30) if i not in (3, 4, 17)]
     series = read_series(month_table(MONTHS.strftime("%d/%m/%Y")).iloc[kept])
@@ -198,6 +228,21 @@ def test_years_and_months_are_joined():
     days = pd.date_range("2024-02-20", periods=30)
     frame = pd.DataFrame({"year": days.year, "month": days.month, "day": days.day, "sales": VALUES})
     assert read_series(frame).timing == "daily, 2024-02-20 to 2024-03-20"
+
+
+def test_months_and_quarters_of_labor_statistics_are_joined_without_the_means_of_years():
+    years = [[year, f"M{month:02d}", float(month)] for year in (2016, 2017, 2018) for month in range(1, 14)]
+    frame = pd.DataFrame(years, columns=["Year", "Period", "Value"]).iloc[:32]
+    frame = pd.concat([frame.assign(**{"Series ID": name}) for name in ("CES1", "LNS2")])
+    series = read_series(frame)
+    assert series.timing == "monthly, 2016-01-01 to 2018-06-01"
+    assert series.names == ["CES1", "LNS2"]
+    assert series.values[0].tolist() == [*range(1, 13), *range(1, 13), *range(1, 7)]
+    assert "4 rows are of whole years, not of their parts, and left out." in series.notes
+    quarters = [[2016, f"Q0{quarter}", 1.0] for quarter in (1, 2, 3, 4, 5)]
+    assert read_series(pd.DataFrame(quarters, columns=["year", "period", "value"])).timing == (
+        "quarterly, 2016-01-01 to 2016-10-01"
+    )
 
 
 def test_years_and_months_beside_dates_are_left_alone():

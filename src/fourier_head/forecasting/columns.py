@@ -14,6 +14,7 @@ from pandas.api import types
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
 from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates
+from fourier_head.forecasting.month_names import number_of_month
 from fourier_head.table_files import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
@@ -30,13 +31,6 @@ _ELSEWHERE = {
 """What times are called in German, French and Spanish, and hours where power is sold; 01.2024 is a month only so."""
 PARTS = ("year", "month", "day", "week", "quarter")
 _JOINED = ((PARTS[:3], "-"), (("year", "month"), "-"), (("year", "week"), "-W"), (("year", "quarter"), "Q"))
-_NAMES = "january february march april may june july august september october november december"
-_MONTHS = {
-    short: str(number)
-    for number, name in enumerate(_NAMES.split(), 1)
-    for short in (str(number), *(name[:size] for size in range(3, len(name) + 1)))
-}
-"""Numbers of months by their names, short or long."""
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
 TARGETS = (
     *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
@@ -215,7 +209,7 @@ def is_time(column: pd.Series) -> bool:
     if not len(there) or types.is_bool_dtype(column):
         return False
     if is_numeric(column):
-        called = folded(column.name) in TIMES or words_of(column.name)[-1:] in (["date"], ["month"], ["year"])
+        called = folded(column.name) in TIMES or words_of(column.name)[-1:] in (["date"], ["week"], ["month"], ["year"])
         # A look at a few saves the work on most.
         return all(number_dates(some, called) is not None for some in (there, column.drop_duplicates().dropna()))
     return bool(parse_dates(there)[0].notna().mean() > 0.5)
@@ -248,6 +242,7 @@ def join_dates(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFrame
 
 def _join_days(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
     """Return the table with days, months, weeks or quarters for years and their parts."""
+    frame = _named_by_periods(frame, taken)
     named = {folded(c): c for c in frame.columns if c not in taken}
     if "date" in named or any(is_time(frame[c]) for c in frame.columns if folded(c) not in PARTS):
         return frame
@@ -264,6 +259,25 @@ def _join_days(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
     return frame
 
 
+def _named_by_periods(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
+    """Return the table with months or quarters for the periods beside its years, as labor statistics have them.
+
+    M13 and Q05 are the mean of the year, which is no step of its own.
+
+    >>> table = pd.DataFrame({"year": 2024, "period": ["M11", "M12", "M13"], "value": [3.0, 5.0, 4.0]})
+    >>> _named_by_periods(table, set()).columns.tolist(), len(_named_by_periods(table, set()))
+    (['year', 'month', 'value'], 2)
+    """
+    named = {folded(c): c for c in frame.columns if c not in taken}
+    if "year" not in named or "period" not in named:
+        return frame
+    text = frame[named["period"]].astype("string").str.strip()
+    for part, pattern, mean in (("month", r"M(?:0[1-9]|1[0-3])", "M13"), ("quarter", r"Q0[1-5]", "Q05")):
+        if part not in named and text.str.fullmatch(pattern).fillna(False).all():
+            return frame[text != mean].rename(columns={named["period"]: part})
+    return frame
+
+
 def _part(column: pd.Series, part: str) -> pd.Series | None:
     """Return the numbers of years, months, days, weeks or quarters as text: of 3, 3.0, M03, Mar, W3 and Q3; else None.
 
@@ -272,7 +286,7 @@ def _part(column: pd.Series, part: str) -> pd.Series | None:
     """
     text = column.astype("string").str.strip()
     if part == "month":
-        text = text.str.lower().str.rstrip(".").map(_MONTHS).fillna(text)
+        text = text.map(number_of_month, na_action="ignore").astype("string").fillna(text)
     text = text.str.extract(rf"^(?:{part[0]}(?=\d))?0*(\d+)(?:\.0*)?$", flags=re.IGNORECASE)[0]
     return None if text.isna().any() else text
 
@@ -332,7 +346,7 @@ def spread_times(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFra
     names = pd.Series(own, dtype=object).astype("string").str.strip()
     numbers = names.str.fullmatch(r"(?:1[5-9]|2[01])\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?")
     if any(folded(c) == "year" for c in frame.columns):
-        called, those, least = "month", names.str.lower().isin(list(_MONTHS)), 12
+        called, those, least = "month", names.str.fullmatch("0?[1-9]|1[0-2]") | names.map(number_of_month).notna(), 12
     elif numbers.any():
         called, those, least = "year" if names[numbers].str.len().max() == 4 else "date", numbers, 2
     else:

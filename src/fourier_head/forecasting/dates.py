@@ -12,6 +12,7 @@ import pandas as pd
 
 from fourier_head._clocks import Clock, changes_of
 from fourier_head.forecasting.calendars import FIRST, LAST, Calendar
+from fourier_head.forecasting.month_names import in_english
 
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 """A time of day."""
@@ -49,12 +50,14 @@ _SPELLINGS: tuple[tuple[str, Any], ...] = (
     (r"^(\d{4})\W?W(\d{1,2})$", _first_day("%G-%V-%u")),
     (r"^(\d{4})(?:\W?M|[./])(\d{1,2})$", r"\1-\2"),
     (r"^(\d{1,2})[./-](\d{4})$", r"\2-\1"),
+    (r"^(\d{4})([A-Za-z]{3})[a-z]*$", _first_day("%Y-%b-%d")),
     (r"^([A-Za-z]{3})[a-z]*(?:\W+|\.?-| ?')(\d{4})$", _first_day("%b-%Y-%d")),
     (r"^([A-Za-z]{3})[a-z]*(?:\.?-| ?')(\d{2})$", _first_day("%b-%y-%d")),
 )
-# What a week or a quarter is, its column says: 2024-1 would be a month.
+# What a week or a quarter is, its column says: 2024-1 and 202401 would be months.
+_WEEKS = ("week", "woche", "semaine", "semana", "year_week", "yearweek", "iso_week", "isoweek")
 _SPELLED_UNDER: dict[str, tuple[tuple[str, Any], ...]] = {
-    **dict.fromkeys(("week", "woche", "semaine", "semana"), ((r"^(\d{4})[-/. ](\d{1,2})$", r"\1-W\2"),)),
+    **dict.fromkeys(_WEEKS, ((r"^(\d{4})[-/. ](\d{1,2})$", r"\1-W\2"),)),
     **dict.fromkeys(("quarter", "quartal", "trimestre"), ((r"^(\d{4})[-/. ]([1-4])$", r"\1Q\2"),)),
 }
 
@@ -63,11 +66,15 @@ def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | Non
     """Return the timestamps of dates that look like numbers, None for other numbers.
 
     They are days such as 20240131 and, in a column that is called a time, also years, months (202401, 01.2016) and
-    seconds or milliseconds since 1970.
+    seconds or milliseconds since 1970; in one that is called weeks, 202401 is the first of a year.
     """
     numbers = pd.to_numeric(column, errors="coerce").astype("Float64").astype("float64")
     if not len(numbers) or not np.isfinite(numbers).all():
         return None
+    if str(column.name).strip().casefold() in _WEEKS and numbers.between(150000, 220000).all():
+        text = numbers.map("{:.0f}".format)
+        weeks = pd.to_datetime(text + "-1", format="%G%V-%u", errors="coerce")
+        return weeks.where(weeks.dt.strftime("%G%V") == text)  # week 53 of a year that has 52 is none of the next
     for digits, pattern, form in _NUMBERS if called_time else _NUMBERS[:1]:
         if not (numbers.round(digits) == numbers).all():
             continue
@@ -95,11 +102,11 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
         return column, None
     # Tables of many series name every date many times: each is read once.
     places, different = pd.factorize(column)
-    text, doubtful = pd.Series(different).astype("string").str.strip(), None
+    text, doubtful = pd.Series(different, name=column.name).astype("string").str.strip(), None
     parsed = number_dates(text)
     if parsed is None:
         # The parser makes days of today's year or month of what names neither: words such as May, times such as 08:00.
-        text = text.where(text.str.contains(r"\d") & ~text.str.fullmatch(rf"{CLOCK}|[+-]?\d+(?:\.\d*)?"))
+        text = in_english(text.where(text.str.contains(r"\d") & ~text.str.fullmatch(rf"{CLOCK}|[+-]?\d+(?:\.\d*)?")))
         for pattern, spelling in (*_SPELLED_UNDER.get(str(column.name).strip().casefold(), ()), *_SPELLINGS):
             text = text.str.replace(pattern, spelling, regex=True)
         text = _over_new_year(text)

@@ -242,6 +242,7 @@ def _add_frame(
         out.given += ("time",) if time is not None and time not in frame.columns else ()
         if not out.spread and (parts := [c for c in frame.columns if c not in joined.columns]):
             out.joined = tuple(map(str, parts if time not in frame.columns else [time, *parts]))
+        out.whole_years = len(frame) - len(joined)
         frame = joined
     times = None
     if time is not None:

@@ -41,6 +41,7 @@ class SeriesSet:
         ignored: columns of the table that are not used.
         joined: columns that times were put together from.
         spread: columns that were named by times, each of which holds the values of its time.
+        whole_years: rows of whole years among those of their months or quarters, which are left out.
         after: rows after the last value of any series, which are left out.
         without_time: what stands for the time in the first of the rows at the end of a table that are left out.
         aggregate: what is made of several values at one time: "sum", "mean", or None for an error.
@@ -63,6 +64,7 @@ class SeriesSet:
     ignored: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     spread: int = 0
+    whole_years: int = 0
     after: int = 0
     without_time: str | None = None
     aggregate: str | None = None
@@ -124,6 +126,9 @@ class SeriesSet:
             notes.append(f"times are put together from the columns {' and '.join(map(repr, self.joined))}.")
         if self.spread:
             notes.append(f"{self.spread:,} columns are named by times and hold the values at these times.")
+        if self.whole_years:
+            what = "1 row is" if self.whole_years == 1 else f"{self.whole_years:,} rows are"
+            notes.append(f"{what} of whole years, not of their parts, and left out.")
         if self.without_time is not None:
             notes.append(f"rows at the end of the table, from {self.without_time!r} on, have no time and are left out.")
         if self.after:
