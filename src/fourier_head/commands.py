@@ -25,6 +25,7 @@ def option(
     parse: Callable[[str], Any] | None = None,
     argument: bool = False,
     told: bool = True,
+    by_name: bool = False,
     **more: Any,
 ) -> Any:
     """Return a field of a dataclass of `Options`, which is an option of its command.
@@ -38,13 +39,14 @@ def option(
         parse: makes the value of a text; the default is then given as text, too.
         argument: whether it is written without a flag.
         told: whether the command that repeats the work names it.
+        by_name: whether Python, too, must name it. (Not a `KW_ONLY`, whose hint Python 3.10 cannot read.)
         more: whatever else is to be known of it.
     """
     about: dict[str, Any] = {"help": help, "flags": flags, "shown": shown, "low": low, "high": high}
     about |= {"choices": choices, "parse": parse, "text": default, "argument": argument, "told": told, **more}
     # What must be given is given by name: fields before it may have defaults.
-    by_name: Any = True if default is dataclasses.MISSING else dataclasses.MISSING
-    return dataclasses.field(default=parse(default) if parse else default, metadata=about, kw_only=by_name)
+    kw_only: Any = True if by_name or default is dataclasses.MISSING else dataclasses.MISSING
+    return dataclasses.field(default=parse(default) if parse else default, metadata=about, kw_only=kw_only)
 
 
 class Options:

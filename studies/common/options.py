@@ -7,7 +7,7 @@ import dataclasses
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -83,8 +83,7 @@ class Study(commands.Options):
 
     study: ClassVar[str]
     output: Path = option(None, "Folder to write.", "--output", "-o")
-    _: KW_ONLY
-    quick: bool = option(False, "Measure less, for a first look, into results-quick/.")
+    quick: bool = option(False, "Measure less, for a first look, into results-quick/.", by_name=True)
     begun: float = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -143,11 +142,10 @@ class Study(commands.Options):
         return " ".join(words)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskStudy(Study):
     """A study of independent tasks, which run here or on a cluster, are kept, and stop at a time limit."""
 
-    _: KW_ONLY
     time_limit: float | None = time_limit()
     engine: Engine = option("local", "Where runs go: local, or ray (cluster named by RAY_ADDRESS).", told=False)
 
