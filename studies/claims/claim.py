@@ -12,6 +12,7 @@ Side = Literal["below", "above"]
 Status = Literal["confirmed", "not confirmed", "cannot be run here"]
 STATUSES: tuple[Status, ...] = ("confirmed", "not confirmed", "cannot be run here")
 PLANS = {
+    "synthetic-fresh": "synthetic-fresh",
     "synthetic": "synthetic",
     "numbers": "numbers",
     "atari": "atari-heads",
