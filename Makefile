@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test docs setup clean
+.PHONY: demo test oldest docs setup clean
 
 setup: $(STAMP)
 
@@ -38,10 +38,19 @@ test: $(STAMP)
 	# Compiled modules are kept, whatever the shell says: uv leaves compiling to the first import.
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
+# The oldest versions that pyproject.toml allows, in an environment of their own; torch as above.
+OLDEST := .venv-oldest
+oldest: $(STAMP)
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --index-strategy unsafe-best-match \
+		--resolution lowest-direct torch==2.13.0 -e ".[dev]"
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto --dist worksteal
+
 # Strict: a broken link, a formula that cannot be drawn or a public name without words fails.
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open site/index.html"
 
 clean:
-	rm -rf $(VENV) demo demo-forecast build dist site
+	rm -rf $(VENV) $(OLDEST) demo demo-forecast build dist site

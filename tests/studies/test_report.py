@@ -260,7 +260,8 @@ def test_figures_of_a_page_have_the_same_labels_as_the_png():
     assert "Every kind of curve &lt;&amp;&gt;" in text
     assert sum(label.startswith("0.") for label in labels(drawings[5])) >= 3, "though no power of ten is near"
     assert "above" in labels(drawings[5])
-    assert {"1", "1000", "10⁻⁹"} <= set(labels(drawings[1]))
+    assert {"1", "1000"} <= set(labels(drawings[1]))
+    assert {"10⁻⁸", "10⁻⁹"} & set(labels(drawings[1])), "which of the powers are shown is matplotlib's choice"
     assert {"a", "b"} <= set(labels(drawings[2]))
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import transformers
+from packaging.version import Version
 from transformers import AutoConfig, PretrainedConfig
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.utils import find_adapter_config_file
 
 from fourier_head.integrations.transformers.model import with_head
 
+LOADS_HEADS_OF_ADAPTERS = {"transformers": "5.18", "peft": "0.20"}
+"""Before these, modules that an adapter saved whole, such as a head, silently stayed as they were in the base."""
 HUB = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
@@ -78,7 +82,20 @@ def _base_of_adapter(name: Any, hub: dict[str, Any]) -> Any:
     found = find_adapter_config_file(name, **hub)
     if found is None or (Path(name) / "config.json").exists():
         return name
-    return json.loads(Path(found).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    adapter = json.loads(Path(found).read_text(encoding="utf-8"))
+    base = adapter["base_model_name_or_path"]
+    old = [f"{one} {version(one)}" for one, least in LOADS_HEADS_OF_ADAPTERS.items() if _before(one, least)]
+    if old and adapter.get("modules_to_save"):
+        raise ValueError(
+            f"{' and '.join(old)} would load the adapter without its head: update to "
+            f"{' and '.join(f'{one} {least}' for one, least in LOADS_HEADS_OF_ADAPTERS.items())}, or call "
+            f"PeftModel.from_pretrained(AutoModelWithHead.from_pretrained({base!r}), {str(name)!r})"
+        )
+    return base
+
+
+def _before(library: str, least: str) -> bool:
+    return Version(version(library)) < Version(least)
 
 
 def _class_of(config: Any, name: Any, trust: bool | None = None, **hub: Any) -> type:
