@@ -151,6 +151,9 @@ def test_heads_with_frequencies_are_curves_and_others_level_lines():
     assert (named["GMM"].x, named["GMM"].y) == ((2, 20), (0.17, 0.17))
     assert next(s for s in panel.series if s.hollow).y[0] == 0.25  # the paper's
     assert not frequency_panel([row("kl", 1.0, head="linear")], "Beta", "KL").series
+    few = [r for r in synthetic() if r["dataset"] == "beta" and r["frequencies"] in (None, 12)]
+    alone = frequency_panel(few, "Beta", "KL")
+    assert next(s.x for s in alone.series if s.name == "GMM") == (11, 13), "a line, though there is one N"
 
 
 def test_charts_are_drawn_as_png(tmp_path):
