@@ -217,7 +217,7 @@ def with_head(base: type, path: str) -> type:
 
     # One name for both classes: configurations and other libraries tell architectures apart by it.
     body = {name: getattr(base, name) for name in ("__module__", "__qualname__", "__doc__")}
-    # A list: transformers before 5.17 adds another one to it, which a set does not let it.
+    # A list: transformers before 5.9 adds another one to it, which a set does not let it.
     ignored = [*(getattr(base, "_keys_to_ignore_on_load_unexpected", None) or ()), rf"^{re.escape(path)}\.weight$"]
     body.update(forward=forward, _base=base, _head_path=path, _keys_to_ignore_on_load_unexpected=ignored)
     if hasattr(base, "generate"):
