@@ -11,6 +11,7 @@ setup: $(STAMP)
 # torch first and by pip: this exact version, from where pip is told to look, before any range can pull another. Then uv
 # installs in a minute what takes pip ten; where it fails, pip does it. It reads none of pip's settings: those of the
 # environment are handed on, and like pip it takes the best version of all indexes.
+TORCH := torch==2.13.0
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
@@ -20,7 +21,7 @@ endif
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) torch==2.13.0 uv
+	$(PIP) $(TORCH) uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --index-strategy unsafe-best-match -c constraints.txt -e ".[dev]" \
 		|| $(PIP) -e ".[dev]"
 	touch $(STAMP)
@@ -42,9 +43,9 @@ test: $(STAMP)
 OLDEST := .venv-oldest
 oldest: $(STAMP)
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --index-strategy unsafe-best-match \
-		--resolution lowest-direct torch==2.13.0 -e ".[dev]"
+		--resolution lowest-direct $(TORCH) -e ".[dev]"
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto --dist worksteal
 
 # Strict: a broken link, a formula that cannot be drawn or a public name without words fails.

@@ -34,8 +34,8 @@ def frequency_panel(rows: Sequence[Row], title: str, y_label: str) -> Panel:
     if not curves:
         return Panel([], title, "frequencies N", y_label)
     points = [row["frequencies"] for arm in curves for row in arms[arm]]
-    one = min(points) == max(points)  # a level line needs some length
-    ends = [min(points) - one, max(points) + one]
+    beyond = 1 if min(points) == max(points) else 0  # a level line needs some length
+    ends = [min(points) - beyond, max(points) + beyond]
     series: list[Series] = []
     used: Counter[str] = Counter()
     for arm, members in arms.items():

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from html import unescape
 
+import matplotlib
 import pytest
 from studies.common import results
 from studies.common.frequency_charts import frequency_panel
@@ -263,8 +264,8 @@ def test_figures_of_a_page_have_the_same_labels_as_the_png():
     assert "Every kind of curve &lt;&amp;&gt;" in text
     assert sum(label.startswith("0.") for label in labels(drawings[5])) >= 3, "though no power of ten is near"
     assert "above" in labels(drawings[5])
-    assert {"1", "1000"} <= set(labels(drawings[1]))
-    assert {"10⁻⁸", "10⁻⁹"} & set(labels(drawings[1])), "which of the powers are shown is matplotlib's choice"
+    power = "10⁻⁹" if matplotlib.__version_info__ >= (3, 11) else "10⁻⁸"  # which of the powers it shows changed
+    assert {"1", "1000", power} <= set(labels(drawings[1]))
     assert {"a", "b"} <= set(labels(drawings[2]))
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))

@@ -14,21 +14,11 @@ from pandas.api import types
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
 from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates
-from fourier_head.forecasting.month_names import number_of_month
+from fourier_head.forecasting.time_names import folded, number_of_month
 from fourier_head.table_files import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
 TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour", "ts", "unix", "epoch")
-_ELSEWHERE = {
-    **dict.fromkeys(("datum", "fecha"), "date"),
-    **dict.fromkeys(("zeit", "uhrzeit", "hora"), "time"),
-    **dict.fromkeys(("stunde", "heure", "hr", "he", "hour_ending", "hour ending", "hourending"), "hour"),
-    **dict.fromkeys(("woche", "semaine", "semana"), "week"),
-    **dict.fromkeys(("monat", "mois", "mes"), "month"),
-    **dict.fromkeys(("quartal", "trimestre"), "quarter"),
-    **dict.fromkeys(("jahr", "année", "año"), "year"),
-}
-"""What times are called in German, French and Spanish, and hours where power is sold; 01.2024 is a month only so."""
 PARTS = ("year", "month", "day", "week", "quarter")
 _JOINED = ((PARTS[:3], "-"), (("year", "month"), "-"), (("year", "week"), "-W"), (("year", "quarter"), "Q"))
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
@@ -148,16 +138,6 @@ def guess_names(
         if found:
             return tuple(c for c in columns if c in found)
     return tuple((known or [c for c in columns if counts[c] == 1 and names_things(c)])[:1])
-
-
-def folded(name: Any) -> str:
-    """Return the name of a column without its case, that of a time in English.
-
-    >>> folded("Store "), folded("Monat")
-    ('store', 'month')
-    """
-    text = str(name).strip().casefold()
-    return _ELSEWHERE.get(text, text)
 
 
 def words_of(name: Any) -> list[str]:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fourier_head._clocks import Clock, changes_of
 from fourier_head.forecasting.calendars import FIRST, LAST, Calendar
-from fourier_head.forecasting.month_names import in_english
+from fourier_head.forecasting.time_names import folded, in_english
 
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 """A time of day."""
@@ -55,10 +55,10 @@ _SPELLINGS: tuple[tuple[str, Any], ...] = (
     (r"^([A-Za-z]{3})[a-z]*(?:\.?-| ?')(\d{2})$", _first_day("%b-%y-%d")),
 )
 # What a week or a quarter is, its column says: 2024-1 and 202401 would be months.
-_WEEKS = ("week", "woche", "semaine", "semana", "year_week", "yearweek", "iso_week", "isoweek")
+_WEEKS = ("week", "year_week", "yearweek", "iso_week", "isoweek")
 _SPELLED_UNDER: dict[str, tuple[tuple[str, Any], ...]] = {
     **dict.fromkeys(_WEEKS, ((r"^(\d{4})[-/. ](\d{1,2})$", r"\1-W\2"),)),
-    **dict.fromkeys(("quarter", "quartal", "trimestre"), ((r"^(\d{4})[-/. ]([1-4])$", r"\1Q\2"),)),
+    "quarter": ((r"^(\d{4})[-/. ]([1-4])$", r"\1Q\2"),),
 }
 
 
@@ -71,7 +71,7 @@ def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | Non
     numbers = pd.to_numeric(column, errors="coerce").astype("Float64").astype("float64")
     if not len(numbers) or not np.isfinite(numbers).all():
         return None
-    if str(column.name).strip().casefold() in _WEEKS and numbers.between(150000, 220000).all():
+    if folded(column.name) in _WEEKS and numbers.between(150000, 220000).all():
         text = numbers.map("{:.0f}".format)
         weeks = pd.to_datetime(text + "-1", format="%G%V-%u", errors="coerce")
         return weeks.where(weeks.dt.strftime("%G%V") == text)  # week 53 of a year that has 52 is none of the next
@@ -107,7 +107,7 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
     if parsed is None:
         # The parser makes days of today's year or month of what names neither: words such as May, times such as 08:00.
         text = in_english(text.where(text.str.contains(r"\d") & ~text.str.fullmatch(rf"{CLOCK}|[+-]?\d+(?:\.\d*)?")))
-        for pattern, spelling in (*_SPELLED_UNDER.get(str(column.name).strip().casefold(), ()), *_SPELLINGS):
+        for pattern, spelling in (*_SPELLED_UNDER.get(folded(column.name), ()), *_SPELLINGS):
             text = text.str.replace(pattern, spelling, regex=True)
         text = _over_new_year(text)
         # The end of a day is the begin of the next.

@@ -98,8 +98,8 @@ class EvaluationSet:
 
         Example:
             >>> tiny = EvaluationSet("tiny", [np.arange(5.0)], horizon=2, season=1, freq="D", starts=["2024-02-28"])
-            >>> [(entry["target"], str(entry["start"])[:10]) for entry in tiny.entries(longest=2)]
-            [(array([1., 2.]), '2024-02-29')]
+            >>> [entry | {"start": str(entry["start"])} for entry in tiny.entries(longest=2)]
+            [{'target': array([1., 2.]), 'start': '2024-02-29T00:00:00.000000000'}]
         """
         contexts = [one[-longest:] for one in self.contexts()] if longest else self.contexts()
         if not (self.freq and any(self.starts)):

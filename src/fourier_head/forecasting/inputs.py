@@ -15,7 +15,6 @@ from torch import Tensor
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.columns import (
     check_columns,
-    folded,
     guess_columns,
     guess_time,
     is_numeric,
@@ -26,6 +25,7 @@ from fourier_head.forecasting.columns import (
 )
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label
+from fourier_head.forecasting.time_names import folded
 from fourier_head.table_files import is_index, numbers, respell
 
 

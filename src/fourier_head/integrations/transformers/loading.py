@@ -84,18 +84,20 @@ def _base_of_adapter(name: Any, hub: dict[str, Any]) -> Any:
         return name
     adapter = json.loads(Path(found).read_text(encoding="utf-8"))
     base = adapter["base_model_name_or_path"]
-    old = [f"{one} {version(one)}" for one, least in LOADS_HEADS_OF_ADAPTERS.items() if _before(one, least)]
-    if old and adapter.get("modules_to_save"):
+    if adapter.get("modules_to_save") and (old := leaves_heads_out()):
         raise ValueError(
-            f"{' and '.join(old)} would load the adapter without its head: update to "
-            f"{' and '.join(f'{one} {least}' for one, least in LOADS_HEADS_OF_ADAPTERS.items())}, or call "
+            f"{old} would load the adapter without its head: update to "
+            f"{' and '.join(map(' '.join, LOADS_HEADS_OF_ADAPTERS.items()))}, or call "
             f"PeftModel.from_pretrained(AutoModelWithHead.from_pretrained({base!r}), {str(name)!r})"
         )
     return base
 
 
-def _before(library: str, least: str) -> bool:
-    return Version(version(library)) < Version(least)
+def leaves_heads_out() -> str:
+    """Name what is installed that loads an adapter without its head; nothing where all is new enough."""
+    found = {library: version(library) for library in LOADS_HEADS_OF_ADAPTERS}
+    old = [one for one, least in LOADS_HEADS_OF_ADAPTERS.items() if Version(found[one]) < Version(least)]
+    return " and ".join(f"{one} {found[one]}" for one in old)
 
 
 def _class_of(config: Any, name: Any, trust: bool | None = None, **hub: Any) -> type:

@@ -1,13 +1,24 @@
-"""Names of months in English, German, French and Spanish, whole or shortened."""
+"""What times and months are called in English, German, French and Spanish, whole or shortened."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import defaultdict
+from typing import Any
 
 import pandas as pd
 
+_ELSEWHERE = {
+    **dict.fromkeys(("datum", "fecha"), "date"),
+    **dict.fromkeys(("zeit", "uhrzeit", "hora"), "time"),
+    **dict.fromkeys(("stunde", "heure", "hr", "he", "hour_ending", "hour ending", "hourending"), "hour"),
+    **dict.fromkeys(("woche", "semaine", "semana"), "week"),
+    **dict.fromkeys(("monat", "mois", "mes"), "month"),
+    **dict.fromkeys(("quartal", "trimestre"), "quarter"),
+    **dict.fromkeys(("jahr", "année", "año"), "year"),
+}
+"""What times are called in German, French and Spanish, and hours where power is sold; 01.2024 is a month only so."""
 _NAMES = """
     january february march april may june july august september october november december
     januar februar marz april mai juni juli august september oktober november dezember
@@ -20,6 +31,16 @@ _ENGLISH = [name[:3].title() for name in _NAMES.split()[:12]]
 _WORD = re.compile(r"[^\W\d_]{3,}\.?")
 # A year beside a month tells it from a name with a number: Mars 1.
 _WITH_YEAR = r"\d{4}|[-'’]\d\d$"
+
+
+def folded(name: Any) -> str:
+    """Return the name of a column without its case, that of a time in English.
+
+    >>> folded("Store "), folded("Monat")
+    ('store', 'month')
+    """
+    text = str(name).strip().casefold()
+    return _ELSEWHERE.get(text, text)
 
 
 def _numbers() -> dict[str, int]:
@@ -50,9 +71,10 @@ def in_english(text: pd.Series) -> pd.Series:
     >>> in_english(pd.Series(["1. März 2024", "2 de enero de 2024", "1er févr. 2024", "Dez-24", "Mars 1"])).tolist()
     ['1. Mar 2024', '2 Jan 2024', '1 Feb 2024', 'Dec-24', 'Mars 1']
     """
-    named = text.str.contains(_WITH_YEAR) & text.str.contains(_WORD)
-    if not named.fillna(False).any():
+    worded = text.str.contains(_WORD)
+    if not worded.fillna(False).any():
         return text
+    named = worded & text.str.contains(_WITH_YEAR)
     plain = text.str.replace(r"(?<=[\w.]) del? (?=\w)", " ", regex=True).str.replace(r"^1er\b", "1", regex=True)
     return text.where(~named, plain.map(_with_english_month, na_action="ignore"))
 
