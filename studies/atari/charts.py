@@ -9,7 +9,7 @@ from typing import Any
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from studies.atari.games import ACTIONS, find_game
 from studies.atari.rows import BEST, FINAL, full_size, is_main
-from studies.common.frequency_charts import frequency_panel
+from studies.common.frequency_charts import frequency_panel, saying_hollow
 from studies.common.report.summary import Row
 
 CURVES = ("truth", "curve-1", "curve-3", "curve-4", "curve-5")
@@ -52,14 +52,12 @@ def frequencies_chart(rows: Sequence[Row]) -> Chart:
             own = [r for r in rows if (r["dataset"], r["metric"], r["protocol"]) == (dataset, metric, protocol)]
             kept = [r for r in own if r["head"] == "linear" or (r["head"] == "fourier" and r["gamma"])]
             panels.append(frequency_panel(kept, dataset, label))
-    return Chart(
-        "returns-and-smoothness",
-        "Returns and smoothness of next-action distributions against the number of frequencies",
-        panels,
+    caption = (
         "Means and deviations over seeds. Returns: higher is better, 0 is random play, 100 a human tester. Smoothness: "
-        "lower is smoother.",
-        columns=2,
+        "lower is smoother."
     )
+    title = "Returns and smoothness of next-action distributions against the number of frequencies"
+    return Chart("returns-and-smoothness", title, panels, saying_hollow(caption, panels), columns=2)
 
 
 def epochs_chart(runs: Sequence[Mapping[str, Any]]) -> Chart:

@@ -51,6 +51,12 @@ def frequency_panel(rows: Sequence[Row], title: str, y_label: str) -> Panel:
     return Panel(series, title, "frequencies N", y_label)
 
 
+def saying_hollow(caption: str, panels: Sequence[Panel]) -> str:
+    """Return the caption of such panels, which says whose the hollow points are where there are any."""
+    hollow = any(series.hollow for panel in panels for series in panel.series)
+    return f"{caption} Hollow points: the paper's." if hollow else caption
+
+
 def _curve(arm: str, members: Sequence[Row], colour: str, dash: str) -> list[Series]:
     ordered: list[dict[str, Any]] = sorted(members, key=lambda row: row["frequencies"])
     n = [row["frequencies"] for row in ordered]

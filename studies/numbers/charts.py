@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fourier_head.pages.charts import Chart, Panel, Series
-from studies.common.frequency_charts import frequency_panel
+from studies.common.frequency_charts import frequency_panel, saying_hollow
 from studies.common.report.summary import Row
 from studies.numbers.data import HIGH, LOW, SCORE_BINS, TRAINED, Gaussian
 from studies.numbers.tables import FOURIER_KEYS, PAPER_CONTEXT, best, contexts, find, same_arm
@@ -89,14 +89,12 @@ def against_frequencies(table: Sequence[Row], context: int) -> Chart:
                 r for head in LABELS for r in find(table, metric, dataset, head, None if head == "truth" else context)
             ]
             panels.append(frequency_panel(own, f"{words}, {which}", words))
-    return Chart(
-        "frequencies",
-        "Distance from the truth, and how many answers differ",
-        panels,
+    caption = (
         f"{context} samples in the prompt; means over Gaussians and seeds, bars the deviation between seeds. The "
-        "exact sampler draws from the truth: its TVD is the least that so many answers allow, on average.",
-        columns=2,
+        "exact sampler draws from the truth: its TVD is the least that so many answers allow, on average."
     )
+    title = "Distance from the truth, and how many answers differ"
+    return Chart("frequencies", title, panels, saying_hollow(caption, panels), columns=2)
 
 
 def against_context(table: Sequence[Row]) -> Chart:

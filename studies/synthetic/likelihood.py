@@ -25,7 +25,7 @@ from fourier_head.pages.charts import Chart
 from fourier_head.tasks.engine import Task
 from fourier_head.tasks.runs import hardware, versions
 from studies.common import options
-from studies.common.frequency_charts import frequency_panel
+from studies.common.frequency_charts import frequency_panel, saying_hollow
 from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.results import aggregate, circumstances
@@ -145,7 +145,7 @@ def chart(rows: Sequence[Row]) -> Chart:
         for name in data.DATASETS:
             own = find(rows, dataset=name, metric=metric, packets=None)
             panels.append(frequency_panel([r for r in own if r["head"] in ("fourier", "gmm")], TITLES[name], words))
-    caption = "Mean and deviation over seeds; lower is better."
+    caption = saying_hollow("Mean and deviation over seeds; lower is better.", panels)
     return Chart("likelihood", "Maximum likelihood on continuous values", panels, caption)
 
 

@@ -13,7 +13,7 @@ from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
 from fourier_head.tasks.engine import Task
 from studies.common import options
-from studies.common.frequency_charts import frequency_panel
+from studies.common.frequency_charts import frequency_panel, saying_hollow
 from studies.common.options import SILENT, option
 from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
@@ -152,7 +152,8 @@ def charts(rows: Sequence[Row], runs: Sequence[dict[str, Any]], protocol: str) -
         for name in data.DATASETS:
             own = find(rows, protocol=protocol, dataset=name, metric=metric, packets=None)
             panels.append(frequency_panel([r for r in own if r["head"] in DRAWN], TITLES[name], words))
-        caption = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
+        words_below = "Mean and deviation over seeds; lower is better. Dashed: heads without frequencies."
+        caption = saying_hollow(words_below, panels)
         made.append(Chart(f"{protocol}-{metric}", f"{words} against frequencies, {protocol} protocol", panels, caption))
     made.append(_densities(runs, protocol))
     if any(r["head"] == "regression" for r in runs):

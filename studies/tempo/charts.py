@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
-from studies.common.frequency_charts import frequency_panel
+from studies.common.frequency_charts import frequency_panel, saying_hollow
 from studies.common.report.summary import Row
 from studies.tempo.clicks import SLOWEST
 from studies.tempo.data import BIN_WIDTH, NUM_BINS
@@ -74,7 +74,7 @@ def _scores(rows: Sequence[Row]) -> Chart:
         f"{which}; mean and deviation over seeds. Macro F1: higher is better. BPM error (of the middle of the "
         "likeliest bin) and smoothness: lower is better."
     )
-    return Chart("scores", "Scores against frequencies", panels, caption)
+    return Chart("scores", "Scores against frequencies", panels, saying_hollow(caption, panels))
 
 
 def _training(runs: Sequence[dict[str, Any]], arms: Sequence[Arm], colours: dict[Arm, str]) -> Chart:

@@ -10,7 +10,7 @@ from html import unescape
 import matplotlib
 import pytest
 from studies.common import results
-from studies.common.frequency_charts import frequency_panel
+from studies.common.frequency_charts import frequency_panel, saying_hollow
 from studies.common.report import summary as summaries
 from studies.common.report.page import build, parts, write_report
 from studies.common.report.tables import number_text, printed, tables
@@ -151,6 +151,9 @@ def test_heads_with_frequencies_are_curves_and_others_level_lines():
     assert named["Fourier, γ = 0"].error == (0.01,) * 10
     assert (named["GMM"].x, named["GMM"].y) == ((2, 20), (0.17, 0.17))
     assert next(s for s in panel.series if s.hollow).y[0] == 0.25  # the paper's
+    assert saying_hollow("Means.", [panel]) == "Means. Hollow points: the paper's."
+    without = frequency_panel([r | {"paper": None} for r in synthetic()], "Beta", "KL")
+    assert saying_hollow("Means.", [without]) == "Means."
     assert not frequency_panel([row("kl", 1.0, head="linear")], "Beta", "KL").series
     few = [r for r in synthetic() if r["dataset"] == "beta" and r["frequencies"] in (None, 12)]
     alone = frequency_panel(few, "Beta", "KL")
