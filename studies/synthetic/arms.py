@@ -33,11 +33,15 @@ Paper = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Arm:
-    """A kind of head and, where it has them, its numbers of frequencies and packets: the runs of one stack."""
+    """A kind of head and, where it has them, its numbers of frequencies and packets: the runs of one stack.
+
+    A paper's Fourier head is trained with its regulariser and without, unless it is not to be ``regularised``.
+    """
 
     kind: str
     frequencies: tuple[int, ...] = ()
     packets: int = 0
+    regularised: bool = True
 
     @property
     def name(self) -> str:
@@ -53,7 +57,7 @@ class Arm:
     @property
     def gammas(self) -> tuple[float, ...]:
         """Return the weights of the regulariser: the paper's two for its own heads."""
-        return GAMMAS if self.kind == "fourier" and not self.packets else GAMMAS[:1]
+        return GAMMAS if self.kind == "fourier" and not self.packets and self.regularised else GAMMAS[:1]
 
     def tasks(
         self, function: Callable[..., Any], seeds: Sequence[int], epochs: int | None, device: str, **more: Any

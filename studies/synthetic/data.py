@@ -37,12 +37,12 @@ class Triples:
 
 
 def first_seeds(count: int) -> tuple[int, ...]:
-    """Return so many seeds, the paper's first.
+    """Return so many seeds, the paper's first, none of them one of choices.
 
     >>> first_seeds(6)
     (1, 2, 3, 42, 4, 5)
     """
-    more = (seed for seed in itertools.count(1) if seed not in SEEDS)
+    more = (seed for seed in itertools.count(1) if seed not in (*SEEDS, *CHOICE_SEEDS))
     return (*SEEDS, *itertools.islice(more, count))[:count]
 
 

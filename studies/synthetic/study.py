@@ -56,8 +56,8 @@ class Settings(options.TaskStudy):
     arms: str = option(
         "all",
         "paper: the 276 runs of the paper; all: ours beside them; tables: the heads of its tables; "
-        "choice: how ours was chosen.",
-        choices=("paper", "all", "tables", "choice"),
+        "pair: linear and Fourier-12 alone; choice: how ours was chosen.",
+        choices=("paper", "all", "tables", "pair", "choice"),
     )
     seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", low=1)
     skip: int = option(0, "Seeds before these, which other results have.", low=0)
@@ -79,12 +79,15 @@ def groups(settings: Settings) -> list[Task]:
         choice = [arm.tasks(train_group, data.CHOICE_SEEDS, epochs, settings.device, **more) for arm in CANDIDATES]
         return [task for part in choice for task in part]
     for protocol in protocols:
+        others = [Arm("gmm"), Arm("linear"), Arm("regression")]
+        if settings.arms == "pair":
+            sweep, others = [Arm("fourier", (arms_of.TABLES,), regularised=False)], [Arm("linear")]
         ours = []
         if settings.arms == "all":
             ours = [Arm("fourier", (12,), packets=2), Arm("gmm_full"), Arm("hl_gauss")]
             if protocol == "recommended":
                 ours = [Arm("recommended"), ADAPTIVE, Arm("fourier", (12,), packets=4), *ours]
-        for arm in [*sweep, *ours, Arm("gmm"), Arm("linear"), Arm("regression")]:
+        for arm in [*sweep, *ours, *others]:
             tasks += arm.tasks(train_group, seeds, epochs, settings.device, protocol=protocol)
     return tasks
 

@@ -183,11 +183,19 @@ def test_fresh_seeds_are_those_after_the_ones_that_were_skipped_and_tables_have_
     assert not {s for t in first for s in t.settings["seeds"]} & set(seeds["linear"])
     assert {t.settings["kind"] for t in fresh} == set(KINDS)
     assert {n for t in fresh for n in t.settings["frequencies"]} == {arms.TABLES}
+    pair = study.groups(study.Settings(protocol="released", arms="pair", seeds=120, skip=50))
+    assert {(t.settings["kind"], *t.settings["frequencies"], *t.settings["gammas"]) for t in pair} == {
+        ("linear", 0.0),
+        ("fourier", arms.TABLES, 0.0),
+    }
+    latest = [s for t in pair if t.settings["kind"] == "linear" for s in t.settings["seeds"]]
+    assert len(set(latest)) == 120
+    assert not set(latest) & {s for t in [*first, *fresh] for s in t.settings["seeds"]}
 
 
 def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_reports():
     tasks = study.groups(study.Settings(arms="choice"))
-    assert all(not set(t.settings["seeds"]) & set(data.first_seeds(50)) for t in tasks)
+    assert all(not set(t.settings["seeds"]) & set(data.first_seeds(200)) for t in tasks)
     assert {t.settings["scored_on"] for t in tasks} == {"held-out rows"}
     assert study.ADAPTIVE in study.CANDIDATES
     own = [t for t in study.groups(study.Settings()) if t.settings["kind"] == "adaptive"]
