@@ -1,5 +1,6 @@
 """Files as people and spreadsheets write them: what becomes a number, what stays as it was, and what is refused."""
 
+import json
 import sys
 
 import numpy as np
@@ -98,6 +99,31 @@ def test_names_stay_text(read, values):
     assert frame["x"].tolist() == values
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "want", "unit"),
+    [
+        ("70 kg", "-1.5 kg", [70, -1.5], "kg"),
+        ("7.5 °C", "n/a", [7.5, np.nan], "°C"),
+        ('"1,700.50 USD"', "2 USD", [1700.5, 2], "USD"),
+        ("EUR 5", "EUR 7", [5, 7], "EUR"),
+        ("5m3/s", "6m3/s", [5, 6], "m3/s"),
+    ],
+)
+@pytest.mark.parametrize("name", ["day", "Year"])
+def test_one_unit_beside_all_numbers_of_a_table_is_read_and_named(read, first, second, want, unit, name):
+    frame = read(f"{name},x\n2023,{first}\n2024,{second}\n")
+    np.testing.assert_array_equal(frame["x"], want)
+    assert frame.attrs["notes"] == [f"the numbers of 'x' are in {unit}."]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["5 kg", "6 g"], ["5 kg", "6"], ["1 Jan", "2 Jan"], ["8 am", "9 am"], ["3rd", "4rd"], ["Shop 1", "Shop 2"]],
+)
+def test_what_looks_like_a_unit_and_is_none_stays_text(read, values):
+    assert read("who,x\n" + "".join(f"anna,{value}\n" for value in values))["x"].tolist() == values
+
+
 @pytest.mark.parametrize("nothing", ["n/a", "NA", "null", "none", "n.a.", "–", "—", "..", "#N/A", "nan", "?", "…"])
 @pytest.mark.parametrize("others", [["1", "2", "3"], ["$1", "$2", "$3"], ["1;5", "2", "3"]])
 def test_nothing_among_numbers_is_spelt_in_many_ways(read, nothing, others):
@@ -117,7 +143,7 @@ def test_points_are_thousands_only_where_commas_are_decimal(read):
     assert read("a;b\n1;1.003\n2;999\n")["b"].tolist() == [1.003, 999]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le", "utf-16-be"])
 def test_letters_are_read_in_the_usual_encodings(read, encoding):
     frame = read("Größe;Preis\nKöln;5 €\nMünchen;1,5 €\n", encoding)
     assert list(frame.columns) == ["Größe", "Preis"]
@@ -219,3 +245,38 @@ def test_a_workbook_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "t.xlsx").write_bytes(b"PK")
     with pytest.raises(UserError, match=r'needs openpyxl: install it with pip install "fourier-head\[cli\]"'):
         read_frame(tmp_path / "t.xlsx")
+
+
+RECORDS = [{"date": "2024-01-01", "x": "$1,003.5"}, {"date": "2024-01-02", "x": None}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", json.dumps(RECORDS)),
+        ("a.json", json.dumps({"data": RECORDS})),
+        ("a.json", json.dumps({"date": ["2024-01-01", "2024-01-02"], "x": ["$1,003.5", None]})),
+        ("a.jsonl", "\n".join(map(json.dumps, RECORDS))),
+        ("a.ndjson", "\n".join(map(json.dumps, RECORDS))),
+    ],
+)
+def test_records_are_read_like_any_table(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    frame = read_frame(tmp_path / name)
+    assert frame["date"].tolist() == ["2024-01-01", "2024-01-02"]
+    np.testing.assert_array_equal(frame["x"], [1003.5, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"x": [1, 2]}, {"x": 3}]', "one value in every cell, got several in 'x'"),
+        ('{"x":', "a.json cannot be read as json"),
+        ("[]", "a.json is empty"),
+        ("5", "a.json cannot be read as json"),
+    ],
+)
+def test_json_that_is_no_table_is_one_sentence(tmp_path, content, message):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_frame(tmp_path / "a.json")

@@ -10,39 +10,23 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-import numpy as np
 import pandas as pd
 
 from fourier_head.errors import UserError, require
+from fourier_head.spellings import CODE, COMMA, DATE, first_values, is_value, read_units, respell
 
 TEXT, PARQUET, WORKBOOKS = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".xlsx", ".xlsm")
-SUFFIXES = TEXT + PARQUET + WORKBOOKS
+RECORDS = (".json", ".jsonl", ".ndjson")
+SUFFIXES = TEXT + PARQUET + WORKBOOKS + RECORDS
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 # How the UCI repository writes a missing value; pandas knows the other spellings.
 _MISSING = ["?"]
 # Among words NA and None may be names: Namibia, North America, no promotion.
 _MISSING_WORDS = [*_MISSING, "", "#N/A", "N/A", "n/a", "NaN", "nan", "<NA>", "NULL", "null"]
 _WORDS: dict[str, Any] = {"keep_default_na": False, "na_values": _MISSING_WORDS}
+_TIMES = r"(?i:year|quarter|month|week|day|date|hour|minute|time)s?"
 _LOOKED_AT = 60
 """Lines in which the header is looked for."""
-# Among numbers these are no number, the errors of spreadsheets among them; words are, where most others are numbers.
-_EMPTY = r"[-–—?*:.…]*|#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!)"
-_EMPTY_WORDS = r"(?i:n/?a|n\.a\.|none|null|nan|missing)"
-_CODE = r"0\d{2,}"
-"""Zeros in front are part of a name, such as 01067, the code of a town."""
-_SIGNS = "$€£¥₹₩₽₺₪฿"
-_SPACES = " \u00a0\u2009\u202f"
-# Groups of thousands have three digits: "1,2" is a name or a list, no number. In India all but the last may have two.
-POINT, COMMA = (
-    rf"^(?=[^()]*(?:\([^()]*\))?$)[{_SIGNS}]?\s*(?P<minus>[-−(]?)\s*[{_SIGNS}]?\s*(?=\D?\d)(?P<whole>{whole}|\d*)"
-    rf"(?:[{point}](?P<rest>\d+))?(?P<power>[eE][-+]?\d+)?\s*[%{_SIGNS}]?\)?$"
-    for whole, point in (
-        (rf"\d{{1,3}}(?:[,'’{_SPACES}]\d{{3}})+|\d{{1,2}}(?:,\d{{2}})*,\d{{3}}", "."),
-        (rf"\d{{1,3}}(?:[.{_SPACES}]\d{{3}})+", ","),
-    )
-)
-DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
-"""A day or a month as numbers, and maybe a time."""
 
 
 def kind_of(path: Path) -> str:
@@ -71,7 +55,7 @@ def read_frame(path: Path) -> pd.DataFrame:
             raise UserError(f"{path.name} is empty.")
         if kind in PARQUET:
             return pd.read_parquet(path)
-        return _read_text(path) if kind in TEXT else _read_workbook(path)
+        frame = (_read_text if kind in TEXT else _read_workbook if kind in WORKBOOKS else _read_records)(path)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}.") from None
     except pd.errors.EmptyDataError:
@@ -82,10 +66,20 @@ def read_frame(path: Path) -> pd.DataFrame:
         # Also pandas' ParserError, a ValueError.
         reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
         raise UserError(f"{path} cannot be read as {kind[1:]}: {reason[:200].rstrip('.')}.") from None
+    counted = [c for c in frame.columns if pd.api.types.is_numeric_dtype(frame[c]) and not re.fullmatch(_TIMES, str(c))]
+    if not counted:
+        units = read_units(frame)
+        frame.attrs["notes"] += [f"the numbers of {str(column)!r} are in {unit}." for column, unit in units.items()]
+    return frame
 
 
 def _read_text(path: Path) -> pd.DataFrame:
-    for encoding in ("utf-8-sig", "utf-16"):
+    with path.open("rb") as file:
+        start = file.read(200) if path.suffix.lower() not in PACKED else b""
+    # Of UTF-16 without a mark every second byte is zero, where letters are Latin.
+    halves = {"utf-16-le": start[1::2], "utf-16-be": start[::2]}
+    unmarked = [encoding for encoding, half in halves.items() if 2 * half.count(0) > len(half)]
+    for encoding in unmarked or ("utf-8-sig", "utf-16"):
         try:
             return _read_encoded(path, encoding)
         except UnicodeError:
@@ -141,6 +135,21 @@ def _read_workbook(path: Path) -> pd.DataFrame:
     return frame
 
 
+def _read_records(path: Path) -> pd.DataFrame:
+    """Read JSON: a list of records, one a line, columns, or any of these as the only thing in an object."""
+    lines = kind_of(path) != ".json"
+    frame = pd.read_json(path, lines=lines, dtype=False, convert_dates=False)
+    if frame.empty:
+        raise UserError(f"{path.name} is empty.")
+    if len(frame.columns) == 1 and frame.iloc[:, 0].map(lambda cell: isinstance(cell, dict)).all():
+        frame = pd.json_normalize(frame.iloc[:, 0].tolist())
+    for column in frame.columns:
+        if frame[column].map(lambda cell: isinstance(cell, (dict, list))).any():
+            raise UserError(f"{path.name} must hold one value in every cell, got several in {str(column)!r}.")
+    respell(frame)
+    return _noted(frame, 0)
+
+
 def _is_table(rows: Sequence[Sequence[str]]) -> bool:
     """Tell whether most of what is in some column, below its name, is values; a page of words has none.
 
@@ -168,7 +177,7 @@ def _codes(lines: Sequence[str], separator: str) -> list[str]:
     """
     header, *rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     cells = ((name, cell) for row in rows for name, cell in zip(header, row, strict=False))
-    return list(dict.fromkeys(name for name, cell in cells if re.fullmatch(_CODE, cell.strip())))
+    return list(dict.fromkeys(name for name, cell in cells if re.fullmatch(CODE, cell.strip())))
 
 
 def _put_names_back(frame: pd.DataFrame, read: Callable[[list[Any]], pd.DataFrame]) -> None:
@@ -227,79 +236,6 @@ def _header(rows: Sequence[Sequence[str]]) -> int:
     # Values name no columns: some names may be empty, or there are none and the first line must do.
     words = next((i for i in long if i < full and not any(values[i])), first if all(values[full]) else full)
     return words if any(values[full]) else full
-
-
-# --- numbers in their spellings: decimal commas, thousands, currency and percent signs, brackets for a loss
-
-
-def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
-    """Make numbers of the columns of text all of whose values are spelt like a number; return those columns.
-
-    >>> table = pd.DataFrame({"won": ["$1,003.77", "(801.46)", "-"], "share": ["14.1%", "7%", None], "who": ["a"] * 3})
-    >>> respell(table), table["won"].tolist(), table["share"].tolist()
-    (['won', 'share'], [1003.77, -801.46, nan], [14.1, 7.0, nan])
-    """
-    found = []
-    for column in frame.columns[~frame.columns.duplicated(keep=False)]:
-        values = frame[column]
-        if not (pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values)):
-            continue
-        # A look at a few saves the work on columns of words.
-        for some in (first_values(values, 50), values.dropna()):
-            text = some.astype("string").str.strip()
-            words = text.str.fullmatch(_EMPTY_WORDS)
-            spelt = text[~(words | text.str.fullmatch(_EMPTY))]
-            spelt = spelt.str.replace(r"^(\d[\d.,]*)-$", r"-\1", regex=True)  # as SAP has a loss
-            parts = spelt.str.extract(pattern)
-            if len(parts) <= words.sum() or parts["whole"].isna().any() or spelt.str.fullmatch(_CODE).any():
-                break
-            if not all(isinstance(x, (str, int, float)) for x in some):
-                break
-        else:
-            # Digits alone that pandas left as text are names too long for a number.
-            if not text.str.fullmatch(r"\d*").all():
-                whole = parts["whole"].str.replace(rf"[.,'’{_SPACES}]", "", regex=True)
-                minus = parts["minus"].str.replace(".", "-", regex=True)
-                number = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
-                frame[column] = pd.to_numeric(number).astype("float64").reindex(frame.index)
-                found.append(column)
-    return found
-
-
-def first_values(column: pd.Series, count: int) -> pd.Series:
-    """Return the first values of a column that are there, without a look at all of a long one."""
-    some = column.head(count).dropna()
-    return some if len(some) else column.dropna().head(count)
-
-
-def numbers(column: pd.Series, called: str, finite: bool = False) -> np.ndarray:
-    """Return a column of values as float64, NaN where one is missing; raise where one is no (finite) number."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "mMc":
-        raise ValueError(f"{called} must hold numbers, got {column.dtype}.")
-    out = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    wrong = np.flatnonzero(np.isnan(out) & column.notna().to_numpy())
-    if len(wrong):
-        found = str(column.iloc[wrong[0]])[:40]
-        raise ValueError(f"{called} must hold numbers, got {found!r} in row {wrong[0] + 1}.")
-    endless = np.flatnonzero(np.isinf(out))
-    if finite and len(endless):
-        found = f"{out[endless[0]]} in row {endless[0] + 1}"
-        raise ValueError(f"{called} must hold finite numbers, got {found}; leave it empty.")
-    return out
-
-
-def is_index(name: Any) -> bool:
-    """Tell whether a column is called as an index that pandas wrote; one written twice is called "Unnamed: 0.1"."""
-    return re.fullmatch(r"(?i:unnamed: \d+(\.\d+)?|index)?", str(name).strip()) is not None
-
-
-def is_value(text: str) -> bool:
-    """Tell whether a text is a number or a date, which names no column."""
-    try:
-        float(text)
-    except ValueError:
-        return any(re.match(pattern, text) for pattern in (POINT, COMMA, DATE))
-    return True
 
 
 def check_header(frame: pd.DataFrame, name: str) -> None:

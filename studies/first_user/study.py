@@ -77,7 +77,7 @@ def cases(count: int) -> list[Case]:
     dated = (("December peak seen twice, dates", _december, 1048), ("holidays of five years, dates", _holidays, 1770))
     for name, season, past in dated:
         one = _seasonal(name, "D", count, past, 56, 3.0, season, (7, 364), past // 364)
-        out.append(replace(one, start=str(BEFORE_CHRISTMAS - past)))
+        out.append(replace(one, start=str(BEFORE_CHRISTMAS - np.timedelta64(past, "D"))))
     shop = _seasonal("months of a shop, dates", "MS", count, 120, 12, 1.0, _shop, (12,), 10)
     out.append(replace(shop, start=str(FIRST_MONTH)))
     out.append(Case("1, 2, 3", None, [np.array([1.0, 2.0, 3.0])], np.array([[4.0, 5.0, 6.0]])))
@@ -105,12 +105,12 @@ def _seasonal(
 
 def _december(t: np.ndarray) -> np.ndarray:
     """Return a peak of all of December, of days counted from the first of 1048 before `BEFORE_CHRISTMAS`."""
-    return 60.0 * ((BEFORE_CHRISTMAS - 1048 + t).astype("datetime64[M]").astype(int) % 12 == 11)
+    return 60.0 * ((BEFORE_CHRISTMAS + (t - 1048)).astype("datetime64[M]").astype(int) % 12 == 11)
 
 
 def _holidays(t: np.ndarray) -> np.ndarray:
     """Return a week, and what closes on five holidays of the United States, of days from 1770 before."""
-    days = BEFORE_CHRISTMAS - 1770 + t
+    days = BEFORE_CHRISTMAS + (t - 1770)
     month, weekday = days.astype("datetime64[M]"), (days.astype(int) + 3) % 7
     day, number = (days - month).astype(int), month.astype(int) % 12
     closed = (day == 0) & (number == 0) | (day == 3) & (number == 6) | (day == 24) & (number == 11)

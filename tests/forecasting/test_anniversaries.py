@@ -60,7 +60,7 @@ def test_labels_of_days():
 
 def test_holidays_come_back_on_their_days():
     ahead = 365
-    when = days(count=1770 + ahead, end=str(days()[-1] + ahead))
+    when = days(count=1770 + ahead, end=str(days()[-1] + np.timedelta64(ahead, "D")))
     known, future = when[:1770], when[1770:]
     effect = effects_of(made_up(known), known[-1], ahead)
     on = holidays(when)
@@ -80,7 +80,7 @@ def test_a_holiday_may_be_like_a_sunday():
 
 
 def test_a_december_seen_twice_is_one_run_of_dates():
-    when = days(count=1048 + 56, end=str(days()[-1] + 56))
+    when = days(count=1048 + 56, end=str(days()[-1] + np.timedelta64(56, "D")))
     december = when.astype("datetime64[M]").astype(int) % 12 == 11
     values = made_up(when, effect=0.0) + 60 * december
     effect = effects_of(values[:1048], when[1047], 56)
@@ -133,7 +133,7 @@ def test_what_is_taken_off_is_put_back(forecaster):
     assert forecasts.rules.anniversaries == [1]
     shift = forecasts.rules.shift
     assert not shift[0].any()
-    ahead = when[-1] + 1 + np.arange(45)
+    ahead = when[-1] + np.arange(1, 46)
     np.testing.assert_allclose(shift[1][holidays(ahead)], -60, atol=8)
     rest = forecaster.predict(forecasts.rules.series, 45, natural=False, rules=False)
     levels = [0.05, 0.5, 0.95]
@@ -151,7 +151,7 @@ def test_missing_days_and_time_zones():
     values[random.random(len(when)) < 0.2] = np.nan
     values[600:640] = np.nan
     effect = effects_of(values, when[-1], 60)
-    ahead = when[-1] + 1 + np.arange(60)
+    ahead = when[-1] + np.arange(1, 61)
     np.testing.assert_allclose(effect[-60:][holidays(ahead)], -60, atol=12)
     assert np.isfinite(effect).all()
     # A day begins at five in the morning of Greenwich here: its date is the local one.

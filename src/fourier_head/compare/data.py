@@ -12,7 +12,8 @@ import torch
 
 from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.errors import UserError, did_you_mean
-from fourier_head.table_files import is_index, numbers, read_frame
+from fourier_head.spellings import is_index, numbers
+from fourier_head.table_files import read_frame
 
 LEAST_ROWS = 30
 

@@ -14,7 +14,7 @@ from fourier_head.bins import Bins
 from fourier_head.compare.data import Table
 from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.errors import UserError
-from fourier_head.table_files import DATE
+from fourier_head.spellings import DATE
 from fourier_head.tabular.columns import MOST_LEVELS, Categories, Columns
 
 

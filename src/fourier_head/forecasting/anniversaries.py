@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from fourier_head.forecasting.calendars import ONE_MONTH
 from fourier_head.forecasting.series_set import SeriesSet
 
 WEEK = 7
@@ -120,7 +121,7 @@ def labels_of(days: np.ndarray) -> np.ndarray:
     [False, True, False, True]
     """
     month = days.astype("datetime64[M]")
-    day, left = (days - month).astype(int), (month + 1 - days).astype(int) - 1
+    day, left = (days - month).astype(int), (month + ONE_MONTH - days).astype(int) - 1
     weekday = month.astype(int) % 12 * WEEK + days.astype(int) % WEEK
     year = days.astype("datetime64[Y]")
     from_easter = (days - easter(year)).astype(int)
@@ -146,7 +147,7 @@ def easter(years: np.ndarray) -> np.ndarray:
     sunday = (32 + 2 * (century % 4) + 2 * (rest // 4) - moon - rest % 4) % WEEK
     day = moon + sunday - WEEK * ((year % 19 + 11 * moon + 22 * sunday) // 451) + 21  # days after the first of March
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    return years.astype("datetime64[D]") + day + 59 + leap
+    return years.astype("datetime64[D]") + (day + 59 + leap)
 
 
 def _against_usual(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ _DAY = 86400 * _SECOND
 _NANOSECONDS = {"nanosecond": 1, "microsecond": 10**3, "millisecond": 10**6, "second": _SECOND}
 _NANOSECONDS |= {"minute": 60 * _SECOND, "hour": 3600 * _SECOND, "day": _DAY, "week": 7 * _DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
+ONE_DAY, ONE_MONTH = np.timedelta64(1, "D"), np.timedelta64(1, "M")
 FIRST, LAST = (np.datetime64(end, "D") for end in ("1678-01-01", "2262-01-01"))
 """Days between which nanoseconds since 1970 fit into 64 bits."""
 
@@ -108,7 +109,7 @@ class Calendar:
             days = _working_day(month + ahead * self.months, "S" in kind)
         else:
             first, end = _ends(month + ahead * self.months)
-            days = np.minimum(first + (month_day or day_of_months(last)) - 1, end)
+            days = np.minimum(first + ((month_day or day_of_months(last) or 1) - 1) * ONE_DAY, end)
         # Nanoseconds do not reach all days, and would begin anew.
         days = np.where((days >= FIRST) & (days < LAST), days, np.datetime64("NaT", "D"))
         return days.astype("datetime64[ns]") + (last - day.astype("datetime64[ns]"))
@@ -124,12 +125,12 @@ def day_of_months(times: Timestamps | np.datetime64) -> int | None:
     first, end = _ends(days.astype("datetime64[M]"))
     latest = 31 if (days == end).all() else int((days - first).astype(int).max()) + 1
     # The 30th of February is its last day.
-    return latest if (days == np.minimum(first + latest - 1, end)).all() else None
+    return latest if (days == np.minimum(first + (latest - 1) * ONE_DAY, end)).all() else None
 
 
 def _ends(months: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first and the last days of months."""
-    return months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]") - 1
+    return months.astype("datetime64[D]"), (months + ONE_MONTH).astype("datetime64[D]") - ONE_DAY
 
 
 def _working_day(months: np.ndarray, start: bool) -> np.ndarray:

@@ -15,7 +15,7 @@ from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
 from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates
 from fourier_head.forecasting.time_names import folded, number_of_month
-from fourier_head.table_files import first_values, is_index
+from fourier_head.spellings import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
 TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour", "ts", "unix", "epoch")

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from fourier_head.errors import needing
+from fourier_head.forecasting.calendars import ONE_DAY
 from fourier_head.forecasting.columns import join_dates
 from fourier_head.forecasting.dates import parse_dates
 from fourier_head.forecasting.inputs import index_dates, read_series
 from fourier_head.forecasting.series_set import SeriesSet, in_print, label
-from fourier_head.table_files import numbers, respell
+from fourier_head.spellings import numbers, respell
 
 _ROW = "a row is there"
 KINDS_AT_MOST = 30
@@ -223,5 +224,5 @@ def _holiday_columns(series: SeriesSet, horizon: int, country: str) -> list[Feat
     kinds = {kind: [day for day, name in days.items() if name == kind] for kind in dict.fromkeys(days.values())}
     out = [(f"holiday={kind}", on(np.array(mine))) for kind, mine in kinds.items()]
     out = [(name, each) for name, each in out if any(one[:-horizon].any() for one in each)]
-    near = {"day before a holiday": every - 1, "day after a holiday": every + 1}
+    near = {"day before a holiday": every - ONE_DAY, "day after a holiday": every + ONE_DAY}
     return [*out, ("holiday", on(every)), *((name, on(np.setdiff1d(some, every))) for name, some in near.items())]

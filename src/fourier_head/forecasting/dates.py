@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fourier_head._clocks import Clock, changes_of
-from fourier_head.forecasting.calendars import FIRST, LAST, Calendar
+from fourier_head.forecasting.calendars import FIRST, LAST, ONE_DAY, Calendar
 from fourier_head.forecasting.time_names import folded, in_english
 
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
@@ -199,8 +199,8 @@ def read_timestamps(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     far = np.flatnonzero((days < FIRST) | (days >= LAST))
     if len(far):
         raise ValueError(
-            f"{called} must hold dates from {FIRST} to {LAST - 1}, got {days[far[0]]} in row {far[0] + 1}; without "
-            "dates, steps are counted."
+            f"{called} must hold dates from {FIRST} to {LAST - ONE_DAY}, got {days[far[0]]} in row {far[0] + 1}; "
+            "without dates, steps are counted."
         )
     return times.astype("datetime64[ns]"), zone, utc
 

@@ -26,7 +26,7 @@ from fourier_head.forecasting.columns import (
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label
 from fourier_head.forecasting.time_names import folded
-from fourier_head.table_files import is_index, numbers, respell
+from fourier_head.spellings import is_index, numbers, respell
 
 
 def read_series(

@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from fourier_head.forecasting.anniversaries import easter
+from fourier_head.forecasting.calendars import ONE_MONTH
 from fourier_head.forecasting.series_set import SeriesSet
 
 YEAR, WEEK = 12, 7
@@ -123,7 +124,7 @@ def _usual() -> np.ndarray:
 
 
 def _counts(months: np.ndarray) -> np.ndarray:
-    first, after = (one.astype("datetime64[D]") for one in (months, months + 1))
+    first, after = (one.astype("datetime64[D]") for one in (months, months + ONE_MONTH))
     length, start = (after - first).astype(int)[:, None], (first.astype(int)[:, None] + 3) % WEEK
     days = 4.0 + ((np.arange(WEEK) - start) % WEEK < length - 4 * WEEK)  # from Monday on
     working = days[:, :5].sum(1) - 2.5 * days[:, 5:].sum(1)

@@ -61,7 +61,8 @@ def packets(
     middle = (0.5 * even * stretch)[:, :, None]
     h = tilt[:, :, None]
     narrowest = tl.min(tl.min(stretch, axis=1), axis=0)
-    last = tl.minimum(REACH / narrowest + 2.0, half * 1.0).to(tl.int32)
+    # The tensor first: the interpreter of triton 3.7 keeps what a constant is divided by for a constant.
+    last = tl.minimum(1.0 / narrowest * REACH + 2.0, half * 1.0).to(tl.int32)
     for start in tl.range(0, last, STEP):
         index = start + tl.arange(0, STEP)
         twice = 2 * index + even
