@@ -138,7 +138,7 @@ def _read_workbook(path: Path) -> pd.DataFrame:
 def _read_records(path: Path) -> pd.DataFrame:
     """Read JSON: a list of records, one a line, columns, or any of these as the only thing in an object."""
     lines = kind_of(path) != ".json"
-    frame = pd.read_json(path, lines=lines, dtype=False, convert_dates=False)
+    frame = pd.read_json(path, lines=lines, dtype=False, convert_dates=False).reset_index(drop=True)
     if frame.empty:
         raise UserError(f"{path.name} is empty.")
     if len(frame.columns) == 1 and frame.iloc[:, 0].map(lambda cell: isinstance(cell, dict)).all():
