@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from fourier_head.errors import UserError
+
 SEEDS = (100, 101)
-"""Beyond those of the study, which count from 0."""
+"""No study reports on them."""
 FREQUENCIES = (4, 8, 12)
 Kind = tuple[str, float | None]
 """What has a learning rate of its own: LoRA on text, and Fourier heads that start alike."""
@@ -39,3 +44,23 @@ def best(rows: Sequence[Mapping[str, Any]]) -> dict[Kind, Mapping[str, Any]]:
     for row in rows:
         found.setdefault(kind(row), row)
     return found
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the table that the summary of a study with choices has."""
+    try:
+        return [dict(row) for row in json.loads(path.read_text(encoding="utf-8"))["choices"]]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(
+            f"--chosen must name the summary.json of a study with --choose, got {path} ({reason})."
+        ) from None
+
+
+def other_seeds(count: int) -> list[int]:
+    """Return so many seeds to report on, from 0 on.
+
+    >>> other_seeds(102)[-3:]
+    [99, 102, 103]
+    """
+    return list(itertools.islice((seed for seed in itertools.count() if seed not in SEEDS), count))

@@ -48,6 +48,7 @@ class Settings(options.TaskStudy):
     gguf: str | None = option(None, "Language model from a GGUF file instead.", file=True)
     frequencies: str = option("1-12", "Frequencies of the Fourier heads, such as 2,4,8.")
     seeds: int = option(10, "Repetitions, each with its own data.", low=1)
+    skip: int = option(0, "Seeds before these, which other results have.", low=0)
     in_context: str = option("2", "Samples in the prompt; 0-9 is all of the paper.")
     epochs: int = option(16, "Passes over the 256 training pairs.", low=1)
     learning_rate: float = option(3e-4, "At the start; it decays linearly.")
@@ -56,6 +57,7 @@ class Settings(options.TaskStudy):
         "Learning rates, such as 3e-4,1e-3, of which every kind of arm takes its best on seeds of their own.",
         shown="none",
     )
+    chosen: Path | None = option(None, "summary.json of earlier results, whose chosen learning rates are taken.")
     gaussians: str = option(
         "paper", "Of the training answers: paper, its four; many, one for each answer.", choices=GAUSSIANS
     )
@@ -130,6 +132,8 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     if settings.quick:
         seeds, pairs, frequencies = min(seeds, 2), 64, tuple(n for n in (2, 8) if n in frequencies) or frequencies[:2]
         recipe = replace(recipe, epochs=min(recipe.epochs, 8), batch_size=16, answers=64)
+    if settings.choose is not None and settings.chosen is not None:
+        raise UserError("--choose and --chosen both say where learning rates come from: give one of them.")
     source, device = source_of(settings)
     language = load(source, settings.dtype, device)
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
@@ -161,13 +165,15 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
             for arm in tried
         ]
         choices = choice.table(finished(tries, "choices"))
+    if settings.chosen is not None:
+        choices = choice.read(settings.chosen)
     rates = {own: row["learning_rate"] for own, row in choice.best(choices).items()}
     # Seeds outermost: whenever time is up, all arms have had about equally many.
     plan = [
         {**arm, "in_context": context, "seed": seed}
         | common
         | asdict(replace(recipe, lr=rates.get(choice.kind(arm), recipe.lr)))
-        for seed in range(seeds)
+        for seed in choice.other_seeds(settings.skip + seeds)[settings.skip :]
         for context in contexts
         for arm in arms
     ]

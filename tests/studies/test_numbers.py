@@ -4,6 +4,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -189,7 +190,7 @@ def test_many_gaussians_are_none_of_those_scored():
     assert not asked & {(f"{g.mean:.2f}", f"{g.std:.2f}") for g in (*TRAINED, *UNSEEN)}
 
 
-def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch):
+def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch, tmp_path):
     settings = replace(small, frequencies="2,8", init_scale="1000,3", choose="1e-3,1e-2")
     settings = replace(settings, gaussians="many")
     trained = []
@@ -225,6 +226,11 @@ def test_learning_rates_are_chosen_on_other_seeds(small, monkeypatch):
         if one["head"] != "base":
             assert one["learning_rate"] == chosen[choice.kind(one)]["learning_rate"]
     assert any("Gaussian of its own" in note for note in summary.extra["notes"])
+    fresh = replace(settings, output=tmp_path, choose=None, chosen=small.output / "summary.json", seeds=1, skip=99)
+    del trained[:]
+    assert run(fresh).extra["choices"] == table
+    assert {one["seed"] for one in trained} == {99}, "nothing is chosen again"
+    assert {one["lr"] for one in trained if one["head"] != "base"} == {row["learning_rate"] for row in chosen.values()}
     with pytest.raises(UserError, match="--gaussians must be one of paper, many"):
         run(replace(small, gaussians="all"))
 
@@ -280,6 +286,8 @@ def test_blanks_between_layers_leave_none_of_them_out():
         ({"model": None, "gguf": "missing.gguf"}, "missing.gguf cannot be read"),
         ({"model": "no/such/model/anywhere"}, "is no language model by name, folder or .gguf file"),
         ({"dtype": "int4"}, "--dtype must be one of"),
+        ({"choose": "1e-3", "chosen": Path("a.json")}, "--choose and --chosen both say"),
+        ({"chosen": Path("missing.json")}, "--chosen must name the summary.json of a study with --choose"),
         ({"in_context": "-1"}, "--in-context must be"),
         ({"lora_layers": "nonsense"}, "--lora-layers must name layers"),
         ({"init_scale": "0"}, "--init-scale must be positive"),
