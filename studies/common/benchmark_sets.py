@@ -52,15 +52,6 @@ BENCHMARK: Mapping[str, BenchmarkSet] = {
 numbers. Traffic and Weather, the other two of the paper's twenty, are not among them."""
 
 
-def verified_names() -> list[str]:
-    """Return the names of the sets whose scores compare with published ones.
-
-    >>> len(verified_names())
-    15
-    """
-    return [name for name, known in BENCHMARK.items() if known.status == "verified"]
-
-
 def read_evaluation_sets(
     folder: str | Path, names: Iterable[str] | None = None, *, horizon: int | None = None
 ) -> list[EvaluationSet]:
