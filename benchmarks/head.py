@@ -25,8 +25,6 @@ from benchmarks.timing import Clock, Spread, machine, peak_memory
 # (tokens, n, m, N)
 SHAPES = [(16384, 384, 4096, 550), (16384, 4096, 4096, 128), (16384, 1024, 256, 32), (3840, 128, 18, 14)]
 PAPER_TOKENS = 32
-LINEAR = ("linear + CE", "linear + CE, compiled", "linear + CE, float32, compiled", "torch linear_cross_entropy",
-          "Liger", "cut cross-entropy")  # fmt: skip
 
 
 def _of(loss: arms.Loss, p: Problem) -> tuple[Step, Step]:

@@ -76,7 +76,7 @@ def recover_folder(folder: Path) -> None:
         old.rename(folder)
 
 
-def check_replaceable(output: Path, tool: str, what: str = "comparison") -> None:
+def check_replaceable(output: Path, tool: str, what: str) -> None:
     """Raise unless ``output`` is free, empty, or a folder that this tool wrote and nobody added to."""
     if output.is_file():
         raise UserError(f"--output must name a folder, but {output} is a file.")

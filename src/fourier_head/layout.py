@@ -188,5 +188,5 @@ class Layout:
     def penalty(self, a: Tensor, regularizer: Regularizer) -> Tensor:
         """Return the regulariser of coefficients: the roughness of their density, or the form printed in the paper."""
         if regularizer == "paper":
-            return spectrum.paper_penalty(a, self.require_bins(), True, self.walls)
+            return spectrum.paper_penalty(a, self.require_bins(), self.walls)
         return spectrum.roughness(spectrum.of_coefficients(a, self.floor, squares=True), self.walls)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fourier_head.errors import UserError, did_you_mean
 from fourier_head.forecasting.corpora.readers import read_rows
-from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, EvaluationSet, ScoreRow, Status
+from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, VERIFIED, EvaluationSet, ScoreRow, Status
 from fourier_head.forecasting.frequency import season_length
 from fourier_head.forecasting.scores import COVERAGES
 
@@ -50,15 +50,6 @@ BENCHMARK: Mapping[str, BenchmarkSet] = {
 }
 """The sets at hand. On verified ones seasonal naive gives the published scores; only these compare with published
 numbers. Traffic and Weather, the other two of the paper's twenty, are not among them."""
-
-
-def verified_names() -> list[str]:
-    """Return the names of the sets whose scores compare with published ones.
-
-    >>> len(verified_names())
-    15
-    """
-    return [name for name, known in BENCHMARK.items() if known.status == "verified"]
 
 
 def read_evaluation_sets(
@@ -101,7 +92,7 @@ def _read_set(path: Path, horizon: int | None) -> EvaluationSet:
     return EvaluationSet(name, series, horizon, season_length(freq), freq, known.status if known else "own", starts)
 
 
-_OURS = {known.published: name for name, known in BENCHMARK.items() if known.status in ("verified", "further")}
+_OURS = {known.published: name for name, known in BENCHMARK.items() if known.status in VERIFIED}
 
 
 def read_published_scores(path: str | Path) -> list[ScoreRow]:
@@ -191,7 +182,7 @@ def relative_scores(rows: Iterable[ScoreRow], baseline: Iterable[ScoreRow]) -> l
     scale = {row["dataset"]: row for row in baseline}
     out = []
     for model, members in by_model(rows, scale).items():
-        groups = {"verified": ("verified",), "verified_17": ("verified", "further"), "all": None}
+        groups = {"verified": ("verified",), "verified_17": VERIFIED, "all": None}
         if not any(row["status"] == "further" for row in members):
             del groups["verified_17"]
         for which, statuses in groups.items():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow
-from fourier_head.forecasting.scores import INTERVALS
+from fourier_head.forecasting.scores import COVERAGES, DECILES, INTERVALS
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
 from fourier_head.pages.style import look
 from studies.common.benchmark_sets import relative_scores
@@ -30,7 +30,6 @@ _SHORT = {
     "nn5_daily": "NN5 day",
 }
 _COLOURS = ("curve-1", "curve-2", "curve-3", "curve-4", "curve-5", "gmm_full", "quantile", "regression")
-LEVELS = tuple(np.linspace(0.1, 0.9, 9).round(1).tolist())
 
 
 def _short(dataset: str, group: str, status: str | None) -> str:
@@ -48,7 +47,7 @@ def _mean_by_set(scores: Iterable[ScoreRow]) -> dict[str, dict[str, ScoreRow]]:
     out: dict[str, dict[str, ScoreRow]] = {}
     for (model, dataset), members in groups.items():
         merged = dict(members[0])
-        for key in ("mase", "wql", "pit", *(f"coverage_{round(100 * share)}" for share in INTERVALS)):
+        for key in ("mase", "wql", "pit", *COVERAGES):
             values = [one[key] for one in members if one.get(key) is not None]
             merged[key] = np.mean(values, axis=0) if values else None
         out.setdefault(model, {})[dataset] = merged
@@ -192,12 +191,12 @@ def calibration_chart(scores: Iterable[ScoreRow], *, heads: Mapping[str, str], v
     pits: list[Series] = []
     for model, rows in by_model.items():
         pit = np.mean([one["pit"] for one in rows], axis=0)
-        curves.append(Series(model, LEVELS, pit.cumsum()[:-1], colours[model][0], dots=True))
+        curves.append(Series(model, DECILES, pit.cumsum()[:-1], colours[model][0], dots=True))
         middles = [round(0.05 + 0.1 * i, 2) for i in range(len(pit))]
         pits.append(Series(model, middles, 100 * pit, colours[model][0], dots=True, legend=False))
         seen: list[Any] = []
-        for share in INTERVALS:
-            values = [one[f"coverage_{round(100 * share)}"] for one in rows]
+        for key in COVERAGES:
+            values = [one[key] for one in rows]
             seen.append(None if any(value is None for value in values) else 100 * float(np.mean(values)))
         if any(value is not None for value in seen):
             covered.append(Series(model, shares, seen, colours[model][0], "bars", legend=False))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, ScoreRow
+from fourier_head.forecasting.evaluation import SEASONAL_NAIVE, VERIFIED, ScoreRow
+from fourier_head.forecasting.scores import COVERAGES
 from studies.common.benchmark_sets import BENCHMARK, relative_scores
 from studies.common.report.summary import Row
 from studies.common.results import aggregate, row
 
-CALIBRATION = ("coverage_50", "coverage_80", "coverage_95", "interval_error")
+CALIBRATION = (*COVERAGES, "interval_error")
 RELATIVE = ("relative_mase", "relative_wql")
 
 
@@ -70,10 +71,10 @@ def comparable(published: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list
     A set that is cut short or not there is like those we never had: means that stand side by side must be over the same
     sets.
     """
-    whole = {one["dataset"] for one in naive if one["status"] in ("verified", "further")}
+    whole = {one["dataset"] for one in naive if one["status"] in VERIFIED}
     return [
         one
-        if one["status"] not in ("verified", "further") or one["dataset"] in whole
+        if one["status"] not in VERIFIED or one["dataset"] in whole
         else one | {"dataset": BENCHMARK[one["dataset"]].published, "status": "published"}
         for one in published
     ]
@@ -108,7 +109,7 @@ def published_rows(published: Sequence[ScoreRow]) -> list[Row]:
         about = {"head": one["model"], "model": one["model"], "protocol": "published", "sets": one["sets"]}
         out += [row(metric, None, dataset=dataset, **about, published=one[metric]) for metric in RELATIVE]
     for one in models:
-        if one["status"] in ("verified", "further"):
+        if one["status"] in VERIFIED:
             about = {"head": one["model"], "model": one["model"], "protocol": "published", "status": one["status"]}
             out += [row(m, None, dataset=one["dataset"], **about, published=one[m]) for m in ("mase", "wql")]
     return out

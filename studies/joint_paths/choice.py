@@ -21,7 +21,7 @@ from fourier_head.forecasting.evaluation import EvaluationSet
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.results import Forecasts
-from fourier_head.forecasting.scores import INTERVALS
+from fourier_head.forecasting.scores import COVERAGES, INTERVALS
 from fourier_head.forecasting.validation import (
     CALIBRATION_SETS,
     FREQUENCIES,
@@ -112,8 +112,7 @@ def table(periods: Sequence[int], found: dict[str, list[Scores]]) -> str:
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     draws = [np.concatenate([rng.choice(own, len(own)) for own in members]) for _ in range(RESAMPLED)]
     again = {name: np.array([miss(groups[d], weights[d], own[d]) for d in draws]) for name, own in held.items()}
-    lines = ["copula,sets,windows,miss,lower," + ",".join(f"coverage_{round(100 * p)}" for p in INTERVALS)]
-    lines[0] += "," + ",".join(SCORES)
+    lines = [",".join(["copula,sets,windows,miss,lower", *COVERAGES, *SCORES])]
     for name, own in found.items():
         values = [miss(groups, weights, held[name]), float((again[name] < again[next(iter(found))]).mean())]
         for share in INTERVALS:

@@ -139,15 +139,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     name = TINY if source is None else Path(source).name if Path(source).exists() else source
     size = sum(p.numel() for p in language.model.parameters())
     common = {"model": name, "size": size, "dtype": settings.dtype, "pairs": pairs, "gaussians": settings.gaussians}
-    varied = itertools.product(
-        parse_counts(settings.packets, "--packets", 0),
-        parse_numbers(settings.init_scale, "--init-scale", zero=False),
-        parse_numbers(settings.gamma, "--gamma", zero=True),
-        parse_counts(settings.head_first, "--head-first", 0),
-        frequencies,
-    )
-    arms: list[dict[str, Any]] = [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")]
-    arms += [{"head": "fourier"} | dict(zip(FOURIER_KEYS, (n, *others), strict=True)) for *others, n in varied]
+    arms = _arms(settings, frequencies)
     resources = {"source": source, "device": device, "echo": not console.quiet and not console.is_terminal}
 
     def finished(plan: Sequence[Mapping[str, Any]], title: str = "runs") -> list[Run]:
@@ -197,6 +189,19 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         sampling={"temperature": 1.0, "top_p": recipe.top_p, "top_k": None, "answers": recipe.answers},
         libraries={name: version(name) for name in ("transformers", "peft")},
     )
+
+
+def _arms(settings: Settings, frequencies: Sequence[int]) -> list[dict[str, Any]]:
+    """Return what is asked: the model as it is, fine-tuned on text, and with Fourier heads of all that is varied."""
+    varied = itertools.product(
+        parse_counts(settings.packets, "--packets", 0),
+        parse_numbers(settings.init_scale, "--init-scale", zero=False),
+        parse_numbers(settings.gamma, "--gamma", zero=True),
+        parse_counts(settings.head_first, "--head-first", 0),
+        frequencies,
+    )
+    heads = [{"head": "fourier"} | dict(zip(FOURIER_KEYS, (n, *others), strict=True)) for *others, n in varied]
+    return [{"head": head, **dict.fromkeys(FOURIER_KEYS)} for head in ("base", "linear")] + heads
 
 
 def _label(chosen: Mapping[str, Any]) -> str:

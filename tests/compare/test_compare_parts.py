@@ -38,7 +38,7 @@ def test_true_density_is_that_of_the_data():
     data = prepare(table, 50, seed=0)
     pit = score_truth(data).pit
     assert stats.kstest(pit, "uniform").pvalue > 0.01
-    mass = truth_on_bins(data, data.test)[0].numpy()
+    mass = truth_on_bins(data)[0].numpy()
     x, y = table.truth.centers[data.test.rows[0]]
     cdf = (stats.norm.cdf(data.bins.edges, x, 0.1) + stats.norm.cdf(data.bins.edges, y, 0.1)) / 2
     np.testing.assert_allclose(mass, np.diff(cdf) / (cdf[-1] - cdf[0]), atol=1e-9)

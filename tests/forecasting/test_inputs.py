@@ -214,6 +214,7 @@ def test_arrays_lists_and_dictionaries():
     assert series.names == ["x", "y"]
     assert series.periods.tolist() == [24, 24]
     assert not series.timed
+    assert read_series(series) is series
 
 
 def test_arrays_read_together_are_what_each_is_alone():

@@ -278,7 +278,7 @@ def test_the_command_says_what_it_guessed_ignored_and_filled(run, tmp_path):
     assert out.groupby(["store_nbr", "family"])["date"].first().nunique() == 1, "all begin after the last day"
 
 
-def test_the_command_says_how_to_put_rows_together(run, tmp_path):
+def test_the_command_says_how_to_put_rows_together(run):
     pd.concat([rows("date,shop,sold", ["a", "b"])] * 2).to_csv("d.csv", index=False)
     assert "add them up with --aggregate sum, take their mean with --aggregate mean" in run("d.csv").stderr
     result = run("d.csv", "--aggregate", "sum")
@@ -297,7 +297,7 @@ def test_the_command_reads_under_a_preamble_and_says_so(run, tmp_path):
     assert "2 series (daily, 2024-01-01 to 2024-02-09)" in result.stdout
 
 
-def test_the_command_takes_names_of_columns_with_commas_as_it_says_them(run, tmp_path):
+def test_the_command_takes_names_of_columns_with_commas_as_it_says_them(run):
     table = rows("date,City; State,store,sold", ["Reno, NV", "Austin, TX"], [1, 2])
     table.columns = ["date", "City, State", "store ", "sold"]
     table.to_csv("d.csv", index=False)

@@ -359,7 +359,7 @@ def test_what_was_read_in_doubt_or_not_at_all_is_said(run, tmp_path):
     assert "'01/02/2024' is read as 2024-01-02" in run("doubt.csv", "--horizon", 2).stderr
 
 
-def test_a_graphics_card_that_is_not_there_is_one_sentence(run, tmp_path, monkeypatch, model):
+def test_a_graphics_card_that_is_not_there_is_one_sentence(run, monkeypatch, model):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="needs a graphics card"):
         Forecaster.from_pretrained(model, device=torch.device("cuda"))

@@ -111,4 +111,4 @@ def test_the_penalty_of_the_paper_is_exact_in_float64(walls):
     c = autocorrelation(a)
     rate = torch.tensor([torch.pi * k / (2 if walls else 1) for k in range(9)], dtype=torch.float64)
     expected = (2 / 50) * ((rate * c) ** 2).sum((-2, -1))
-    torch.testing.assert_close(paper_penalty(a, 50, walls=walls), expected, rtol=1e-13, atol=0)
+    torch.testing.assert_close(paper_penalty(a.unsqueeze(-3), 50, walls), expected, rtol=1e-13, atol=0)

@@ -165,7 +165,7 @@ def test_other_models_of_one_configuration_stay_plain(case, tmp_path):
     same(logits(AutoModelWithHead.from_pretrained(tmp_path / "swapped"), inputs), logits(model, inputs))
 
 
-def test_initial_scale_survives(case, tmp_path):
+def test_initial_scale_survives(case):
     """Neither post_init nor a checkpoint without the head touches the head's own initialisation."""
     model = case.model(packets=2)
     small = find_head(model).proj.weight.abs().max()

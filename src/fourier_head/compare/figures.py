@@ -33,8 +33,8 @@ class Example:
     neighbours: np.ndarray | None
 
 
-def draw_examples(data: Prepared, arms: list[Trained], count: int = 3) -> list[Example]:
-    """Evaluate the densities of a few telling test rows.
+def draw_examples(data: Prepared, arms: list[Trained]) -> list[Example]:
+    """Evaluate the densities of three telling test rows.
 
     Where the truth is known: rows whose two peaks are near, further and far apart. Otherwise: rows whose targets are
     low, middling and high, with the targets of the training rows most similar to them.
@@ -42,9 +42,9 @@ def draw_examples(data: Prepared, arms: list[Trained], count: int = 3) -> list[E
     part = data.test
     truth = data.table.truth
     if truth is None:
-        key, levels = part.value.numpy(), np.linspace(0.15, 0.85, count)
+        key, levels = part.value.numpy(), np.linspace(0.15, 0.85, 3)
     else:
-        key, levels = np.abs(np.diff(truth.centers[part.rows], axis=1)[:, 0]), np.linspace(0.25, 0.9, count)
+        key, levels = np.abs(np.diff(truth.centers[part.rows], axis=1)[:, 0]), np.linspace(0.25, 0.9, 3)
     order = np.argsort(key, kind="stable")
     chosen = order[np.round(levels * (len(order) - 1)).astype(int)]
     z = torch.linspace(-1 + 1e-6, 1 - 1e-6, POINTS)

@@ -165,8 +165,8 @@ class Result:
         }
 
 
-def decimals(values: list[float | None], digits: int = 3, most: int = 6) -> int:
-    """Return decimals that show some digits of the numbers of a column, and two of what tells them apart.
+def decimals(values: list[float | None]) -> int:
+    """Return decimals, up to six, for three digits of the numbers of a column and two of what tells them apart.
 
     >>> decimals([0.0043, 0.0357, 0.125]), decimals([153.2, 170.0]), decimals([11.912, 11.934, 11.951])
     (4, 0, 3)
@@ -174,10 +174,10 @@ def decimals(values: list[float | None], digits: int = 3, most: int = 6) -> int:
     known = [v for v in values if v is not None and math.isfinite(v)]
     # The lower median: one number near zero must not stretch the whole column.
     sizes = sorted(abs(v) for v in known if abs(v) > 1e-12)
-    wanted = [digits - 1 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2]))] if sizes else [digits]
+    wanted = [2 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2]))] if sizes else [3]
     if len(known) > 1 and (spread := float(np.ptp(known))) > 1e-12:
         wanted.append(1 - math.floor(math.log10(spread)))
-    return min(most, max(0, *wanted))
+    return min(6, max(0, *wanted))
 
 
 def cells(values: list[float | None], spreads: list[float | None]) -> list[str]:

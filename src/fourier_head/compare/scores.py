@@ -54,7 +54,7 @@ class Scores:
 @torch.no_grad()
 def score_model(model: Arm, data: Prepared) -> Scores:
     """Score the predictions for the test part."""
-    part, truth = data.test, truth_on_bins(data, data.test)
+    part, truth = data.test, truth_on_bins(data)
     chunks = []
     for i in range(0, len(part), CHUNK):
         rows = slice(i, i + CHUNK)
@@ -67,19 +67,19 @@ def score_model(model: Arm, data: Prepared) -> Scores:
     return Scores(**columns)
 
 
-def truth_on_bins(data: Prepared, part: Part) -> Tensor | None:
-    """Return the true probabilities of the bins, (rows, bins), from differences of the true cdf."""
-    truth = data.truth(part)
+def truth_on_bins(data: Prepared) -> Tensor | None:
+    """Return the true probabilities of the bins, (test rows, bins), from differences of the true cdf."""
+    truth = data.truth(data.test)
     if truth is None:
         return None
     edges = torch.linspace(-1, 1, data.bins.num_bins + 1, dtype=torch.float64)
-    mass = truth.cdf(edges[:, None].expand(-1, len(part))).diff(dim=0).T.clamp_min(0)
+    mass = truth.cdf(edges[:, None].expand(-1, len(data.test))).diff(dim=0).T.clamp_min(0)
     return mass / mass.sum(-1, keepdim=True)
 
 
 def score_truth(data: Prepared) -> Scores | None:
     """Score the true densities themselves: what no head can beat but by luck."""
-    truth, probs = data.truth(data.test), truth_on_bins(data, data.test)
+    truth, probs = data.truth(data.test), truth_on_bins(data)
     if truth is None or probs is None:
         return None
     return score(truth, probs.clamp_min(1e-300).log(), data.test, slice(None), data, probs)

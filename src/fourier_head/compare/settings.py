@@ -38,7 +38,7 @@ class Settings(Options):
     'fourier-head compare homes.csv --target price --bins 80'
     """
 
-    data: Path | None = option(None, "CSV, parquet or Excel file; built-in data if left out.", argument=True)
+    data: Path | None = option(None, "CSV, parquet, Excel or JSON file; built-in data if left out.", argument=True)
     target: str | None = option(None, "Column to predict.", "--target", "-t")
     output: Path | None = option(None, "Folder to write.", "--output", "-o", shown="compare-<name of the data>")
     bins: int = option(50, "Number of bins of the target.", low=2, high=65536)

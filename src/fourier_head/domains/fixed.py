@@ -208,7 +208,7 @@ class Line(Domain):
         return sample.clamp(*last)
 
     def nodes(self, resolution: int) -> Tensor:
-        return double_exponential(8 * resolution + 257)[:2]
+        return double_exponential(resolution)[:2]
 
     def corners(self, count: int) -> Tensor:
         # Beyond 16 lies nothing that float64 tells from nothing.
@@ -216,7 +216,7 @@ class Line(Domain):
 
     def values_at_nodes(self, z: Tensor, resolution: int) -> Tensor:
         # Exact at the far ends, where atanh(z) would cancel.
-        x = double_exponential(8 * resolution + 257)[2].to(z).reshape(-1, *(1,) * (z.dim() - 1))
+        x = double_exponential(resolution)[2].to(z).reshape(-1, *(1,) * (z.dim() - 1))
         return self.loc + self.scale * x.expand_as(z)
 
     def __repr__(self) -> str:

@@ -191,11 +191,11 @@ def _coefficients(y: np.ndarray, features: np.ndarray, period: int) -> np.ndarra
     x = x[:, used] / spread[used]
     # Extreme values must not decide: drawn in to three deviations of the middle.
     size = 1.4826 * np.median(np.abs(target - np.median(target))) or target.std() or 1.0
-    first = _ridge(x, target, PENALTIES)
+    first = _ridge(x, target)
     rest = target - x @ first
     target = x @ first + rest.clip(-4 * size, 4 * size)
     out = np.zeros(features.shape[1])
-    out[used] = _ridge(x, target, PENALTIES) / spread[used]
+    out[used] = _ridge(x, target) / spread[used]
     return out
 
 
@@ -213,12 +213,12 @@ def _without_level(columns: np.ndarray, period: int) -> np.ndarray:
     return out
 
 
-def _ridge(x: np.ndarray, y: np.ndarray, penalties: np.ndarray) -> np.ndarray:
+def _ridge(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the coefficients with the penalty whose left-out errors are smallest."""
     u, s, v = np.linalg.svd(x, full_matrices=False)
     projected = u.T @ y
     best, chosen = np.inf, np.zeros(x.shape[1])
-    for penalty in penalties:
+    for penalty in PENALTIES:
         shrunk = s**2 / (s**2 + penalty)
         leverage = (u**2 @ shrunk).clip(0, 0.99)
         error = float((((y - u @ (shrunk * projected)) / (1 - leverage)) ** 2).mean())

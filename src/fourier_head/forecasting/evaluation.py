@@ -41,7 +41,8 @@ coverage_80, coverage_95, interval_error, pit, seconds."""
 SEASONAL_NAIVE = "seasonal-naive"
 
 Status = Literal["verified", "further", "partial", "reconstructed", "own"]
-"""`further` sets are verified, too, but belong to the benchmark alone and not to the paper's twenty."""
+VERIFIED: tuple[Status, ...] = ("verified", "further")
+"""Of sets that are the published ones; `further` ones belong to the benchmark alone and not to the paper's twenty."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class EvaluationSet:
         """Return the set cut to its first series, for a quick look; its scores are no longer those of the set."""
         if count >= len(self.series):
             return self
-        status: Status = "partial" if self.status in ("verified", "further") else self.status
+        status: Status = "partial" if self.status in VERIFIED else self.status
         return replace(self, series=self.series[:count], starts=self.starts[:count], status=status)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -87,28 +87,20 @@ def fine_tune(
         freq, id, time, target, fill, aggregate: as for `Forecaster.predict`.
         report: called with step, steps in all and the last validation loss (NaN before there is one).
     """
-    config = forecaster.config
+    config, device = forecaster.config, forecaster.device
     if steps is not None and epochs is not None:
         raise ValueError(f"steps or epochs must be given, not both, got {steps} and {epochs}.")
     counts = {"steps": steps, "batch": batch, "patience": patience, "every": every}
-    for name, value in {**counts, "horizon": horizon, "epochs": epochs, "learning_rate": learning_rate}.items():
-        if value is not None and (not isinstance(value, Real) or isinstance(value, bool)):
-            raise ValueError(f"{name} must be a number, got {value!r}.")
-        if value is not None and name != "horizon" and not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive, got {value}.")
-        if value is not None and name in counts and value % 1:
-            raise ValueError(f"{name} must be a whole number, got {value}.")
+    _check_numbers(counts, {"horizon": horizon, "epochs": epochs, "learning_rate": learning_rate})
     ahead = min(AHEAD, config.horizon) if horizon is None else horizon
     if not 1 <= ahead <= config.horizon or ahead % 1:
         raise ValueError(f"horizon must be from 1 to the {config.horizon} of the model, got {horizon}.")
     if not isinstance(lora, Integral) or lora < 0:
         raise ValueError(f"lora must be True, False or a rank, a whole number from 1 on, got {lora!r}.")
     ahead, batch, patience, seed = int(ahead), int(batch), int(patience), whole_number("seed", seed, 0)
-    columns: dict[str, Any] = {"freq": freq, "id": id, "time": time, "target": target}
-    columns |= {"fill": fill, "aggregate": aggregate}
-    series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
+    series = read_series(data, freq=freq, id=id, time=time, target=target, fill=fill, aggregate=aggregate)
     training, held_out = _split(series, ahead if validate else 0, config.context)
-    sampler = WindowSampler(training.to(forecaster.device), config.context, ahead, cut_share=0.2)
+    sampler = WindowSampler(training.to(device), config.context, ahead, cut_share=0.2)
     if steps is None:
         windows = training.values.numel() / ahead
         steps = 200 if epochs is None else max(1, math.ceil(epochs * windows / batch))
@@ -116,7 +108,7 @@ def fine_tune(
     rank = 8 if lora is True else int(lora)
     model = copy.deepcopy(forecaster.model)
     finish = _add_low_rank(model, rank) if rank else lambda: model
-    device, stopping = forecaster.device, None
+    stopping = None
     if held_out is not None:
         stopping = EarlyStopping(lambda: _mean_loss(model, held_out, 4 * batch, device), every, patience)
     run = Training(
@@ -143,12 +135,20 @@ def fine_tune(
     with seeded(seed, device):
         run.run(tell)
     tuned = type(forecaster)(finish().eval())
-    if stopping is None:
-        outcome = FineTuning((), (), run.step, run.step)
-    else:
-        outcome = FineTuning(tuple(stopping.steps), tuple(stopping.scores), stopping.best, run.step)
-    tuned.history = [*forecaster.history, outcome]
+    seen = ((), (), run.step) if stopping is None else (tuple(stopping.steps), tuple(stopping.scores), stopping.best)
+    tuned.history = [*forecaster.history, FineTuning(*seen, run.step)]
     return tuned
+
+
+def _check_numbers(counts: Mapping[str, float | None], others: Mapping[str, float | None]) -> None:
+    """Raise unless what is given are positive numbers, and counts whole ones; the horizon has limits of its own."""
+    for name, value in {**counts, **others}.items():
+        if value is not None and (not isinstance(value, Real) or isinstance(value, bool)):
+            raise ValueError(f"{name} must be a number, got {value!r}.")
+        if value is not None and name != "horizon" and not 0 < value < math.inf:
+            raise ValueError(f"{name} must be positive, got {value}.")
+        if value is not None and name in counts and value % 1:
+            raise ValueError(f"{name} must be a whole number, got {value}.")
 
 
 def _split(series: SeriesSet, ahead: int, context: int) -> tuple[SeriesStore, Windows | None]:

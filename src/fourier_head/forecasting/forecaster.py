@@ -165,13 +165,11 @@ class Forecaster:
         if precision not in ("auto", "bf16", "float32"):
             raise ValueError(f"precision must be 'auto', 'bf16' or 'float32', got {precision!r}.")
         covariates = [covariates] if isinstance(covariates, str) else covariates
-        columns: dict[str, Any] = {"freq": freq, "id": id, "time": time, "target": target}
-        columns |= {"fill": fill, "aggregate": aggregate}
         if future is not None and target is None:
-            columns["target"] = target_beside(data, future, covariates)
-        series = data if isinstance(data, SeriesSet) else read_series(data, **columns)
+            target = target_beside(data, future, covariates)
+        series = read_series(data, freq=freq, id=id, time=time, target=target, fill=fill, aggregate=aggregate)
         settings = {"paths": paths, "natural": natural, "rules": rules, "precision": precision}
-        _, quietly = self._looking_back(series, settings)
+        quietly = functools.partial(self._quietly, settings)
         effects = None
         if not (future is None and covariates is None and holidays is None):
             _, features = read_covariates(series, horizon, data, future, covariates, holidays)
@@ -286,8 +284,7 @@ class Forecaster:
     ) -> tuple[SeriesSet, Callable[..., Forecasts]]:
         """Return the series, and what forecasts their pasts without a word."""
         columns = {key: settings.pop(key) for key in COLUMNS if key in settings}
-        series = data if isinstance(data, SeriesSet) else read_series(data, trim=trim, **columns)
-        return series, functools.partial(self._quietly, settings)
+        return read_series(data, trim=trim, **columns), functools.partial(self._quietly, settings)
 
     def _quietly(self, settings: dict[str, Any], pasts: SeriesSet, horizon: int) -> Forecasts:
         """Return forecasts of pasts without a word; a method, so that forecasts that know of it can be pickled."""

@@ -44,7 +44,7 @@ def read_series(
 
     Args:
         data: a long or wide DataFrame; an array (time,) or (series, time); a list of arrays or pandas Series; a
-            dictionary of them by name; a pandas Series; a GluonTS data set.
+            dictionary of them by name; a pandas Series; a GluonTS data set. A set that was read stays as it is.
         freq: pandas frequency of all of them, found from the timestamps unless given.
         id, time, target: columns of a DataFrame, guessed unless given; ``guessed`` of the result says what was guessed.
         aggregate: what to make of several values at one time, or in one step of ``freq``: "sum" or "mean"; they are
@@ -58,6 +58,8 @@ def read_series(
         >>> read_series({"a": [1, 2, 3], "b": [5.0, None]}, freq="ME").periods
         array([12, 12])
     """
+    if isinstance(data, SeriesSet):
+        return data
     if aggregate not in (None, *AGGREGATES):
         raise ValueError(f"aggregate must be 'sum' or 'mean', got {aggregate!r}.")
     if fill is not None and not (isinstance(fill, Real) and np.isfinite(fill)):

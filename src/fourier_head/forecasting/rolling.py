@@ -87,7 +87,7 @@ class Rolling:
         paths: possible pasts kept beyond the reach of the network.
     """
 
-    def __init__(self, model: MultiscaleForecaster, horizon: int, paths: int = 9):
+    def __init__(self, model: MultiscaleForecaster, horizon: int, paths: int):
         reach = model.config.horizon
         self.model, self.horizon, self.paths = model, horizon, paths
         self.sizes = [min(reach, horizon - start) for start in range(0, horizon, reach)]

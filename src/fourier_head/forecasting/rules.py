@@ -246,13 +246,13 @@ def profile_of(
         slope = float(np.median(change[~np.isnan(change)])) / season if (~np.isnan(change)).any() else 0.0
         straight = cycles - slope * (np.arange(season) - (season - 1) / 2)
         own = _without_inner(straight, within)
-        last, before = own[-1], _smooth(_mean(own[:-1]), season)
+        last, before = own[-1], _smooth(_mean(own[:-1]))
         there = ~np.isnan(last) & ~np.isnan(before)
         size = float(np.abs(last[there]).sum())
         explained = 1 - float(np.abs(last - _trust(own[:-1]) * before)[there].sum()) / size if size else 0.0
     if explained < least:
         return None
-    return np.nan_to_num(_trust(own) * _smooth(_mean(own), season))
+    return np.nan_to_num(_trust(own) * _smooth(_mean(own)))
 
 
 def _alike(values: Sequence[np.ndarray], rows: np.ndarray, season: int, within: int) -> np.ndarray:
@@ -295,9 +295,9 @@ def _trust(own: np.ndarray) -> float:
     return max(0.0, 1 - noise / len(own) / total) if total > 0 else 0.0
 
 
-def _smooth(profile: np.ndarray, season: int) -> np.ndarray:
+def _smooth(profile: np.ndarray) -> np.ndarray:
     """Return the means over a few neighbours, around the cycle."""
-    width = 15 if season == 364 else 2 * (season // SMOOTHED // 2) + 1
+    width = 15 if len(profile) == 364 else 2 * (len(profile) // SMOOTHED // 2) + 1
     if width == 1:
         return profile
     around = np.concatenate([profile[-(width // 2) :], profile, profile[: width // 2]])

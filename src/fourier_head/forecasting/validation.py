@@ -10,13 +10,14 @@ import torch
 
 from fourier_head.forecasting.corpora.store import SeriesStore
 from fourier_head.forecasting.evaluation import EvaluationSet, ScoreRow, evaluate_seasonal_naive
+from fourier_head.forecasting.scores import COVERAGES
 
 # Steps ahead that people forecast, by the period of a series; finer than hourly: two days or what the model reaches.
 HORIZONS = {1: 6, 4: 8, 5: 20, 7: 28, 12: 18, 24: 48, 52: 8}
 GROUPS = {1: "yearly or none", 4: "quarterly", 5: "daily", 7: "daily", 12: "monthly", 24: "hourly", 52: "weekly"}
 FREQUENCIES = {1: "YE", 4: "QE", 5: "B", 7: "D", 12: "ME", 24: "h", 48: "30min", 52: "W", 96: "15min", 144: "10min",
                240: "15s", 288: "5min", 360: "10s", 1440: "1min", 3600: "1s"}  # fmt: skip
-COVERAGE = ("interval_error", "coverage_50", "coverage_80", "coverage_95")
+COVERAGE = ("interval_error", *COVERAGES)
 SHORTEST = 8
 """Least length of the past that is left of a series."""
 FAR = 10

@@ -60,9 +60,9 @@ def legendre_pieces(corners: tuple[float, ...], resolution: int) -> Tensor:
 
 
 @constant_result
-def double_exponential(count: int) -> Tensor:
+def double_exponential(resolution: int) -> Tensor:
     """Return nodes z = tanh(x) of [-1, 1], weights, and x itself, rows of a tensor; x runs far into both tails."""
-    t = np.linspace(-3.4, 3.4, count)
+    t = np.linspace(-3.4, 3.4, 8 * resolution + 257)
     x = np.pi / 2 * np.sinh(t)
     weight = (t[1] - t[0]) * np.pi / 2 * np.cosh(t) / np.cosh(x) ** 2
     return torch.from_numpy(np.stack([np.tanh(x), weight, x]))

@@ -204,10 +204,9 @@ def roughness(q: Tensor, walls: bool = False) -> Tensor:
 
 
 @full_precision
-def paper_penalty(a: Tensor, num_bins: int, squares: bool = False, walls: bool = False) -> Tensor:
-    r"""Return :math:`\frac{2 \pi^2}{m} \sum k^2 |c_k|^2` of the unnormalised coefficients, as printed in the paper."""
-    c = autocorrelation(a)
-    c = c.sum(-3) if squares else c
+def paper_penalty(a: Tensor, num_bins: int, walls: bool = False) -> Tensor:
+    r"""Return :math:`\frac{2 \pi^2}{m} \sum k^2 |c_k|^2` of unnormalised squares (..., R, 2, N+1), as in the paper."""
+    c = autocorrelation(a).sum(-3)
     # With c_0, whose rate is zero: cut off, it would have to be put back for the gradient.
     rate = torch.nn.functional.pad(_frequency(c[..., 1:], walls), (1, 0))
     return (2 / num_bins) * ((rate * c) ** 2).sum(dim=(-2, -1))

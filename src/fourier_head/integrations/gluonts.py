@@ -12,6 +12,7 @@ import torch
 
 from fourier_head.errors import needing, whole_number
 from fourier_head.forecasting.forecaster import Forecaster
+from fourier_head.forecasting.scores import DECILES
 
 with needing("gluonts"):
     from gluonts.core.component import validated
@@ -19,7 +20,6 @@ with needing("gluonts"):
     from gluonts.model.forecast import Forecast, QuantileForecast, SampleForecast
     from gluonts.model.predictor import Predictor, RepresentablePredictor
 
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 MODEL = "forecaster"
 
 
@@ -53,7 +53,7 @@ class FourierHeadPredictor(RepresentablePredictor):
         forecaster: Any,
         prediction_length: int,
         kind: Literal["quantile", "sample"] = "quantile",
-        levels: Sequence[float] = LEVELS,
+        levels: Sequence[float] = DECILES,
         num_samples: int = 100,
         freq: str | None = None,
         batch_size: int = 1024,

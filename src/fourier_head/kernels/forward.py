@@ -141,7 +141,7 @@ def project_kernel(
             if not WALLS:
                 beta += tl.load(bias_ptr + harmonics + harmonic, mask=real, other=0.0).to(tl.float32)[None, :]
         bits, re, im, energy, sums, scaled, scaled_beta = add_tile(
-            alpha, beta, start, high, low, offset, bits, re, im, energy, sums, ROWS, TILE, True, POINTS, LANES, APPROX
+            alpha, beta, start, high, low, offset, bits, re, im, energy, sums, ROWS, TILE, POINTS, LANES, APPROX
         )
         if TABLE:
             keep = inside[:, None] & (harmonic < padded)[None, :]

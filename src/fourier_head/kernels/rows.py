@@ -47,37 +47,29 @@ def row_turns(
 
 
 @triton.jit
-def _arrange(values, ROWS: tl.constexpr, TILE: tl.constexpr, SPREAD: tl.constexpr):
+def _arrange(values, ROWS: tl.constexpr, TILE: tl.constexpr):
     """Return (rows, groups, members) of a tile so that the members of a group lie in one thread.
 
-    SPREAD: harmonics l = 4 j + g, the way matrix units hand out results; else l = 4 g + j, the way rows are loaded.
+    Group g has the harmonics l = 4 j + g, the way matrix units hand out results.
     """
-    if SPREAD:
-        result = tl.permute(tl.reshape(values, [ROWS, TILE // 4, 4]), (0, 2, 1))
-    else:
-        result = tl.reshape(values, [ROWS, TILE // 4, 4])
-    return result
+    return tl.permute(tl.reshape(values, [ROWS, TILE // 4, 4]), (0, 2, 1))
 
 
 @triton.jit
-def row_sum(
-    alpha, beta, start, high, low,
-    ROWS: tl.constexpr, TILE: tl.constexpr, SPREAD: tl.constexpr, APPROX: tl.constexpr,
-):  # fmt: skip
+def row_sum(alpha, beta, start, high, low, ROWS: tl.constexpr, TILE: tl.constexpr, APPROX: tl.constexpr):
     """Return the real and imaginary part of sum_l (alpha_l + i beta_l) e^{-i l x} over a tile.
 
     Neighbours are added two by two, a_2k + a_2k+1 e^{-i x}, then x is doubled: four multiply-adds per harmonic, and
     only the few sums left at the end need a cosine of their own.
     """
-    GROUPS: tl.constexpr = 4 if SPREAD else TILE // 4
+    GROUPS: tl.constexpr = 4
     MEMBERS: tl.constexpr = TILE // GROUPS
     LEVELS: tl.constexpr = 2 if MEMBERS == 4 else (3 if MEMBERS == 8 else 4)
-    STRIDE: tl.constexpr = 4 if SPREAD else 1
-    re = _arrange(alpha, ROWS, TILE, SPREAD)
-    im = _arrange(beta, ROWS, TILE, SPREAD)
+    re = _arrange(alpha, ROWS, TILE)
+    im = _arrange(beta, ROWS, TILE)
     one = tl.full([1], 1, tl.int32)
     for level in tl.static_range(LEVELS):
-        cos, sin = cos_sin(high, low, one * (STRIDE << level), APPROX)
+        cos, sin = cos_sin(high, low, one * (GROUPS << level), APPROX)
         cos = cos[:, None, None]
         sin = sin[:, None, None]
         re_0, re_1 = tl.split(tl.reshape(re, [ROWS, GROUPS, MEMBERS >> (level + 1), 2]))
@@ -86,7 +78,7 @@ def row_sum(
         im = im_0 + im_1 * cos - re_1 * sin
     re = tl.reshape(re, [ROWS, GROUPS])
     im = tl.reshape(im, [ROWS, GROUPS])
-    harmonic = start + tl.arange(0, GROUPS) * (1 if SPREAD else 4)
+    harmonic = start + tl.arange(0, GROUPS)
     cos, sin = cos_sin(high[:, None], low[:, None], harmonic[None, :], APPROX)
     return tl.sum(re * cos + im * sin, axis=1), tl.sum(im * cos - re * sin, axis=1)
 
@@ -94,11 +86,10 @@ def row_sum(
 @triton.jit
 def add_tile(
     alpha, beta, start, high, low, offset, bits, re, im, energy, sums,
-    ROWS: tl.constexpr, TILE: tl.constexpr, SPREAD: tl.constexpr,
-    POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
+    ROWS: tl.constexpr, TILE: tl.constexpr, POINTS: tl.constexpr, LANES: tl.constexpr, APPROX: tl.constexpr,
 ):  # fmt: skip
     """Add (rows, harmonics) tiles to the running sums; the energy is kept relative to the largest entry seen so far."""
-    part_re, part_im = row_sum(alpha, beta, start, high, low, ROWS, TILE, SPREAD, APPROX)
+    part_re, part_im = row_sum(alpha, beta, start, high, low, ROWS, TILE, APPROX)
     re += part_re
     im += part_im
     largest = tl.max(tl.maximum(tl.abs(alpha), tl.abs(beta)), axis=1)
@@ -116,8 +107,8 @@ def add_tile(
         for point in tl.static_range(POINTS):
             turns = offset_turns(offset, point, POINTS)
             none = tl.zeros_like(turns)
-            a_re, a_im = row_sum(alpha, beta, start, turns, none, ROWS, TILE, SPREAD, APPROX)
-            b_re, b_im = row_sum(by_harmonic, by_harmonic_beta, start, turns, none, ROWS, TILE, SPREAD, APPROX)
+            a_re, a_im = row_sum(alpha, beta, start, turns, none, ROWS, TILE, APPROX)
+            b_re, b_im = row_sum(by_harmonic, by_harmonic_beta, start, turns, none, ROWS, TILE, APPROX)
             base = PER_POINT * point
             sums += tl.where(lane == base, a_re[:, None], 0.0)
             sums += tl.where(lane == base + 1, a_im[:, None], 0.0)

@@ -159,16 +159,12 @@ def fit(
                     body.mean.lerp_(body.now, max(1 / step, 1 / (1 + AVERAGED * step)))
             if step % plan.check_every and step != plan.steps:
                 continue
-            before = [body.take(body.mean) for body in bodies]
-            network.eval()
-            losses, weight = _held_losses(network, inputs, columns, weights, held, loss)
-            network.train()
+            losses, weight = _held_losses(network, bodies, inputs, columns, weights, held, loss)
             scores = (losses * weight).sum(1) / weight.sum()
-            for body, score, old in zip(bodies, scores.tolist(), before, strict=True):
+            for body, score in zip(bodies, scores.tolist(), strict=True):
                 if score < body.best_score:
                     body.best.copy_(body.mean)
                     body.best_score, course.best_epoch, found = score, plan.epoch(step), step
-                body.take(old)
             course.history.append((plan.epoch(step), float(scores.min())))
             kept = _still_good(losses, weight) if step >= DROP_FROM * plan.steps else list(range(len(bodies)))
             if len(kept) < len(bodies):
@@ -225,13 +221,19 @@ def _batches(
 @torch.no_grad()
 def _held_losses(
     network: MemberNetwork,
+    bodies: Sequence[Weights],
     inputs: Sequence[Tensor],
     columns: Sequence[Tensor],
     weights: Tensor,
     held: Sequence[Tensor],
     loss: Loss,
 ) -> tuple[Tensor, Tensor]:
-    """Return losses (bodies, rows) of held-out rows, the mean over members that leave out the same, and the weights."""
+    """Return losses (bodies, rows) of held-out rows under the mean weights, and the weights of these rows.
+
+    A loss is the mean over the members that leave out the same row.
+    """
+    before = [body.take(body.mean) for body in bodies]
+    network.eval()
     of_members = _of_members(network, held)
     longest = max(map(len, held))
     padded = torch.stack([torch.nn.functional.pad(out, (0, longest - len(out))) for out in of_members])
@@ -240,6 +242,9 @@ def _held_losses(
     for index in padded.to(weights.device).split(portion, 1):
         outputs = network(network.picked(inputs, index))
         parts.append(loss(outputs, *(column[index] for column in columns)).cpu().double())
+    network.train()
+    for body, old in zip(bodies, before, strict=True):
+        body.take(old)
     found = [
         torch.cat([own[part :: len(held), : len(out)].mean(0) for part, out in enumerate(held)])
         for own in torch.cat(parts, 1).split(network.members)

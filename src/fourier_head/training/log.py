@@ -32,10 +32,10 @@ def training_log(folder: Path | None) -> Iterator[Callable[[dict[str, float]], N
         yield write
 
 
-def print_line(line: dict[str, float], unit: str) -> None:
-    """Print how far a run is: step, loss, speed in these units and the share of the budget that is spent."""
+def print_line(line: dict[str, float]) -> None:
+    """Print how far a run is: step, loss, windows a second and the share of the budget that is spent."""
     print(
-        f"step {line['step']:.0f}  loss {line['loss']:.4f}  {line['samples_per_second']:.0f} {unit}/s  "
+        f"step {line['step']:.0f}  loss {line['loss']:.4f}  {line['samples_per_second']:.0f} windows/s  "
         f"{100 * line['progress']:.1f} %",
         flush=True,
     )

@@ -36,7 +36,7 @@ class Settings(Options):
     'fourier-head forecast --horizon 12 --levels 0.1,0.9 --example'
     """
 
-    data: Path | None = option(None, "CSV, parquet or xlsx file, or a folder of them.", argument=True)
+    data: Path | None = option(None, "CSV, parquet, Excel or JSON file, or a folder of them.", argument=True)
     horizon: int = option(24, "Steps ahead.", low=1, high=FARTHEST)
     freq: str | None = option(None, "Frequency, such as h, D, W, ME, QE.", shown="from the timestamps")
     id: str | None = option(None, "Column that names the series; several with commas.", shown="guessed")

@@ -10,11 +10,12 @@ from torch.nn import functional
 
 
 class ResidualMLP(nn.Module):
-    """A residual MLP: a linear layer plus one hidden layer with GELU."""
+    """A residual MLP: a linear layer plus one hidden layer, twice as wide, with GELU."""
 
-    def __init__(self, size: int, inner: int, width: int):
+    def __init__(self, size: int, width: int):
         super().__init__()
-        self.straight, self.first, self.second = nn.Linear(size, width), nn.Linear(size, inner), nn.Linear(inner, width)
+        self.straight, self.first = nn.Linear(size, width), nn.Linear(size, 2 * width)
+        self.second = nn.Linear(2 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.straight(x) + self.second(functional.gelu(self.first(x)))

@@ -139,12 +139,12 @@ class MultiscaleForecaster(nn.Module):
         super().__init__()
         self.config = config
         width, patch = config.width, config.patch
-        self.past = nn.ModuleList(ResidualMLP(PAST_CHANNELS * patch, 2 * width, width) for _ in config.spans)
-        self.future = ResidualMLP(FUTURE_CHANNELS * patch + FEATURES, 2 * width, width)
-        self.series = ResidualMLP(FEATURES, 2 * width, width)
+        self.past = nn.ModuleList(ResidualMLP(PAST_CHANNELS * patch, width) for _ in config.spans)
+        self.future = ResidualMLP(FUTURE_CHANNELS * patch + FEATURES, width)
+        self.series = ResidualMLP(FEATURES, width)
         self.layers = nn.ModuleList(Layer(width, config.heads, config.dropout) for _ in range(config.layers))
         self.norm = nn.RMSNorm(width)
-        self.read = ResidualMLP(width, 2 * width, width)
+        self.read = ResidualMLP(width, width)
         self.choose = nn.Linear(width, patch * CANDIDATES)
         self.head = FourierHead(
             width,

@@ -17,7 +17,7 @@ def batches(
     contexts: Sequence[np.ndarray],
     longest: int,
     patch: int,
-    tokens: int = 16384,
+    tokens: int,
     cost: Callable[[np.ndarray], np.ndarray] | None = None,
     dtype: type[np.floating] = np.float32,
     device: torch.device | None = None,

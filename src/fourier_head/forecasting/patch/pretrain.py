@@ -253,7 +253,7 @@ def _train(
     }
     settings = TrainingSettings(given.output, **{**options, **variant.training})
     training = Training(objective, lambda process: stream, settings, device)
-    done = training.run(lambda line: print_line(line, "windows"))
+    done = training.run(print_line)
     for layer in model.layers:
         layer._compiled_call_impl = None  # series to score come in any shape
     return training, done

@@ -87,13 +87,7 @@ def replace_head(
         options["num_frequencies"] = 16 if num_frequencies is None else num_frequencies
     elif num_frequencies is not None:
         raise ValueError(f"num_frequencies is for a FourierHead, got {num_frequencies} with {head.__name__}")
-    try:
-        bound = inspect.signature(head).bind(old.in_features, num_bins, **options)
-    except TypeError as error:
-        raise ValueError(f"{head.__name__} does not take these options: {error}") from None
-    bound.apply_defaults()
-    options = {key: plain(value) for key, value in bound.arguments.items() if key not in ("device", "dtype")}
-    options["domain"] = domain_to_dict(options["domain"])
+    options = _written_out(head, old.in_features, num_bins, options)
     # Built once before anything changes: options that do not fit leave the model as it was.
     classes = build(head.__name__, options, "meta", None).out_features
     own_configuration(model)
@@ -105,14 +99,21 @@ def replace_head(
         model.config.num_labels = classes
         model.num_labels = classes  # type: ignore[assignment]
         model.config.problem_type = "single_label_classification"
-    model.config.fourier_head = {
-        "module": path,
-        "head": head.__name__,
-        "training_logits": training_logits,
-        "options": options,
-    }
+    told = {"module": path, "head": head.__name__, "training_logits": training_logits, "options": options}
+    model.config.fourier_head = told
     install(model)
     return model
+
+
+def _written_out(head: type[Head], width: int, num_bins: int | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a head with all of its defaults, as a configuration holds them."""
+    try:
+        bound = inspect.signature(head).bind(width, num_bins, **options)
+    except TypeError as error:
+        raise ValueError(f"{head.__name__} does not take these options: {error}") from None
+    bound.apply_defaults()
+    found = {key: plain(value) for key, value in bound.arguments.items() if key not in ("device", "dtype")}
+    return found | {"domain": domain_to_dict(found["domain"])}
 
 
 def find_head(model: nn.Module) -> Head:
