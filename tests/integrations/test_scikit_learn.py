@@ -356,6 +356,11 @@ def test_bad_values_get_a_sentence():
         quick().fit(x, np.where(y > 0, "much", "little"))
     with pytest.raises(ValueError, match="y must hold numbers to predict, got datetime64"):
         quick().fit(x, np.arange(30).astype("datetime64[s]"))
+    unknown = np.array([None, *y[1:]], dtype=object)
+    with pytest.raises(ValueError, match="y contains NaN or infinity: leave out rows whose target is not known"):
+        quick().fit(x, unknown)
+    with pytest.raises(ValueError, match="'a': X must be a data frame"):
+        quick().fit(np.array([["a"]] * 30, dtype=object), y)
     with pytest.raises(ValueError, match=r"y must hold numbers up to 1e\+150 in size, got 1e\+300: divide them"):
         quick().fit(x, np.append(y[1:], -1e300))
     with pytest.raises(ValueError, match=r"(?i)sample.weight.* at least one"):
@@ -388,6 +393,11 @@ def test_rows_without_weight_change_nothing():
     ("call", "message"),
     [
         (lambda model, X, y: model.calibrate(X, np.where(y > 0, y, np.nan)), "contains NaN"),
+        (lambda model, X, y: model.calibrate(X, np.append(y[1:].astype(object), None)), "contains NaN"),
+        (
+            lambda model, X, y: model.calibrate(X, (100 * y).astype("datetime64[s]")),
+            "must hold numbers to predict, got",
+        ),
         (lambda model, X, y: model.calibrate(X, np.c_[y, y]), "y must hold 1 targets as in fit, got 2"),
         (lambda model, X, y: model.calibrate(X, y[:-1]), "inconsistent numbers of samples"),
         (lambda model, X, y: model.predict_interval(X, "90"), "coverage must lie between 0 and 1, got '90'"),

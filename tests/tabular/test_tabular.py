@@ -1,6 +1,7 @@
 """Inputs from columns, and networks trained side by side."""
 
 import itertools
+from datetime import date, timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -73,15 +74,39 @@ def test_dates_and_numbers_kept_as_objects_are_numbers():
             "date": days,
             "zone": days.tz_localize("Europe/Berlin"),
             "length": days - days[0],
+            "day": pd.Series([date(2024, 1, 3), None, date(2024, 1, 1)], dtype=object),
+            "span": pd.Series([timedelta(2), None, timedelta(0)], dtype=object),
+            "period": pd.PeriodIndex(["2024-01-03", None, "2024-01-01"], freq="D"),
             "truth": pd.Series([True, None, False], dtype=object),
         }
     )
     categories = Categories(seen)
-    assert categories.mask.tolist() == [False] * 6 + [True]
-    gap = [np.nan] * 7
-    np.testing.assert_array_equal(categories(seen), [[0.5, 0.5, 1, 2, 2, 2, 1], gap, [2, 2, 3, 0, 0, 0, 0]])
+    assert categories.mask.tolist() == [False] * 9 + [True]
+    gap = [np.nan] * 10
+    known = [[0.5, 0.5, 1, 2, 2, 2, 2, 2, 2, 1], gap, [2, 2, 3, 0, 0, 0, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(categories(seen), known)
+    unknown = pd.DataFrame({name: [None] for name in seen})  # as a single row from elsewhere may be
+    np.testing.assert_array_equal(categories(unknown).astype(float), [gap])
+    np.testing.assert_array_equal(categories(seen.to_numpy()), known)
+    with pytest.raises(ValueError, match="X must be a data frame with the columns seen in fit"):
+        categories(seen.to_numpy()[:, :3])
+    swapped = seen.assign(day=seen["date"], date=seen["day"], period=seen["date"])
+    np.testing.assert_array_equal(categories(swapped), known)
     later = seen.assign(date=pd.to_datetime(["2024-01-11"] * 3).astype("datetime64[s]"))
     assert categories(later)["date"].tolist() == [10, 10, 10]
+
+
+def test_columns_are_found_by_their_names():
+    pd = pytest.importorskip("pandas")
+    pyarrow = pytest.importorskip("pyarrow")
+    seen = pd.DataFrame({"size": [1.0, 2.0], "side": ["low", "high"]})
+    table = pyarrow.Table.from_pandas(seen)
+    assert Categories(table).mask.tolist() == [False, True]
+    np.testing.assert_array_equal(Categories(seen)(table), Categories(seen)(seen))
+    twice = pd.concat([seen, seen[["side"]]], axis=1)
+    for call in (Categories, Categories(seen)):
+        with pytest.raises(ValueError, match="several named 'side': rename them"):
+            call(twice)
 
 
 def test_weights_are_repetitions():

@@ -20,6 +20,8 @@ STAGES = (20, 70)
 """Trees after which the prediction is taken, too: where it still moves later, leaves are fine and rows few."""
 FOREST, FOREST_ROWS = 60, 20_000
 """Trees of the forest, and the most rows that one of them sees."""
+ALONE = 2000
+"""With fewer rows one thread grows boosted trees: several wait for each other, minutes on a machine that is busy."""
 MISS_TREES, MISS_LEAVES = 70, 31
 """Trees that say how far off the others are, which is less to learn."""
 
@@ -88,7 +90,7 @@ class Boosting:
 
             options: dict[str, Any] = {"learning_rate": RATE, "num_leaves": leaves, "min_data_in_leaf": least}
             options |= {"bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.8, "seed": self._seed}
-            options |= {"num_threads": torch.get_num_threads(), "verbose": -1}
+            options |= {"num_threads": 1 if self._rows < ALONE else torch.get_num_threads(), "verbose": -1}
             named: list[int] | Literal["auto"] = self._categorical.tolist() or "auto"
             table = lightgbm.Dataset(
                 X[rows], y[rows], weight=weights[rows], categorical_feature=named, params=options, free_raw_data=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ FENCE = 3.0
 """Numbers count as no farther beyond the middle nine tenths of a column than this many times their length."""
 NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
 """What pandas calls columns of objects that are numbers, as a query of a database or None among numbers leaves them."""
+MOMENTS = {"date": "datetime64[us]", "datetime": "datetime64[us]", "timedelta": "timedelta64[us]"}
+"""What pandas calls columns of objects that are dates or durations, as databases give them, and their types."""
 FARTHEST = 10.0
 """Deviations at which inputs are cut off in any case."""
 
@@ -145,23 +148,27 @@ class Categories:
     """Remember the levels of columns of text, categories or truth values, and replace them by their numbers.
 
     Levels that were not there are -1, gaps are NaN. Dates and durations become days, numbers kept as objects stay
-    numbers. Anything that is no data frame stays as it is.
+    numbers. Frames of polars and pyarrow are taken as those of pandas. Anything that is no data frame stays as it is,
+    unless levels or dates were seen in one before: then its columns are taken in the order of those.
     """
 
     def __init__(self, X: Any):
         self._levels: dict[Any, dict[Any, int]] = {}
         self._first: dict[Any, Any] = {}
         self._numbers: set[Any] = set()
+        self._names: list[Any] = []
         self.mask: NDArray[np.bool_] | None = None
+        X = _frame(X)
         if not hasattr(X, "assign"):
             return
         from pandas.api.types import infer_dtype
 
         for name, kind in X.dtypes.items():
             letter = getattr(kind, "kind", "O")
-            if letter in "mM":
-                self._first[name] = X[name].min()
-            elif letter in "iuf" or (letter == "O" and infer_dtype(X[name], skipna=True) in NUMBERS):
+            moments = _moments(X[name])
+            if moments is not None:
+                self._first[name] = moments.min()
+            elif letter in "iufc" or (letter == "O" and infer_dtype(X[name], skipna=True) in NUMBERS):
                 self._numbers.add(name)
             else:
                 # Levels may be of several kinds, which have no order but as text.
@@ -170,12 +177,14 @@ class Categories:
                     self._levels[name] = {level: code for code, level in enumerate(levels)}
                 except TypeError as error:
                     raise TypeError(f"column {name!r} must hold numbers, dates or categories: {error}.") from None
+        self._names = list(X.columns)
         self.mask = np.array([name in self._levels for name in X.columns], dtype=bool)
 
     def __call__(self, X: Any) -> Any:
         """Return the frame with codes in place of levels, and numbers of days and objects."""
+        X = _frame(X)
         if not hasattr(X, "assign"):
-            return X
+            return self._array(X)
         from pandas import to_numeric
 
         coded = X.copy(deep=False)
@@ -186,12 +195,59 @@ class Categories:
                     column, held = X[name].astype(object), "categories"
                     codes = column.map(self._levels[name]).astype(float)
                     coded[name] = codes.fillna(-1).where(column.notna())
-                elif name in self._first:
-                    held = "dates"
-                    coded[name] = (X[name] - self._first[name]) / np.timedelta64(1, "D")
-                elif name in self._numbers and letter in "OmM":
-                    coded[name] = to_numeric(X[name]) if letter == "O" else X[name].astype(float)
+                elif name in self._first or name in self._numbers:
+                    held = "dates" if name in self._first else held
+                    if letter in "OmM" and X[name].isna().all():  # gaps alone say nothing of what a column holds
+                        coded[name] = np.nan
+                    elif held == "dates":
+                        moments = _moments(X[name])
+                        if moments is None:
+                            raise TypeError
+                        coded[name] = (moments - self._first[name]) / np.timedelta64(1, "D")
+                    elif letter in "OmM":
+                        coded[name] = to_numeric(X[name]) if letter == "O" else X[name].astype(float)
             except (TypeError, ValueError) as error:
                 said = f"its type is {kind}" if held == "dates" or letter != "O" else error
                 raise ValueError(f"column {name!r} held {held} when fitted, and does not now: {said}.") from None
         return coded
+
+    def _array(self, X: Any) -> Any:
+        """Return the numbers of rows that come without names, where columns of the frame that was fitted have none."""
+        if not self._levels and not self._first:
+            return X
+        from pandas import DataFrame
+
+        rows = np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != len(self._names):
+            raise ValueError(f"X must be a data frame with the columns seen in fit, {self._names}.")
+        return self(DataFrame(rows, columns=self._names).infer_objects()).to_numpy(np.float64, na_value=np.nan)
+
+
+def _frame(X: Any) -> Any:
+    """Return a data frame of pandas in place of one of polars or pyarrow; anything else as it is.
+
+    Numbers need no pandas, and polars says that it needs pyarrow for it: without, the frame stays as it is.
+    """
+    if hasattr(X, "to_pandas") and hasattr(X, "columns"):
+        with suppress(ImportError):
+            X = X.to_pandas()
+    if hasattr(X, "assign") and not X.columns.is_unique:
+        twice = X.columns[X.columns.duplicated()][0]
+        raise ValueError(f"columns must have names of their own, got several named {twice!r}: rename them.")
+    return X
+
+
+def _moments(column: Any) -> Any:
+    """Return a column of dates or durations as pandas counts with them, whatever they are kept as; None of others."""
+    from pandas import PeriodDtype
+    from pandas.api.types import infer_dtype
+
+    if getattr(column.dtype, "kind", "O") in "mM":
+        return column
+    if isinstance(column.dtype, PeriodDtype):
+        return column.dt.to_timestamp()
+    kind = infer_dtype(column, skipna=True) if getattr(column.dtype, "kind", "O") == "O" else ""
+    if kind in MOMENTS:
+        with suppress(TypeError, ValueError):  # of several time zones, which have no order as they are
+            return column.astype(object).astype(MOMENTS[kind])
+    return None

@@ -30,16 +30,15 @@ from fourier_head.integrations.scikit_learn.predictive import (
     quiet,
 )
 from fourier_head.integrations.scikit_learn.progress import Progress
-from fourier_head.integrations.scikit_learn.targets import Target, merged
+from fourier_head.integrations.scikit_learn.targets import Target, checked_targets, merged
 from fourier_head.tabular import ensemble
 from fourier_head.tabular.columns import Categories
 from fourier_head.tabular.inputs import Inputs
 from fourier_head.tabular.members import MemberNetwork, held_out
 
 ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-TARGETS: dict[str, Any] = {"y_numeric": True, "multi_output": True}
-LARGEST, FAR = 1e150, 1e30
-"""Sizes of targets whose squares are finite in float64, and of standardised ones in float32."""
+FAR = 1e30
+"""Size of standardised targets whose squares are finite in float32."""
 FEWEST_HELD_OUT = 10
 USUAL_SHARE, MOST_HELD_OUT = 0.125, 500
 """Share of the rows that each network leaves out, and rows that are enough for one of them."""
@@ -180,15 +179,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         """
         settings.check(self)
         self._categories = Categories(X)
-        X, y = validate_data(self, self._categories(X), y, **ROWS, **TARGETS, ensure_min_samples=2)
-        if y.dtype.kind in "mM":
-            raise ValueError(f"y must hold numbers to predict, got {y.dtype}: convert them, to days for example.")
-        try:
-            y = y.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"y must hold numbers to predict, got {y.item(0)!r}.") from None
-        if np.abs(y).max() > LARGEST:
-            raise ValueError(f"y must hold numbers up to {LARGEST:g} in size, got {np.abs(y).max():g}: divide them.")
+        X, y = self._rows(X, y, multi_output=True, ensure_min_samples=2)
+        y = checked_targets(y)
         self._single = y.ndim == 1
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():  # newer releases of scikit-learn have said so already
@@ -242,6 +234,16 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         self._calibrate_members(inputs, y, weights, held)
         return self
 
+    def _rows(self, X: Any, *y: Any, **options: Any) -> Any:
+        """Return rows, and targets if given, as arrays."""
+        numbers = self._categories(X)
+        try:
+            return validate_data(self, numbers, *y, **ROWS, **options)
+        except ValueError as error:
+            if self._categories.mask is not None or not str(error).startswith("could not convert string"):
+                raise
+            raise ValueError(f"{error}: X must be a data frame, as pandas.DataFrame(X), to hold categories.") from None
+
     def _calibrate_members(self, inputs: Tensor, y: Floats, weights: Floats, held: list[Tensor]) -> None:
         """Go by the held-out rows: drop bodies that count little, weigh the others, and widen or narrow the mixture."""
         network = self.network_
@@ -289,7 +291,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
     def _distributions(self, X: Any) -> list[PredictiveDistribution]:
         """Return the distributions of each target."""
         check_is_fitted(self)
-        X = validate_data(self, self._categories(X), **ROWS, reset=False)
+        X = self._rows(X, reset=False)
         network = self.network_
         inputs = self._inputs(X).to(self._mixing.weights)
         with torch.inference_mode(), quiet(inputs.device):
@@ -359,8 +361,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
     def calibrate(self, X: Any, y: Any) -> FourierRegressor:
         """Take rows that were not used in ``fit`` to calibrate ``predict_interval(conformal=True)`` by."""
         check_is_fitted(self)
-        y = validate_data(self, self._categories(X), y, **ROWS, reset=False, **TARGETS)[1]
-        y = y.astype(np.float64).reshape(len(y), -1)
+        y = checked_targets(self._rows(X, y, reset=False, multi_output=True)[1])
+        y = y.reshape(len(y), -1)
         if y.shape[1] != len(self._targets):
             raise ValueError(f"y must hold {len(self._targets)} targets as in fit, got {y.shape[1]}.")
         self.calibration_levels_ = [d.cdf(own) for d, own in zip(self._distributions(X), y.T, strict=True)]

@@ -24,8 +24,25 @@ from fourier_head.tabular.columns import weighted_quantiles
 
 FARTHEST = 30.0
 """Targets count as no farther out than so many times the length of the middle 96 %."""
+LARGEST = 1e150
+"""Size of targets whose squares are finite in float64."""
 LEVELS = 4096
 """Quantiles that stand for weighted targets."""
+
+
+def checked_targets(y: Any) -> Floats:
+    """Return targets as numbers; an error where they are none, unknown or too large to be squared."""
+    if y.dtype.kind in "mM":
+        raise ValueError(f"y must hold numbers to predict, got {y.dtype}: convert them, to days for example.")
+    try:
+        y = (y.astype(object) if y.dtype.kind in "US" else y).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold numbers to predict: {error}.") from None
+    if not np.isfinite(y).all():  # of objects, which scikit-learn lets pass
+        raise ValueError("Input y contains NaN or infinity: leave out rows whose target is not known.")
+    if np.abs(y).max() > LARGEST:
+        raise ValueError(f"y must hold numbers up to {LARGEST:g} in size, got {np.abs(y).max():g}: divide them.")
+    return y
 
 
 def merged(X: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
