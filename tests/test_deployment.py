@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fourier_head import FourierHead
+from fourier_head import Adaptive, FourierHead, MixtureHead
 from fourier_head._devices import constant_result
 
 OPTIONS = [{}, {"packets": 2, "boundary": "reflect"}, {"bin_mass": "exact", "num_atoms": 2, "gamma": 1e-3}]
@@ -175,6 +175,24 @@ def test_vmap_over_stacked_heads():
     x = torch.randn(4, 16)
     got = torch.func.vmap(lambda p, b: torch.func.functional_call(base, (p, b), (x,)))(parameters, buffers)
     torch.testing.assert_close(got, torch.stack([h(x) for h in heads]))
+
+
+@pytest.mark.parametrize("make", [_head, lambda: FourierHead(16, domain=Adaptive()), lambda: MixtureHead(16, 50)])
+def test_vmap_finds_quantiles(make):
+    """Levels are the same for all, so that only the densities are wrapped."""
+
+    class Quantiles(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = make()
+
+        def forward(self, x):
+            return self.head.density(x).quantile([0.1, 0.5])
+
+    modules, x = [Quantiles() for _ in range(3)], torch.randn(4, 16)
+    parameters, _ = torch.func.stack_module_state(modules)
+    got = torch.func.vmap(lambda p: torch.func.functional_call(modules[0], p, (x,)))(parameters)
+    torch.testing.assert_close(got, torch.stack([module(x) for module in modules]))
 
 
 def test_activation_checkpointing():

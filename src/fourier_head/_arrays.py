@@ -49,6 +49,12 @@ def widened(x: Tensor) -> Tensor:
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
 
+def widest(x: Tensor, device: torch.device | None = None) -> Tensor:
+    """Return numbers in the widest type that their device, or another, has."""
+    device = device or x.device
+    return x.to(device=device, dtype=torch.float32 if device.type == "mps" else torch.float64)
+
+
 def _array(values: ArrayLike) -> np.ndarray:
     """Return an array of numbers, also from one of objects, as pandas keeps decimals and columns with None."""
     array = np.asarray(values)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fourier_head._arrays import widest
 from fourier_head.errors import is_whole
 
 Values = Tensor | np.ndarray | Sequence[float] | float
@@ -197,7 +198,7 @@ class Bins:
             tensor([[0, 1],
                     [9, 0]])
         """
-        x = _wide(_tensor(values, "values"))
+        x = widest(_tensor(values, "values"))
         return torch.where(x.isnan(), self.missing, self._index(x))
 
     def decode(self, ids: Tensor | np.ndarray | Sequence[int] | int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -245,7 +246,7 @@ class Bins:
             tensor([-1.0000, -0.5000,  0.0000,  0.5000,  1.0000,  1.0000])
         """
         values = _tensor(values, "values")
-        x = _wide(values).clamp(self.low, self.high)
+        x = widest(values).clamp(self.low, self.high)
         j = self._index(x)
         start, width = self._at(self.edges, j, x), self._at(self.widths, j, x)
         z = (2 * (j + (x - start) / width) / self.num_bins - 1).clamp(-1, 1)
@@ -263,7 +264,7 @@ class Bins:
             tensor([ 0.0000,  0.5000,  5.5000, 10.0000])
         """
         z = _tensor(z, "z")
-        t = (_wide(z).clamp(-1, 1) + 1) * (self.num_bins / 2)
+        t = (widest(z).clamp(-1, 1) + 1) * (self.num_bins / 2)
         # NaN has no bin; bin 0 stands in, and the NaN comes back through the fraction.
         j = t.detach().nan_to_num(0.0).floor().long().clamp(0, self.num_bins - 1)
         return torch.lerp(self._at(self.edges, j, t), self._at(self.edges, j + 1, t), t - j).to(z.dtype)
@@ -280,7 +281,7 @@ class Bins:
             tensor([1.0000, 0.1111, 0.0000])
         """
         values = _tensor(values, "values")
-        x = _wide(values)
+        x = widest(values)
         slope = math.log(2 / self.num_bins) - self._at(self.widths.log(), self._index(x), x)
         slope = torch.where(self._outside(values), -math.inf, slope)
         return torch.where(values.isnan(), math.nan, slope).to(values.dtype)
@@ -304,7 +305,7 @@ class Bins:
         """Give the same bins with their tables on a device, which spares a copy in every call on tensors there."""
         other = Bins(self.edges, self.kind, self.missing)
         for name in ("edges", "centers", "widths"):
-            setattr(other, name, _wide(getattr(other, name), torch.device(device)))
+            setattr(other, name, widest(getattr(other, name), torch.device(device)))
         return other
 
     def to_dict(self) -> dict[str, Any]:
@@ -339,7 +340,7 @@ def _tensor(values: Values, name: str) -> Tensor:
         return torch.from_numpy(_array(values, name, keep_float32=True))
     if values.is_complex():
         raise TypeError(f"{name} must be real numbers, got {values.dtype}.")
-    return values if values.is_floating_point() else _wide(values)
+    return values if values.is_floating_point() else widest(values)
 
 
 def _array(values: Values, name: str, keep_float32: bool = False) -> np.ndarray:
@@ -350,11 +351,6 @@ def _array(values: Values, name: str, keep_float32: bool = False) -> np.ndarray:
         return np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be numbers, got {values!r:.60}.") from None
-
-
-def _wide(x: Tensor, device: torch.device | None = None) -> Tensor:
-    device = device or x.device
-    return x.to(device=device, dtype=torch.float32 if device.type == "mps" else torch.float64)
 
 
 def _count(num_bins: int) -> int:

@@ -34,6 +34,12 @@ def check_target(target: Tensor, num_classes: int, ignore_index: int) -> Tensor:
     return target
 
 
+def check_shape(target: Tensor, shape: torch.Size) -> None:
+    """Raise a clear error unless there is one id for each row of features; others would broadcast to all pairs."""
+    if target.shape != shape:
+        raise ValueError(f"target must have the shape {tuple(shape)} of x without features, got {tuple(target.shape)}")
+
+
 def check_weight(weight: Tensor | None, num_classes: int) -> None:
     """Raise a clear error for weights of classes that are not one for each; kernels would read beyond their end."""
     if weight is not None and (not isinstance(weight, Tensor) or weight.shape != (num_classes,)):

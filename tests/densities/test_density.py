@@ -302,6 +302,21 @@ def test_values_keep_their_digits_until_the_domain_is_taken_off():
         torch.testing.assert_close(found, getattr(near, name)(value), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("bins", [Bins.mixed(100, 0, 1e6, (5e5, 5e5 + 100)), Bins.uniform(20, 1e6, 1e6 + 100)], ids=str)
+def test_values_on_bins_keep_their_digits_far_from_zero(bins):
+    coefficients, domain = _coefficients(1, 34, (50,)).float(), BinnedInterval(bins)
+    d, exact = (FourierDensity(a, domain, boundary="reflect") for a in (coefficients, coefficients.double()))
+    value = exact.quantile([0.1, 0.4, 0.9])
+    spread = exact.variance.sqrt()
+    assert ((d.mean - exact.mean).abs() < 1e-4 * spread + torch.finfo(torch.float32).eps * exact.mean).all()
+    for found, expected, unit in (
+        (d.variance, exact.variance, spread**2),
+        (d.crps(value), exact.crps(value), spread),
+        (d.entropy(), exact.entropy(), 1.0),
+    ):
+        assert ((found - expected).abs() < 1e-4 * unit).all()
+
+
 @pytest.mark.parametrize("ends", [(0.1, 0.7), (0.3, 0.7), (-1, 0.7), (-1, 3.3), (-2.7, 0.1)])
 def test_ends_of_an_interval_belong_to_it(ends):
     for domain in (Interval(*ends), Interval(torch.tensor(float(ends[0])), torch.tensor(float(ends[1])))):

@@ -1,5 +1,6 @@
 """The adaptive head: values anywhere on the line, of any scale, with everything a head does."""
 
+import functools
 import math
 
 import numpy as np
@@ -180,6 +181,25 @@ def test_an_anchor_moves_the_density():
         FourierHead(8, domain=(0, 1)).nll(x, torch.rand(6), map=Affine())
 
 
+def test_a_missing_guess_is_none():
+    head = FourierHead(8, num_frequencies=5, domain=Adaptive(map=Affine(5.0, 2.0), anchored=True))
+    x, guess, value = torch.randn(3, 8), torch.tensor([math.nan, math.nan, 7.0]), torch.tensor([math.nan, 4.0, 6.0])
+    middle = torch.where(guess.isnan(), 5.0, guess)
+    torch.testing.assert_close(head.density(x, anchor=guess).mean, head.density(x, anchor=middle).mean)
+    for score in (head.nll, head.crps):
+        found, wanted = (torch.autograd.grad(score(x, value, anchor=a), head.proj.weight)[0] for a in (guess, middle))
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.filterwarnings("ignore:2 of 2 values lie outside")
+@pytest.mark.parametrize("map", [Affine(1.0, 0.1), Asinh(), Log()], ids=str)
+def test_infinite_values_count_as_far_out_on_their_side(map):
+    head = FourierHead(8, num_frequencies=5, domain=Adaptive(map=map))
+    x, far = torch.randn(2, 8), map.inverse(torch.tensor([30.0, -30.0]))
+    for score in (head.nll, functools.partial(head.crps, mapped=True)):
+        torch.testing.assert_close(score(x, torch.tensor([math.inf, -math.inf])), score(x, far))
+
+
 def test_rows_may_bring_their_own_map():
     head = FourierHead(8, num_frequencies=5, domain=Adaptive(), init_scale=1.0)
     x, y = torch.randn(3, 8), torch.tensor([1.0, 200.0, -5e4])
@@ -204,6 +224,15 @@ def test_the_fitted_map_travels_with_the_weights(tmp_path):
     torch.testing.assert_close(other[1].density(other[0](x)).mean, head.density(model[0](x)).mean)
     half = model.to(torch.bfloat16)
     assert float(half.state_dict()["1.domain_map"][2]) == head.domain.map.scale  # not rounded with the weights
+
+
+def test_distributed_checkpoints_hold_the_fitted_map():
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+
+    model, other = (nn.Sequential(FourierHead(8, domain=Adaptive(map=map))) for map in (Asinh(3.0, 2.0), None))
+    set_model_state_dict(other, get_model_state_dict(model))
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(other[0].density(x).mean, model[0].density(x).mean)
 
 
 @pytest.mark.parametrize("name", ["plain", "packets", "asinh", "three"])

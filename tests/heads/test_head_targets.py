@@ -45,6 +45,13 @@ def test_ids_of_every_type_are_the_same_ids(head, dtype):
     torch.testing.assert_close(head.loss(x, target.to(dtype)), head.loss(x, target))
 
 
+def test_ids_are_one_for_each_row_of_features(head):
+    target = torch.zeros(5, dtype=torch.long)
+    for wrong in (target[:, None], target[:4], target.expand(2, 5)):
+        with pytest.raises(ValueError, match=r"target must have the shape \(5,\) of x without features"):
+            head.loss(torch.randn(5, 16), wrong)
+
+
 def test_ids_that_look_like_the_ignored_one_count():
     head, x = FourierHead(4, 200, 3, init_scale=1.0), torch.randn(2, 4)
     target = torch.tensor([156, 10])  # -100 in eight bits is 156

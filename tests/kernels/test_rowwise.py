@@ -81,7 +81,7 @@ MIXES = [{}, {"packets": 2}, {"boundary": "reflect"}, {"packets": 1, "boundary":
 
 
 def values_of(name, options):
-    """Return heads, features, values and options of a call; some values are missing."""
+    """Return heads, features, values and options of a call; some values and guesses are missing or infinite."""
     domain, draw = DOMAINS[name]
     if name == "circle" and options.get("boundary"):
         pytest.skip("a circle has no walls")
@@ -93,6 +93,10 @@ def values_of(name, options):
     value = draw(torch.rand(3, 7, generator=generator)).to(DEVICE)
     value[0, 0] = math.nan
     more = {"anchor": draw(torch.rand(3, 7, generator=generator)).to(DEVICE)} if name == "anchored" else {}
+    if isinstance(domain, Adaptive):
+        value[0, 1], value[0, 2] = math.inf, -math.inf
+    for guess in more.values():
+        guess[0, 0] = guess[0, 3] = math.nan
     return fused, plain, x, value, more
 
 

@@ -89,4 +89,4 @@ class UnitDensity(ScalarDensity):
 
 def _integral(mass: Tensor, result: Tensor) -> Tensor:
     # Far out mass may round to zero, which counts as nothing even where the function is infinite.
-    return torch.where(mass > 0, mass * result, 0).sum(0)
+    return torch.where(mass > 0, mass * result.to(mass.dtype), 0).sum(0)

@@ -22,6 +22,8 @@ START_WIDTH = 3.0
 """Raw half width at the start, where the bell has a deviation of about one."""
 LEAST_WIDTH = 1e-4
 """Half width, in units of the map, below which no density falls."""
+FAR = 30.0
+"""How far out infinite values are put, in units of the map, on their side of it."""
 
 
 class Adaptive(Domain):
@@ -39,7 +41,7 @@ class Adaptive(Domain):
         map: what happens to values first: ``Affine(loc, scale)`` (nothing unless given), ``Asinh(loc, scale)``, or
             ``Log(loc, scale)`` for positive values. ``Adaptive.fit`` finds one.
         anchored: whether each row brings a guess of its value, ``anchor=``, of which the projection says how much to
-            keep: :math:`\mu = \sigma(r) \, map(anchor) + \ldots`.
+            keep: :math:`\mu = \sigma(r) \, map(anchor) + \ldots`. NaN is no guess, as one in the middle of the map.
         bins: bins laid over the line, for a head with ``num_bins``; the outermost reach to infinity.
 
     Example:
@@ -103,7 +105,9 @@ class Adaptive(Domain):
         if self.anchored:
             if anchor is None:
                 raise ValueError("this head is anchored: pass anchor=, a guess of each value.")
-            loc = loc + torch.sigmoid(outputs[..., 2]) * map.forward(widened(anchor)).to(loc.dtype)
+            guess = map.forward(widened(anchor))
+            # A missing guess is none: NaN would reach the gradient even where the value is missing, too.
+            loc = loc + torch.sigmoid(outputs[..., 2]) * torch.where(guess.isnan(), 0, guess).to(loc.dtype)
         elif anchor is not None:
             raise ValueError("anchor was given to a head that takes none: its domain is not Adaptive(anchored=True).")
         return Placed(loc, width, self.tails, map, self.bins)
@@ -140,7 +144,8 @@ class Adaptive(Domain):
         map = self.map if map is None else map
         fits = map.support.check(value) & torch.isfinite(value)
         # Only the logarithm has an end, and it lies at zero.
-        return torch.where(fits | value.isnan(), value, map.inverse(torch.full_like(value, -30.0)).to(value.dtype))
+        end = map.inverse(torch.where(value > 0, FAR, -FAR).to(value.dtype)).to(value.dtype)
+        return torch.where(fits | value.isnan(), value, end)
 
     def __repr__(self) -> str:
         more = ", anchored=True" if self.anchored else ""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from fourier_head._arrays import common_shape
+from fourier_head._arrays import common_shape, widest
 from fourier_head.domains.domain import Boundary, Domain, fine_grid
 from fourier_head.domains.maps import Number, check_positive, log_of
 from fourier_head.fourier import spectrum
@@ -257,19 +257,23 @@ class BinnedInterval(Domain):
     def nodes(self, resolution: int) -> Tensor:
         return legendre_pieces(self.kinks, resolution)
 
+    def values_at_nodes(self, z: Tensor, resolution: int) -> Tensor:
+        # Rounded to float32, one near an edge would lie in the next bin, where the slope is another.
+        return self.from_unit(widest(z))
+
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Integrate in the stretches where the warp is linear; all that depends on the value is closed form."""
         z, weight, x = d.quadrature()
-        value = value.to(z.dtype).expand(common_shape(value.shape, d.batch_shape))
+        value = widest(value).expand(common_shape(value.shape, d.batch_shape))
 
         def integral_above(points: Tensor) -> Tensor:
             return d.at_points(lambda q, y: spectrum.cdf_integral_above(q, y, d.walls), d.spectrum, points)
 
         def slope(at: Tensor) -> Tensor:
-            return torch.exp(-self.log_slope(at))
+            return torch.exp(-self.log_slope(at)).to(z.dtype)
 
         square = (weight * slope(x) * d.cdf_at(z) ** 2).sum(0)
-        corners = torch.tensor(self.kinks, dtype=z.dtype, device=z.device)
+        corners = torch.tensor(self.kinks, dtype=value.dtype, device=z.device)
         corner = corners.reshape(-1, *(1,) * len(d.batch_shape)).expand(-1, *d.batch_shape)
         beyond = integral_above(corner)
         parts = slope(self.from_unit((corner[1:] + corner[:-1]) / 2)) * (beyond[:-1] - beyond[1:])
@@ -281,7 +285,7 @@ class BinnedInterval(Domain):
         flat = piece.reshape(math.prod(value.shape[: value.dim() - len(batch)]), *batch)
         at_corner, above_corner = (t.expand(-1, *batch).gather(0, flat).reshape(value.shape) for t in (beyond, rest))
         above = above_corner + slope(inside) * (integral_above(place) - at_corner)
-        return square - 2 * above + (self.high - inside) + (value - inside).abs()
+        return square - 2 * above + ((self.high - inside) + (value - inside).abs()).to(z.dtype)
 
     def __repr__(self) -> str:
         return f"BinnedInterval({self.bins!r})"

@@ -64,16 +64,17 @@ def invert(
         tensor([0.5000, 0.9000])
     """
     # Under a tracer, or where looking would make the host wait, the number of rounds is fixed.
-    looking = not torch.compiler.is_compiling() and not needs_sync(level)
+    looking, turn = not torch.compiler.is_compiling() and not needs_sync(level), 0
     eps = torch.finfo(start.dtype).eps
     tolerance = torch.finfo(level.dtype).eps if tolerance is None else tolerance
     # Relative to the nearer end, so that levels far out are as exact as those in the middle.
     enough = (tolerance * torch.minimum(level, 1 - level)).clamp_min(noise)
     x, step = start, high - low
     finest = eps * step
-    for _ in range(_rounds(start.dtype, looking)):
+    while turn < _rounds(start.dtype, looking):
         value, density = curve(x)
-        error = value - level
+        error, turn = value - level, turn + 1
+        looking = looking and not needs_sync(error)  # a transform may have wrapped the curve and not the levels
         low, high = torch.where(error < 0, x, low), torch.where(error > 0, x, high)
         newton = error / density.clamp_min(torch.finfo(density.dtype).tiny)
         # A Newton step that leaves the bracket, or does not halve the last step, gives way to bisection.

@@ -313,11 +313,15 @@ class FourierHead(Head):
 
     # The map of an adaptive domain is fitted to data, like a weight, but must not be rounded with the weights.
 
+    @property
+    def domain_map(self) -> Tensor | None:
+        """The map of an adaptive domain as state dicts hold it; distributed checkpoints look for it by its name."""
+        return self.domain.state()
+
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        state = self.domain.state()
-        if state is not None:
-            destination[prefix + MAP_KEY] = state
+        if self.domain_map is not None:
+            destination[prefix + MAP_KEY] = self.domain_map
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         state = state_dict.pop(prefix + MAP_KEY, None)

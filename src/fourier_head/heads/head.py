@@ -101,6 +101,7 @@ class Head(nn.Module):
     ) -> Tensor:
         """Return the cross-entropy of bin ids, as ``F.cross_entropy(self(x), target)``, or the loss of the head."""
         target = reductions.check_target(target, self.out_features, ignore_index)
+        reductions.check_shape(target, self._batch_shape(checked_features(x, self.proj)))
         reductions.check_weight(weight, self.out_features)
         losses = self._bin_losses(x, target, target != ignore_index, label_smoothing)
         if losses is None:

@@ -15,8 +15,8 @@ KINDS = {"bins": 0, "interval": 1, "circle": 2, "line": 3, "placed": 4}
 
 # Below this no half width falls, as in `adaptive.py`.
 LEAST_WIDTH = tl.constexpr(1e-4)
-# Where infinite values are put, in units of the map, as in `adaptive.py`.
-FAR = tl.constexpr(-30.0)
+# How far out infinite values are put, in units of the map, as in `adaptive.py`.
+FAR = tl.constexpr(30.0)
 LN2 = tl.constexpr(0.6931471805599453)
 
 
@@ -118,12 +118,13 @@ def value_target(
         z = tl.where(u < 0.0, -z, z)
         slope = ((-tl.abs(u) - tl.log(1.0 + near) + LN2) * 2.0).to(tl.float32)
     else:
-        u = tl.where(tl.abs(u) < float("inf"), u, FAR).to(tl.float32)
+        u = tl.where(tl.abs(u) < float("inf"), u, tl.where(u > 0.0, FAR, -FAR)).to(tl.float32)
         width = softplus(column(y_rows, bias_ptr, first_place + 1, inside, BIAS)) + LEAST_WIDTH
         loc = column(y_rows, bias_ptr, first_place, inside, BIAS)
         if PLACES == 3:
             pull = sigmoid(column(y_rows, bias_ptr, first_place + 2, inside, BIAS))
             guess = ((tl.load(anchor_ptr + rows, mask=inside, other=0.0).to(tl.float64) - origin) / unit).to(tl.float32)
+            guess = tl.where(guess == guess, guess, 0.0)  # a missing guess is none
             loc += pull * guess
         v = (u - loc) / width
         z = v.to(tl.float64)

@@ -12,7 +12,7 @@ from torch import Tensor
 from fourier_head.domains import Domain
 from fourier_head.domains.maps import ValueMap
 from fourier_head.layout import Layout, Regularizer
-from fourier_head.reductions import Reduction, check_target, check_weight
+from fourier_head.reductions import Reduction, check_shape, check_target, check_weight
 
 Name = Literal["auto", "fused", "closed_form", "compiled", "reference"]
 
@@ -66,10 +66,7 @@ class Request:
         # Ids on a device, of a type that kernels take, are not looked at.
         if not isinstance(target, Tensor) or not target.is_cuda or target.dtype not in (torch.int64, torch.int32):
             target = check_target(target, self.layout.num_classes, self.ignore_index)
-        if target.shape != shape:
-            raise ValueError(
-                f"target must have the shape {tuple(shape)} of x without features, got {tuple(target.shape)}"
-            )
+        check_shape(target, shape)
         check_weight(self.class_weight, self.layout.num_classes)
         if self.label_smoothing and not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
