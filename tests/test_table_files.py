@@ -124,7 +124,9 @@ def test_what_looks_like_a_unit_and_is_none_stays_text(read, values):
     assert read("who,x\n" + "".join(f"anna,{value}\n" for value in values))["x"].tolist() == values
 
 
-@pytest.mark.parametrize("nothing", ["n/a", "NA", "null", "none", "n.a.", "–", "—", "..", "#N/A", "nan", "?", "…"])
+@pytest.mark.parametrize(
+    "nothing", ["n/a", "NA", "null", "none", "n.a.", "–", "—", "..", "#N/A", "nan", "?", "…", "unavailable"]
+)
 @pytest.mark.parametrize("others", [["1", "2", "3"], ["$1", "$2", "$3"], ["1;5", "2", "3"]])
 def test_nothing_among_numbers_is_spelt_in_many_ways(read, nothing, others):
     frame = read("day;x\n" + "".join(f"1;{one.replace(';', ',')}\n" for one in [*others, nothing]))
@@ -167,7 +169,31 @@ def test_columns_may_be_numbered(read, first):
     assert read(f"{first}\n{','.join('7' * count)}\n").shape == (1, count)
 
 
+def test_tables_of_eurostat_have_a_column_for_each_key_and_no_flags(read):
+    frame = read("freq,geo\\TIME_PERIOD\t2024-01 \t2024-02 \nM,AT\t5.5 p\t: \nM,BE\t-7 \t: c\n")
+    assert frame.columns.tolist() == ["freq", "geo", "2024-01", "2024-02"]
+    assert frame["geo"].tolist() == ["AT", "BE"]
+    np.testing.assert_array_equal(frame.iloc[:, 2:].to_numpy(dtype=float), [[5.5, np.nan], [-7, np.nan]])
+    assert frame.attrs["notes"] == ["flags beside the numbers are left out."]
+
+
 # --- lines before the header
+
+
+def test_names_of_columns_over_several_lines_are_joined(read):
+    close = [("Close", "A"), ("Close", "B")]
+    for pairs, want in (
+        (close, ["A", "B"]),
+        ([("Close", "A"), ("High", "A")], ["Close", "High"]),
+        ([*close, ("High", "A"), ("High", "B")], ["Close A", "Close B", "High A", "High B"]),
+    ):
+        columns = pd.MultiIndex.from_tuples(pairs, names=["Price", "Ticker"])
+        index = pd.Index(["2024-01-02", "2024-01-03"], name="Date")
+        table = pd.DataFrame(np.arange(2.0 * len(pairs)).reshape(2, -1), index, columns)
+        for separator in ",;":
+            frame = read(table.to_csv(sep=separator))
+            assert frame.columns.tolist() == ["Date", *want]
+            np.testing.assert_array_equal(frame[want], table)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pandas as pd
 
 # Among numbers these are no number, the errors of spreadsheets among them; words are, where most others are numbers.
 _EMPTY = r"[-–—?*:.…]*|#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!)"
-_EMPTY_WORDS = r"(?i:n/?a|n\.a\.|none|null|nan|missing)"
+_EMPTY_WORDS = r"(?i:n/?a|n\.a\.|none|null|nan|missing|unknown|unavailable|no data)"
 CODE = r"0\d{2,}"
 """Zeros in front are part of a name, such as 01067, the code of a town."""
 _SIGNS = "$€£¥₹₩₽₺₪฿"
@@ -80,7 +80,7 @@ def read_units(frame: pd.DataFrame) -> dict[Any, str]:
     found = {}
     for column in frame.columns[~frame.columns.duplicated(keep=False)]:
         text = frame[column].dropna().astype("string").str.strip()
-        text = text[~text.str.fullmatch(rf"{_EMPTY}|{_EMPTY_WORDS}")]
+        text = text[~are_empty(text)]
         parts = text.str.extract(f"^{_UNIT}$")
         units = set(parts["before"].fillna("").str.strip() + parts["after"].fillna(""))
         if len(units) != 1 or not (unit := units.pop()) or parts["number"].isna().any():
@@ -92,6 +92,16 @@ def read_units(frame: pd.DataFrame) -> dict[Any, str]:
         if plain.notna().all() or respell(bare) or respell(bare, COMMA):
             frame[column], found[column] = bare[column].reindex(frame.index), unit
     return found
+
+
+def are_empty(column: pd.Series) -> pd.Series:
+    """Tell which cells say in words or signs that there is no number.
+
+    >>> are_empty(pd.Series([": ", "n/a", "5", 5, None])).tolist()
+    [True, True, False, False, False]
+    """
+    text = column.astype("string").str.strip()
+    return text.str.fullmatch(rf"{_EMPTY}|{_EMPTY_WORDS}").fillna(False).astype(bool)
 
 
 def first_values(column: pd.Series, count: int) -> pd.Series:

@@ -25,6 +25,8 @@ _MISSING = ["?"]
 _MISSING_WORDS = [*_MISSING, "", "#N/A", "N/A", "n/a", "NaN", "nan", "<NA>", "NULL", "null"]
 _WORDS: dict[str, Any] = {"keep_default_na": False, "na_values": _MISSING_WORDS}
 _TIMES = r"(?i:year|quarter|month|week|day|date|hour|minute|time)s?"
+_EUROSTAT = ("\\TIME_PERIOD", "\\time")
+"""The end of the first name in a table of Eurostat, whose rows have several keys in one cell."""
 _LOOKED_AT = 60
 """Lines in which the header is looked for."""
 
@@ -93,7 +95,10 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
     head = pd.read_csv(path, encoding=encoding, nrows=_LOOKED_AT, dtype=str, **whole)["line"].fillna("")
     separator, skipped = _layout(head.tolist())
     plain: dict[str, Any] = {"sep": separator, "encoding": encoding, "skiprows": skipped, "skipinitialspace": True}
-    codes = dict.fromkeys(_codes(head[skipped:], separator), str)
+    joined, more = _joined_names(list(csv.reader(head[skipped : skipped + 8], delimiter=separator)))
+    if more:
+        plain |= {"skiprows": skipped + more, "header": None, "names": joined}
+    codes = {} if more else dict.fromkeys(_codes(head[skipped:], separator), str)
     frame = pd.read_csv(path, na_values=_MISSING, low_memory=False, dtype=codes, **plain)
     check_header(frame, path.name)
     if separator != ";":
@@ -106,7 +111,45 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
         frame[thousands] = text[thousands]
     respell(frame)
     _put_names_back(frame, lambda words: pd.read_csv(path, dtype=str, usecols=words, **_WORDS, **plain))
-    return _noted(frame, sum(bool(line.strip(f"{separator} ")) for line in head[:skipped]))
+    notes = []
+    if separator == "\t" and str(frame.columns[0]).endswith(_EUROSTAT):
+        frame = _without_flags(frame)
+        notes.append("flags beside the numbers are left out.")
+    frame = _noted(frame, sum(bool(line.strip(f"{separator} ")) for line in head[:skipped]))
+    frame.attrs["notes"] += notes
+    return frame
+
+
+def _joined_names(rows: Sequence[Sequence[str]]) -> tuple[list[str], int]:
+    """Return one name for each column where pandas wrote several over it, and how many lines they take, else none.
+
+    Their last line has the name of the index and nothing else. What all columns have in common is left out.
+
+    >>> _joined_names([["Price", "Close", "High"], ["Ticker", "A", "A"], ["Date", "", ""], ["2024-01-02", "5", "6"]])
+    (['Date', 'Close', 'High'], 3)
+    """
+    alone = (len(row) > 1 and row[0] and not any([is_value(row[0]), *row[1:]]) for row in rows)
+    lines = next((number for number, one in enumerate(alone) if one), 0)
+    levels = [row[1:] for row in rows[:lines]]
+    uneven = any(len(row) != len(rows[0]) for row in rows)
+    if lines < 2 or uneven or any(is_value(name) for level in levels for name in level):
+        return [], 0
+    levels = [level for level in levels if len(set(level)) > 1] or levels[:1]
+    return [rows[lines][0], *(" ".join(filter(None, parts)) for parts in zip(*levels, strict=True))], lines + 1
+
+
+def _without_flags(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of Eurostat with a column for each of its keys, and numbers without the flags beside them.
+
+    >>> table = pd.DataFrame({"unit,geo\\\\TIME_PERIOD": ["I15,AT", "I15,BE"], "2024 ": ["5.0 p", ": c"]})
+    >>> _without_flags(table).to_numpy().tolist()
+    [['I15', 'AT', 5.0], ['I15', 'BE', nan]]
+    """
+    first, *times = frame.columns
+    keys = frame[first].str.split(",", expand=True)
+    keys.columns = pd.Index(str(first).rpartition("\\")[0].split(",")[: len(keys.columns)])
+    text = frame[times].astype("string").apply(lambda column: column.str.extract(r"^\s*([-+.\d]+)")[0])
+    return keys.join(text.apply(pd.to_numeric, errors="coerce").astype("float64"))
 
 
 def _read_workbook(path: Path) -> pd.DataFrame:

@@ -140,6 +140,14 @@ def test_a_future_with_some_steps_missing_is_told_and_used_columns_are_not_calle
     assert forecasts.series.ignored == ("junk",)
 
 
+def test_names_of_the_future_may_be_text_where_those_of_the_past_are_numbers():
+    past, future, _ = shops(days=40)
+    past, future = (one.assign(shop=one["shop"].str[1:].astype(int)) for one in (past, future))
+    series = read_series(past, target="sold", id="shop")
+    want = read_covariates(series, 14, past, future)[1]
+    np.testing.assert_array_equal(read_covariates(series, 14, past, future.astype({"shop": str}))[1], want)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -150,6 +158,8 @@ def test_a_future_with_some_steps_missing_is_told_and_used_columns_are_not_calle
         ({"future": lambda one: one[one["shop"] == "s0"]}, "no row for series 's1' from 2023-02-11 to 2023-02-24"),
         ({"future": lambda one: one.assign(day=one["day"] + pd.Timedelta(days=30))}, "no row for series 's0'"),
         ({"future": lambda one: one.assign(junk="hot")}, "column 'junk' of the future must hold numbers, got 'hot'"),
+        ({"future": lambda one: pd.concat([one, one])}, "series 's0' has several values at 2023-02-11"),
+        ({"future": lambda one: one.assign(day=one["day"].dt.tz_localize("UTC"))}, "future must have no time zone"),
         ({"future": lambda one: one.assign(junk=np.inf)}, "'junk' of the future must hold finite numbers, got inf"),
     ],
 )

@@ -108,13 +108,37 @@ def test_months_that_a_reader_took_for_numbers_are_months(digits):
     assert [str(t)[:7] for t in read_timestamps(column)[0]] == ["2016-01", "2016-02", "2016-10", "2020-01"]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("kind", [int, float, str])
 def test_seconds_and_milliseconds_since_1970_are_dates_where_the_name_says_time(unit, kind):
     stamps = MONTHS.to_numpy().astype(f"datetime64[{unit}]").astype(np.int64)
-    check_months(read_series(month_table([kind(one) for one in stamps], "timestamp")))
+    for name in ("timestamp", "Open time", "ts_event"):
+        check_months(read_series(month_table([kind(one) for one in stamps], name)))
     other = pd.DataFrame({"serial": stamps, "value": VALUES})
     assert not read_series(other, target="value").timed
+
+
+def test_parts_of_seconds_since_1970_are_kept():
+    column = pd.Series(1711321200.5 + 0.0001 * np.arange(9), name="time")
+    first = np.datetime64("2024-03-24T23:00:00.5", "us")
+    want = first + 100 * np.arange(9).astype("timedelta64[us]")
+    np.testing.assert_array_equal(read_timestamps(column)[0].astype("datetime64[us]"), want)
+
+
+@pytest.mark.parametrize(("parts", "timing"), [(12, "monthly"), (4, "quarterly")])
+def test_parts_of_years_are_months_and_quarters(parts, timing):
+    table = pd.DataFrame(
+        {"rownames": np.arange(40) + 1, "time": 1949 + np.arange(40) / parts, "value": np.arange(40.0)}
+    )
+    for digits in (2, 6):
+        assert read_series(table.round({"time": digits})).timing.startswith(f"{timing}, 1949-01-01 to")
+    with pytest.raises(ValueError, match=r"must hold dates, got '1949\.3'"):
+        read_series(table.assign(time=1949.3 + np.arange(40)))
+
+
+def test_what_lasts_is_no_date_and_no_number():
+    spans = pd.timedelta_range("0h", periods=30, freq="h")
+    assert read_series(pd.DataFrame({"time": spans, "sales": VALUES})).target == "sales"
 
 
 @pytest.mark.parametrize("kind", ["string", "category", "Int64", "Float64"])
@@ -175,7 +199,7 @@ def test_a_time_that_cannot_be_read_is_named(name):
 
 
 def test_numbers_that_are_no_dates_are_named_unless_they_count_steps():
-    with pytest.raises(ValueError, match="got '42370'"):
+    with pytest.raises(ValueError, match="got '42370' in row 1; if spreadsheets count days so, write them as dates"):
         read_series(month_table(np.arange(42370, 42400)))
     for steps in (np.arange(30), np.arange(1, 31), np.arange(30) / 2):
         assert not read_series(month_table(steps, "time")).timed
@@ -302,8 +326,16 @@ def test_months_are_read_under_names_of_other_languages(month, value):
 
 def test_dates_and_times_of_day_are_joined_under_german_names():
     hours = pd.date_range("2024-01-01", periods=30, freq="h")
-    table = {"Datum": hours.strftime("%d.%m.%Y"), "Uhrzeit": hours.strftime("%H:%M"), "Last": VALUES}
-    assert read_series(pd.DataFrame(table)).timing == "hourly, 2024-01-01 to 2024-01-02 05:00"
+    for clock in ("Uhrzeit", "Anfang"):
+        table = {"Datum": hours.strftime("%d.%m.%Y"), clock: hours.strftime("%H:%M"), "Last": VALUES}
+        assert read_series(pd.DataFrame(table)).timing == "hourly, 2024-01-01 to 2024-01-02 05:00"
+
+
+def test_when_shops_open_is_no_time_of_what_they_sell():
+    days = pd.date_range("2024-01-01", periods=15).repeat(2)
+    for opens in (["08:00", "09:30"] * 15, [f"0{6 + i % 3}:{i % 6}0" for i in range(30)]):
+        series = read_series(pd.DataFrame({"date": days, "shop": ["a", "b"] * 15, "opens": opens, "sold": VALUES}))
+        assert (series.names, series.timing) == (["a", "b"], "daily, 2024-01-01 to 2024-01-15")
 
 
 # --- names and words
@@ -357,6 +389,7 @@ def test_years_and_quarters_are_joined(spelt):
         ([f"1/{day}/21" for day in range(1, 25)], "daily, 2021-01-01 to 2021-01-24"),
         (range(2000, 2024), "yearly, 2000-01-01 to 2023-01-01"),
         ([f"{2000 + i // 4} Q{i % 4 + 1}" for i in range(24)], "quarterly, 2000-01-01 to 2005-10-01"),
+        ([f"{year} [YR{year}]" for year in range(2000, 2024)], "yearly, 2000-01-01 to 2023-01-01"),
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
@@ -369,6 +402,21 @@ def test_columns_may_be_named_by_times(names, timing, turned):
     np.testing.assert_array_equal(series.values, values)
     assert series.guessed == {"id": "shop", "freq": series.calendars[0].freq}
     assert any(note.startswith("24 columns are named by times") for note in series.notes)
+
+
+def test_no_column_that_is_named_by_a_time_is_left_out_and_remarks_below_are():
+    months = [f"{year}-{month:02d}" for year, month in MONTHS_OF_YEARS]
+    table = pd.DataFrame(np.arange(48.0).reshape(2, 24), columns=months).astype(object)
+    table.insert(0, "geo", ["AT", "BE"])
+    table.insert(1, "unit", "kg")
+    table[months[3]] = [":", "n/a"]
+    below = pd.DataFrame({"geo": [None, "Last updated: 2024-05-17"]})
+    series = read_series(pd.concat([table, below], ignore_index=True))
+    assert (series.names, [len(one) for one in series.values]) == (["AT", "BE"], [24, 24])
+    assert np.isnan(series.values[0][3])
+    table[months[5]] = ["5.5 b", "7"]
+    with pytest.raises(ValueError, match=r"the column '2021-06' must hold numbers, got '5\.5 b' in row 1"):
+        read_series(table)
 
 
 def test_months_may_stand_beside_their_year():
@@ -462,6 +510,22 @@ HOURS = pd.date_range("2024-01-13", periods=48, freq="h")
             "t",
             [f"2024-01-{d} {h:02d}:00" for d in (13, 14) for h in range(1, 25)],
             "hourly, 2024-01-13 01:00 to 2024-01-15",
+        ),
+        (
+            "MTU (CET/CEST)",
+            [f"{one:%d/%m/%Y %H:%M:%S} (CET) - {one:%d/%m/%Y} 23:59:00 (CET)" for one in HOURS],
+            "hourly, 2024-01-13 to 2024-01-14 23:00",
+        ),
+        ("quarter", [f"FY{2020 + i // 4} Q{i % 4 + 1}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("when", [f"Q{i % 4 + 1} FY{20 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("when", [f"Q{i % 4 + 1}'{20 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("year", [f"FY{(95 + i) % 100:02d}" for i in range(12)], "yearly, 1995-01-01 to 2006-01-01"),
+        ("when", [f"H{i % 2 + 1} {2020 + i // 2}" for i in range(12)], "every 6 months, 2020-01-01 to 2025-07-01"),
+        ("when", [f"{2020 + i // 2}-S{i % 2 + 1}" for i in range(12)], "every 6 months, 2020-01-01 to 2025-07-01"),
+        (
+            "Fiscal period",
+            [f"{i % 12 + 1:03d}/{2020 + i // 12}" for i in range(24)],
+            "monthly, 2020-01-01 to 2021-12-01",
         ),
         ("unix", [int(one.timestamp()) for one in HOURS], "hourly, 2024-01-13 to 2024-01-14 23:00"),
     ],

@@ -18,7 +18,7 @@ def test_onnx_gives_the_same_quantiles(make, tmp_path):
     if "small" not in shipped():
         pytest.skip("the package has no weights yet")
     forecaster = make()
-    path = forecaster.to_onnx(tmp_path / "forecaster.onnx", 12, LEVELS)
+    path = forecaster.to_onnx(tmp_path / "new" / "forecaster.onnx", 12, LEVELS)
     pasts = [walk(50), 1e9 * walk(20, 1), 1e6 + walk(60, 2), np.full(30, 5.0), walk(9, 3)]
     pasts[0][20:24] = np.nan
     context = np.full((len(pasts), forecaster.config.context), np.nan)

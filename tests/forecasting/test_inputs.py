@@ -31,6 +31,16 @@ def long(**more):
         ({"year": [2020, 2021], "value": [1.0, 2.0]}, {}, ((), "year", ("value",))),
         ({"value": [1.0, 2.0]}, {}, ((), None, ("value",))),
         (
+            {
+                "LAST UPDATE": ["2024-05-17"] * 2,
+                "TIME_PERIOD": ["2024-01", "2024-02"],
+                "OBS_VALUE": [1, 2],
+                "n": [1, 2],
+            },
+            {},
+            ((), "TIME_PERIOD", ("OBS_VALUE",)),
+        ),
+        (
             {"id": ["a", "b"], "t": ["2024-01-01"] * 2, "p": [1, 2], "q": [1, 2]},
             {"target": "q"},
             (("id",), "t", ("q",)),
@@ -298,6 +308,22 @@ def test_a_wide_table_has_a_series_in_every_column():
     series = read_series(frame)
     assert series.names == ["north", "south"]
     assert series.calendars[0].freq == "ME"
+
+
+def test_columns_of_several_names_have_one():
+    names = pd.MultiIndex.from_product([["Close", "High"], ["AAPL"]])
+    one = pd.DataFrame(np.arange(12.0).reshape(6, 2), pd.Index(DATES, name="Date"), names)
+    both = pd.concat([one, one.rename(columns={"AAPL": "MSFT"}) + 100], axis=1)
+    for table in (one, one.reset_index()):
+        assert read_series(table).columns == ((), "Date", ("Close",))
+        for target in ("High", ("High", "AAPL")):
+            assert read_series(table, target=target).values[0].tolist() == [1, 3, 5, 7, 9, 11]
+    for table in (both, both.reset_index()):
+        series = read_series(table, target="High")
+        assert (series.names, [float(one[0]) for one in series.values]) == (["AAPL", "MSFT"], [1, 101])
+        assert read_series(table, target=("Close", "MSFT")).values[0][0] == 100
+        with pytest.raises(ValueError, match="there is no column 'Low'"):
+            read_series(table, target="Low")
 
 
 def test_periods_are_their_own_calendar():

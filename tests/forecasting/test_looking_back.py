@@ -85,6 +85,17 @@ def test_a_backtest_says_what_is_wrong():
             tiny().backtest(walk(50), **{"horizon": 5, **wrong})
 
 
+def test_what_only_predict_takes_and_pasts_without_a_value_are_named():
+    sold = table(walk(40))
+    for ask in (lambda: tiny().backtest(sold, 3, future=sold), lambda: tiny().anomalies(sold, future=sold)):
+        with pytest.raises(ValueError, match="future is for predict alone"):
+            ask()
+    with pytest.raises(ValueError, match="holidays is for predict alone"):
+        tiny().impute(sold, holidays="DE")
+    with pytest.raises(ValueError, match="hold no value at all"):
+        tiny().backtest([np.nan] * 60, 3)
+
+
 def test_the_command_shows_a_backtest(tmp_path):
     table(weeks(80)).to_csv(tmp_path / "sales.csv", index=False)
     tiny().save_pretrained(tmp_path / "tiny")

@@ -146,6 +146,16 @@ def test_moments_that_are_not_exact_stay_on_their_steps():
     assert series.timing.startswith("every minute")
 
 
+@pytest.mark.parametrize(("freq", "seconds"), [("h", 60), ("D", 600), ("5min", 4)])
+def test_moments_after_a_wait_have_the_steps_that_were_meant(freq, seconds):
+    late = np.random.default_rng(0).integers(1, 1000 * seconds, 400)
+    times = pd.date_range("2024-01-01 02:00", periods=400, freq=freq) + pd.to_timedelta(late, unit="ms")
+    series = read_series(pd.Series(np.arange(400.0), index=times))
+    assert (series.calendars[0].freq, len(series.values[0])) == (freq, 400)
+    exact = pd.date_range("2024-01-01", periods=400, freq="3601s")
+    assert read_series(pd.Series(np.arange(400.0), index=exact)).calendars[0].freq == "3601s"
+
+
 def test_hours_with_a_sale_are_hours():
     hours = pd.date_range("2024-01-01", periods=60, freq="h")[[0, 1, 3, 8, 9, 12, 20, 22, 26, 27, 33, 40, 46, 59]]
     assert read_series(pd.Series(1.0, index=hours), fill=0).values[0].sum() == 14

@@ -94,6 +94,8 @@ def backtest(
             f"no series is long enough for a backtest of {horizon} steps: the longest has {longest} values, and at "
             "least a third of them, or 8, must lie before a window."
         )
+    if np.isnan(windows.targets).all():
+        raise ValueError("there is nothing to compare forecasts with: the windows of the past hold no value at all.")
     forecasts = predict(windows.pasts, horizon)
     levels = central_levels()
     ours = Forecast(forecasts.quantiles(levels), levels)

@@ -17,6 +17,9 @@ _DAY = 86400 * _SECOND
 _NANOSECONDS = {"nanosecond": 1, "microsecond": 10**3, "millisecond": 10**6, "second": _SECOND}
 _NANOSECONDS |= {"minute": 60 * _SECOND, "hour": 3600 * _SECOND, "day": _DAY, "week": 7 * _DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_USUAL = [size * _SECOND for size in (1, 5, 10, 15, 30, 60, 300, 600, 900, 1200, 1800)]
+_USUAL += [size * 3600 * _SECOND for size in (1, 3, 6, 12, 24, 168)]
+"""Steps that clocks and programs which take measurements are set to."""
 ONE_DAY, ONE_MONTH = np.timedelta64(1, "D"), np.timedelta64(1, "M")
 FIRST, LAST = (np.datetime64(end, "D") for end in ("1678-01-01", "2262-01-01"))
 """Days between which nanoseconds since 1970 fit into 64 bits."""
@@ -69,6 +72,8 @@ class Calendar:
         if uneven and (common % _DAY == 0 or (gaps == common).mean() > 0.05):
             # Rows for some steps only, such as days with a sale: all gaps are multiples of the step.
             step = common
+        if step not in _USUAL and (gaps % step).any():
+            step = _exact(step, times)
         # Five working days and never a weekend: also where holidays are missing.
         working = step == _DAY and bool(np.is_busday(times.astype("datetime64[D]")).all())
         if working and (len(times) > 9 or (len(times) > 5 and (gaps == 3 * _DAY).any())):
@@ -113,6 +118,17 @@ class Calendar:
         # Nanoseconds do not reach all days, and would begin anew.
         days = np.where((days >= FIRST) & (days < LAST), days, np.datetime64("NaT", "D"))
         return days.astype("datetime64[ns]") + (last - day.astype("datetime64[ns]"))
+
+
+def _exact(step: int, times: Timestamps) -> int:
+    """Return the usual step that moments which are not exact stand for, the same where there is none.
+
+    >>> _exact(3601 * 10**9, np.array(["2024-01-01T08:00:00", "2024-01-01T09:00:02", "2024-01-01T10:00:01"], "M8[ns]"))
+    3600000000000
+    """
+    near = next((usual for usual in _USUAL if abs(step - usual) <= usual / 50), step)
+    place = np.rint((times - times[0]).astype(np.int64) / near)
+    return step if (np.diff(place) == 0).any() else near
 
 
 def day_of_months(times: Timestamps | np.datetime64) -> int | None:

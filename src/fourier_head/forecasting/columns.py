@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -13,17 +14,17 @@ from pandas.api import types
 
 from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
-from fourier_head.forecasting.dates import CLOCK, number_dates, parse_dates
+from fourier_head.forecasting.dates import CLOCK, even_share, number_dates, parse_dates, since_1970
 from fourier_head.forecasting.time_names import folded, number_of_month
-from fourier_head.spellings import first_values, is_index
+from fourier_head.spellings import are_empty, first_values, is_index, numbers
 
-TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds")
+TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds", "time_period")
 TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour", "ts", "unix", "epoch")
 PARTS = ("year", "month", "day", "week", "quarter")
 _JOINED = ((PARTS[:3], "-"), (("year", "month"), "-"), (("year", "week"), "-W"), (("year", "quarter"), "Q"))
 CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofyear", "is_weekend"}
 TARGETS = (
-    *("target", "value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
+    *("target", "value", "obs_value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
     *("units", "sold", "qty", "revenue", "rev", "turnover", "close", "volume", "consumption", "visitors"),
 )
 NAMES = (
@@ -33,6 +34,8 @@ NAMES = (
 )
 _LAST_WORDS = {"id", "key", "code", "nbr", "no", "nr", "num", "number", "name"}
 """Of columns that name something: store_nbr, ProductCode."""
+_MOMENTS = {"time", "timestamp", "ts", "unix", "epoch"}
+"""Words in the name of a column that may hold seconds since 1970."""
 _MOST = 4
 """Columns that may name a series together."""
 _LIKELY = 8
@@ -167,7 +170,7 @@ def check_columns(frame: pd.DataFrame, wanted: Iterable[str | None]) -> None:
 
 def is_numeric(column: pd.Series) -> bool:
     """Tell whether most of what is there is numbers."""
-    if column.dtype.kind in "bM" or isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)):
+    if column.dtype.kind in "bmM" or isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)):
         return False
     return bool(pd.to_numeric(first_values(column, 1000), errors="coerce").notna().mean() > 0.5)
 
@@ -189,9 +192,12 @@ def is_time(column: pd.Series) -> bool:
     if not len(there) or types.is_bool_dtype(column):
         return False
     if is_numeric(column):
-        called = folded(column.name) in TIMES or words_of(column.name)[-1:] in (["date"], ["week"], ["month"], ["year"])
+        words = words_of(column.name)
+        called = folded(column.name) in TIMES or words[-1:] in (["date"], ["week"], ["month"], ["year"])
+        # The time of something may be short or long; what is as large as all that is since 1970 is a moment.
+        read = since_1970 if not called and _MOMENTS & set(words) else partial(number_dates, called_time=called)
         # A look at a few saves the work on most.
-        return all(number_dates(some, called) is not None for some in (there, column.drop_duplicates().dropna()))
+        return all(read(some) is not None for some in (there, column.drop_duplicates().dropna()))
     return bool(parse_dates(there)[0].notna().mean() > 0.5)
 
 
@@ -275,6 +281,9 @@ def _join_clocks(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
     """Return the table with timestamps for days and times of day beside them."""
     named = {folded(c): c for c in frame.columns if c not in taken}
     clock = next((named[word] for word in ("time", "hour") if word in named), None)
+    called = clock is not None
+    if not called:
+        clock = next((c for c in named.values() if _holds_clock(frame[c])), None)
     text = None if clock is None else _times_of_day(frame[clock])
     others = (c for word, c in named.items() if c != clock and word not in PARTS and is_time(frame[c]))
     date = None if text is None else named.get("date") or next(others, None)
@@ -285,7 +294,16 @@ def _join_clocks(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
         return frame  # they have times of their own
     if folded(clock) == "time" and is_numeric(frame[clock]) and not days.duplicated().any():
         return frame  # one number a day is what was measured, such as minutes
-    return frame.assign(**{date: days.str.cat(text, sep=" ")}).drop(columns=clock)
+    moments = days.str.cat(text, sep=" ")
+    if not called and even_share(parse_dates(moments)[0]) < 0.5:
+        return frame  # such as when a shop opens
+    return frame.assign(**{date: moments}).drop(columns=clock)
+
+
+def _holds_clock(column: pd.Series) -> bool:
+    """Tell whether a column of text holds different times of day."""
+    some = first_values(column, 50).astype("string")
+    return bool(some.str.fullmatch(CLOCK).fillna(False).all() and some.nunique() > 1)
 
 
 def _times_of_day(column: pd.Series) -> pd.Series | None:
@@ -322,23 +340,39 @@ def spread_times(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFra
     own = [c for c in frame.columns if c not in set(taken) and not is_index(c)]
     if any(is_time(frame[c]) for c in own if folded(c) not in PARTS):
         return frame
-    own = [c for c in own if folded(c) not in PARTS and (is_numeric(frame[c]) or not frame[c].notna().any())]
-    names = pd.Series(own, dtype=object).astype("string").str.strip()
-    numbers = names.str.fullmatch(r"(?:1[5-9]|2[01])\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?")
+    own = [c for c in own if folded(c) not in PARTS]
+    # The World Bank has 2021 [YR2021].
+    names = pd.Series(own, dtype=object).astype("string").str.strip().str.replace(r" \[\w+\]$", "", regex=True)
+    digits = names.str.fullmatch(r"(?:1[5-9]|2[01])\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?")
     if any(folded(c) == "year" for c in frame.columns):
         called, those, least = "month", names.str.fullmatch("0?[1-9]|1[0-2]") | names.map(number_of_month).notna(), 12
-    elif numbers.any():
-        called, those, least = "year" if names[numbers].str.len().max() == 4 else "date", numbers, 2
+    elif digits.any():
+        called, those, least = "year" if names[digits].str.len().max() == 4 else "date", digits, 2
     else:
         called, those, least = "date", parse_dates(names.where(names.str.contains(r"\d\D|\D\d")))[0].notna(), 2
-    times = [c for c, is_one in zip(own, those, strict=True) if is_one]
+    numeric = {c for c in own if is_numeric(frame[c]) or not frame[c].notna().any()}
+    written = {c: name for c, name, is_one in zip(own, names, those, strict=True) if is_one}
+    times = [c for c in written if c in numeric or _holds_remarks(frame[c])]
     rest = [c for c in frame.columns if c not in times]
     named = {folded(c) for c in rest}
     # A table that was turned by pandas has names as its index.
     index = None if types.is_numeric_dtype(frame.index) and frame.index.name is None else frame.index.name or "id"
     # Something else must tell rows apart; where nothing does, columns are series side by side.
     apart = bool(named) or index is not None or len(frame) == 1
-    if len(times) < max(least, len(own) / 2) or not apart or named & {called, "value", index}:
+    if len(numeric & set(times)) < max(least, len(numeric) / 2) or not apart or named & {called, "value", index}:
         return frame
+    # Remarks under a table have no values.
+    frame = frame[frame[times].notna().any(axis=1) | (frame[rest].notna().sum(axis=1) > 1) | (len(rest) < 2)].copy()
+    for c in times:
+        frame[c] = frame[c].mask(are_empty(frame[c]))
+        numbers(frame[c], f"the column {str(c)!r}")  # says what a cell holds that is none
+    frame = frame.rename(columns=written)
+    times = [written[c] for c in times]
     long = frame.melt(rest, times, called, "value", ignore_index=False).astype({called: "string"})
     return long.reset_index(drop=True) if index is None else long.reset_index(names=index)
+
+
+def _holds_remarks(column: pd.Series) -> bool:
+    """Tell whether a column of text holds nothing, however it is spelt, or numbers with something beside them."""
+    text = column.dropna().astype("string").str.strip()
+    return bool(are_empty(text).all() or text.str.match(r"\d").any())

@@ -17,7 +17,8 @@ from fourier_head.forecasting.inputs import index_dates, read_series
 from fourier_head.forecasting.series_set import SeriesSet, in_print, label
 from fourier_head.spellings import numbers, respell
 
-_ROW = "a row is there"
+_ROW = "the future"
+"""What says that a row is there, and is named where two are."""
 KINDS_AT_MOST = 30
 """Kinds of one categorical column that are told apart; rarer ones count as none of them."""
 Feature = tuple[str, list[np.ndarray]]
@@ -121,10 +122,18 @@ def _checked(rows: pd.DataFrame, data: pd.DataFrame, which: str) -> pd.DataFrame
 
 def _joined(rows: pd.DataFrame, ahead: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return rows of the past and of the future; what both have is as the past has it."""
-    *_, time = keys
+    *names, time = keys
     if pd.api.types.is_datetime64_any_dtype(rows[time]) != pd.api.types.is_datetime64_any_dtype(ahead[time]):
         # Each is read in its own spelling.
         rows, ahead = (one.assign(**{time: parse_dates(one[time])[0]}) for one in (rows, ahead))
+    zoned = [isinstance(one[time].dtype, pd.DatetimeTZDtype) for one in (rows, ahead)]
+    if zoned[0] != zoned[1]:
+        kind = "a time zone, as those of the data have" if zoned[0] else "no time zone, as those of the data have none"
+        raise ValueError(f"times of the future must have {kind}.")
+    for name in names:
+        if not ahead[name].isin(rows[name]).any():  # such as 7 and "7"
+            by_text = {str(one): one for one in rows[name].unique()}
+            ahead = ahead.assign(**{name: [by_text.get(str(one), one) for one in ahead[name]]})
     known = pd.MultiIndex.from_frame(ahead[keys]).isin(pd.MultiIndex.from_frame(rows[keys]))
     return pd.concat([rows, ahead[~known]], ignore_index=True)
 

@@ -42,14 +42,21 @@ def _first_day(form: str) -> Callable[[re.Match[str]], str]:
 
 # Spellings of months, quarters and weeks that pandas does not know, and what it does.
 _SPELLINGS: tuple[tuple[str, Any], ...] = (
+    (r" \([A-Z]{2,5}\)(?= |$)", ""),  # a zone by its name, as data of power have it in nights in which clocks are set
     # From one time to another, as weeks of pandas and data of power are written.
     (r"^(\d\S*\d(?: \d\S*\d)?)(?: [-–] |/(?=\d{4}-))\d.*$", r"\1"),
+    (r"\bFY ?(?=\d{4})", ""),
+    (r"\bFY ?(?=[0-6]\d(?:\D|$))", "20"),
+    (r"\bFY ?(?=[7-9]\d(?:\D|$))", "19"),
     (r"^[QT]([1-4])\W*(\d{4})$", r"\2Q\1"),
+    (r"^Q([1-4])\W{1,2}(\d{2})$", r"\1Q\2"),
+    (r"^(?:H1\W*(\d{4})|(\d{4})\W?[HS]1)$", r"\1\2-01"),
+    (r"^(?:H2\W*(\d{4})|(\d{4})\W?[HS]2)$", r"\1\2-07"),
     (r"^(?:KW|CW|W|S) ?(\d{1,2})\W+(\d{4})$", _first_day("%V-%G-%u")),
     (r"^(\d{4})\W?Q([1-4])$", r"\1Q\2"),
     (r"^(\d{4})\W?W(\d{1,2})$", _first_day("%G-%V-%u")),
     (r"^(\d{4})(?:\W?M|[./])(\d{1,2})$", r"\1-\2"),
-    (r"^(\d{1,2})[./-](\d{4})$", r"\2-\1"),
+    (r"^0?(\d{1,2})[./-](\d{4})$", r"\2-\1"),
     (r"^(\d{4})([A-Za-z]{3})[a-z]*$", _first_day("%Y-%b-%d")),
     (r"^([A-Za-z]{3})[a-z]*(?:\W+|\.?-| ?')(\d{4})$", _first_day("%b-%Y-%d")),
     (r"^([A-Za-z]{3})[a-z]*(?:\.?-| ?')(\d{2})$", _first_day("%b-%y-%d")),
@@ -65,8 +72,9 @@ _SPELLED_UNDER: dict[str, tuple[tuple[str, Any], ...]] = {
 def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | None:
     """Return the timestamps of dates that look like numbers, None for other numbers.
 
-    They are days such as 20240131 and, in a column that is called a time, also years, months (202401, 01.2016) and
-    seconds or milliseconds since 1970; in one that is called weeks, 202401 is the first of a year.
+    They are days such as 20240131 and, in a column that is called a time, also years, months (202401, 01.2016, and
+    1949.083 for the second of a year) and seconds or parts of them since 1970; in one that is called weeks, 202401 is
+    the first of a year.
     """
     numbers = pd.to_numeric(column, errors="coerce").astype("Float64").astype("float64")
     if not len(numbers) or not np.isfinite(numbers).all():
@@ -81,10 +89,27 @@ def number_dates(column: pd.Series, called_time: bool = True) -> pd.Series | Non
         text = numbers.map(f"{{:.{digits}f}}".format)
         if text.str.fullmatch(pattern).all():
             return pd.to_datetime(text, format=form, errors="coerce")
-    # From 2001 to 2033: no year, month or day written as a number is as large.
-    for unit, least in (("s", 10**9), ("ms", 10**12)) if called_time else ():
-        if ((numbers >= least) & (numbers < 2 * least) & (numbers == numbers.round())).all():
-            return pd.to_datetime(numbers.astype("int64"), unit=unit)
+    if not called_time:
+        return None
+    months = (numbers * 12).round()
+    apart = ((numbers * 12 - months).abs() < 0.06).all() and months.nunique() == numbers.nunique()
+    if apart and numbers.between(1500, 2200).all():
+        text = (months // 12).map("{:.0f}".format) + (months % 12 + 1).map("-{:02.0f}".format)
+        return pd.to_datetime(text, format="%Y-%m", errors="coerce")
+    return since_1970(numbers)
+
+
+def since_1970(column: pd.Series) -> pd.Series | None:
+    """Return the timestamps of seconds, or of thousandths, millionths and so on, since 1970; None for other numbers.
+
+    >>> since_1970(pd.Series([1711321200.5, 1711321260.5])).tolist()[0], since_1970(pd.Series([10.0, 20.0]))
+    (Timestamp('2024-03-24 23:00:00.500000'), None)
+    """
+    numbers = pd.to_numeric(column, errors="coerce").astype("Float64").astype("float64")
+    for least in (1e9, 1e12, 1e15, 1e18):
+        # From 2001 to 2033: no year, month or day written as a number is as large.
+        if ((numbers >= least) & (numbers < 2 * least)).all():
+            return pd.to_datetime((numbers * (1e15 / least)).round().astype("int64"), unit="us")
     return None
 
 
@@ -102,7 +127,7 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
         return column, None
     # Tables of many series name every date many times: each is read once.
     places, different = pd.factorize(column)
-    text, doubtful = pd.Series(different, name=column.name).astype("string").str.strip(), None
+    text, doubtful = pd.Series(different, name=column.name, dtype=different.dtype).astype("string").str.strip(), None
     parsed = number_dates(text)
     if parsed is None:
         # The parser makes days of today's year or month of what names neither: words such as May, times such as 08:00.
@@ -151,13 +176,13 @@ def _day_first(text: pd.Series) -> tuple[bool, Any]:
     differ, points = parts.index[first != second], (parts[1] == ".").all()
     if (first > 12).any() or (second > 12).any() or not len(differ) or points:
         return bool((first > 12).any() or (len(parts) and points)), None
-    by_month, by_day = (_filled(_parse_text(text, order)) for order in (False, True))
+    by_month, by_day = (even_share(_parse_text(text, order)) for order in (False, True))
     if max(by_month, by_day) > max(0.5, 2 * min(by_month, by_day)):
         return by_day > by_month, None
     return False, text[differ[0]]
 
 
-def _filled(parsed: pd.Series) -> float:
+def even_share(parsed: pd.Series) -> float:
     """Return the share of the steps from the first time to the last that are there, 0 where some share a step."""
     times = np.unique(pd.to_datetime(parsed.dropna(), utc=True).to_numpy("datetime64[ns]"))
     calendar = Calendar.fitting(times)
@@ -177,7 +202,9 @@ def read_timestamps(column: pd.Series) -> tuple[np.ndarray, Any, bool]:
     if len(bad):
         found = column.iloc[bad[0]]
         what = "nothing" if pd.isna(found) else repr(str(found)[:40])
-        raise ValueError(f"{called} must hold dates, got {what} in row {bad[0] + 1}.")
+        count = pd.to_numeric(found, errors="coerce")
+        hint = "; if spreadsheets count days so, write them as dates" if 20_000 < count < 80_000 else ""
+        raise ValueError(f"{called} must hold dates, got {what} in row {bad[0] + 1}{hint}.")
     if doubtful is not None:
         read = parsed[(column.astype("string").str.strip() == doubtful).to_numpy(dtype=bool)].iloc[0]
         warnings.warn(

@@ -45,6 +45,7 @@ def write_onnx(model: MultiscaleForecaster, path: str | Path, horizon: int | Non
         raise ValueError(f"levels must ascend and lie strictly between 0 and 1, got {list(levels)}.")
     with needing("export"):
         import onnxscript  # noqa: F401
+    Path(path).parent.mkdir(parents=True, exist_ok=True)  # better now than after the minute that follows
     module = Quantiles(model.eval(), horizon, levels)
     past = torch.randn(3, model.config.context, dtype=torch.float64, device=next(model.parameters()).device)
     period = torch.tensor([1, 7, 12], device=past.device)

@@ -276,13 +276,19 @@ class Forecaster:
             share: of outcomes that the interval from ``low`` to ``high`` of filled values should hold.
             settings: of ``predict``.
         """
-        series, predict = self._looking_back(data, settings, trim=False)
+        series, predict = self._looking_back(data, settings, trim=False, without=("future", "covariates", "holidays"))
         return impute(predict, series, share)
 
     def _looking_back(
-        self, data: Any, settings: dict[str, Any], trim: bool = True
+        self,
+        data: Any,
+        settings: dict[str, Any],
+        trim: bool = True,
+        without: Sequence[str] = ("future", "covariates"),
     ) -> tuple[SeriesSet, Callable[..., Forecasts]]:
         """Return the series, and what forecasts their pasts without a word."""
+        if given := [one for one in without if settings.get(one) is not None]:
+            raise ValueError(f"{given[0]} is for predict alone; here series are looked at by themselves.")
         columns = {key: settings.pop(key) for key in COLUMNS if key in settings}
         return read_series(data, trim=trim, **columns), functools.partial(self._quietly, settings)
 

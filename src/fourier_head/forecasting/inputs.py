@@ -225,6 +225,8 @@ def _add_frame(
         given = given or Calendar.of(frame.index.freqstr)
     if isinstance(frame.index, pd.MultiIndex) and not set(frame.columns) & set(frame.index.names):
         frame = frame.reset_index()
+    if isinstance(frame.columns, pd.MultiIndex):
+        frame, target = _with_plain_columns(frame, target)
     check_columns(frame, (*names, time, target))
     frame = frame.copy(deep=False)
     respell(frame)
@@ -236,7 +238,7 @@ def _add_frame(
         if time is None and target is None and (spread := spread_times(frame, names)) is not frame:
             # Neither column is one that can be named.
             out.given += ("target", "time")
-            frame, out.spread = spread, len(spread) // len(frame)
+            frame, out.spread = spread, len(set(frame.columns) - set(spread.columns))
         # A date that was named stays joined with its time of day.
         joined = join_dates(frame, (*names, target))
         time = guess_time(joined, (*names, target)) if time is None else time
@@ -278,6 +280,23 @@ def _add_frame(
         for name, rows in groups.items():
             own = name if columns.names else column
             out.add(own, all_values[rows], given, None if times is None else times[rows])
+
+
+def _with_plain_columns(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, Any]:
+    """Return a table whose columns had several names each, such as a price and the share it is of, and the target.
+
+    Names that all of them have in common are left out. A target that several columns are called by is all of these.
+    """
+    names = frame.columns.to_list()
+    several = {name for name in names if sum(part != "" for part in name) > 1}
+    if target not in names and target in {name[0] for name in several}:
+        names = [name for name in names if name[0] == target or name not in several]
+        frame, target, several = frame[names], None, several & set(names)
+    differ = [level for level, parts in enumerate(zip(*several, strict=True)) if len(set(parts)) > 1] or [0]
+    parts = ([name[i] for i in differ] if name in several else [one for one in name if one != ""] for name in names)
+    plain = [tuple(some) if len(some) != 1 else some[0] for some in parts]
+    target = plain[names.index(target)] if target in names else target
+    return frame.set_axis(pd.Index(plain, tupleize_cols=False), axis=1), target
 
 
 def _without_totals(frame: pd.DataFrame, time: str) -> tuple[pd.DataFrame, str | None]:
