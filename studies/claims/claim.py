@@ -13,6 +13,7 @@ Status = Literal["confirmed", "not confirmed", "cannot be run here"]
 STATUSES: tuple[Status, ...] = ("confirmed", "not confirmed", "cannot be run here")
 PLANS = {
     "synthetic-fresh": "synthetic-fresh",
+    "synthetic-pair": "synthetic-fresh",
     "synthetic": "synthetic",
     "numbers": "numbers",
     "atari": "atari-heads",
