@@ -125,6 +125,30 @@ def test_forecasts_survive_a_pickle(forecaster):
     np.testing.assert_array_equal(*draws)
 
 
+def test_one_series_is_taken_by_its_name(forecaster):
+    dates = pd.date_range("2024-01-01", periods=60)
+    wide = pd.DataFrame({"a": walk(60), "b": np.arange(60) % 7 + 100, "c": walk(60, 2)}, dates)
+    forecasts = forecaster.predict(wide, 20)
+    assert list(forecasts) == forecasts.ids == ["a", "b", "c"]
+    assert "b" in forecasts
+    assert "d" not in forecasts
+    for number, name in enumerate(forecasts):
+        one = forecasts[name]
+        assert (len(one), one.ids, one.horizon) == (1, [name], 20)
+        np.testing.assert_allclose(one.quantiles(), forecasts.quantiles()[number : number + 1], rtol=1e-6)
+        np.testing.assert_array_equal(one.timestamps, forecasts.timestamps[number : number + 1])
+        np.testing.assert_array_equal(one.dependence.weights, forecasts.dependence.weights[number : number + 1])
+        rows = forecasts.to_frame().query("id == @name").reset_index(drop=True)
+        pd.testing.assert_frame_equal(one.to_frame(), rows, rtol=1e-6)
+        np.testing.assert_allclose(one.total().mean, forecasts.total().mean[number : number + 1], rtol=1e-6)
+    assert (forecasts["b"].quantiles() % 1 == 0).all()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(forecasts["c"])).median, forecasts["c"].median)
+    with pytest.raises(KeyError, match="no series 'north': there are a, b, c"):
+        forecasts["north"]
+    with pytest.raises(KeyError, match="no series 0"):
+        forecasts[0]
+
+
 def test_the_densities_of_single_series_are_gone_through_and_end(forecaster):
     density = forecaster.predict([walk(20), walk(30)], 3).density
     each = [one.quantile(0.5) for one in density]

@@ -52,14 +52,20 @@ class UnitDensity(ScalarDensity):
         else:
             z, weight = map(self._column, nodes)
             value = self.domain.from_unit(z)
-        return _integral(weight * self.log_prob_at(z).exp(), function(value))
+        return self._integral(weight * self.log_prob_at(z).exp(), function(value))
 
     def expect_of_log(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Return E f(X, log p(X)) by quadrature, p the density of values."""
         z, weight, value = self.quadrature(finer=True)
         log_prob = self.log_prob_at(z)
         result = function(value, log_prob + self.domain.log_slope(value).to(log_prob))
-        return _integral(weight * log_prob.exp(), result)
+        return self._integral(weight * log_prob.exp(), result)
+
+    def _integral(self, mass: Tensor, result: Tensor) -> Tensor:
+        if self.domain.wide_nodes:
+            result = result.to(mass.dtype)
+        # Far out mass may round to zero, which counts as nothing even where the function is infinite.
+        return torch.where(mass > 0, mass * result, 0).sum(0)
 
     def _column(self, points: Tensor) -> Tensor:
         return self._cast(points).reshape(-1, *(1,) * len(self.batch_shape))
@@ -85,8 +91,3 @@ class UnitDensity(ScalarDensity):
 
     def _height(self, z: Tensor) -> Tensor:
         return self.log_prob_at(z) + self._log_slope_at(z)
-
-
-def _integral(mass: Tensor, result: Tensor) -> Tensor:
-    # Far out mass may round to zero, which counts as nothing even where the function is infinite.
-    return torch.where(mass > 0, mass * result.to(mass.dtype), 0).sum(0)

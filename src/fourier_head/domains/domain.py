@@ -48,6 +48,8 @@ class Domain:
     """Whether the values have two ends."""
     wraps: bool = False
     """Whether a peak may lie across the ends."""
+    wide_nodes: bool = False
+    """Whether values at nodes are in a wider type than the density; expectations come back to that of the density."""
     numbers: ClassVar[tuple[str, ...]] = ()
     """Names of the parameters."""
 
@@ -166,9 +168,7 @@ class Domain:
 
     def mean(self, d: FourierDensity) -> Tensor:
         """Return the mean of a density over this domain."""
-        # From the middle on: far from zero, the digits that matter would be lost to rounding of the probabilities.
-        middle = self.from_unit(d._like.new_zeros(()))
-        return middle + d.expect(lambda x: x - middle)
+        return d.expect(lambda x: x)
 
     def variance(self, d: FourierDensity) -> Tensor:
         """Return the variance."""

@@ -226,7 +226,7 @@ class Line(Domain):
 class BinnedInterval(Domain):
     """The interval covered by ``Bins`` of any widths, warped so that every bin has the same width in z."""
 
-    bounded = True
+    bounded = wide_nodes = True
 
     def __init__(self, bins: Bins):
         self.bins = bins
@@ -260,6 +260,11 @@ class BinnedInterval(Domain):
     def values_at_nodes(self, z: Tensor, resolution: int) -> Tensor:
         # Rounded to float32, one near an edge would lie in the next bin, where the slope is another.
         return self.from_unit(widest(z))
+
+    def mean(self, d: FourierDensity) -> Tensor:
+        # From the middle on: far from zero, the digits that matter would be lost to rounding of the probabilities.
+        middle = self.from_unit(d._like.new_zeros(()))
+        return middle + d.expect(lambda x: x - middle)
 
     def crps(self, d: FourierDensity, value: Tensor) -> Tensor:
         """Integrate in the stretches where the warp is linear; all that depends on the value is closed form."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from fourier_head.errors import needing, whole_number
+from fourier_head.errors import did_you_mean, needing, whole_number
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.outcomes import Outcomes, calendar_parts, checked_levels
 from fourier_head.forecasting.path_density import PathDensity
@@ -57,6 +58,39 @@ class Forecasts:
 
     def __repr__(self) -> str:
         return f"Forecasts({len(self):,} series, {self.horizon} steps)"
+
+    def __getitem__(self, name: Any) -> Forecasts:
+        """Return the forecasts of one series by its name; ``effects`` and ``rules`` are of all series together.
+
+        Example:
+            >>> from fourier_head.forecasting.forecaster import Forecaster
+            >>> from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
+            >>> config = MultiscaleConfig(spans=(32, 64), horizon=16, patch=8, width=16, layers=1, heads=2)
+            >>> series = {"north": range(40), "south": range(60)}
+            >>> forecasts = Forecaster(MultiscaleForecaster(config)).predict(series, horizon=6, freq="D")
+            >>> forecasts["south"], forecasts["south"].ids
+            (Forecasts(1 series, 6 steps), ['south'])
+        """
+        try:
+            number = self._number(name)
+        except ValueError as error:
+            raise KeyError(str(error)) from None
+        rows = slice(number, number + 1)
+        dependence = partial(self._dependence_of, rows)
+        return Forecasts(self.density[rows], self.series.only(number), self.support[rows], dependence)
+
+    def _dependence_of(self, rows: slice) -> Dependence:
+        return self.dependence[rows]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the names, as a dictionary does."""
+        return iter(self.ids)
+
+    def _number(self, name: Any) -> int:
+        try:
+            return list(self.ids).index(name)
+        except ValueError:
+            raise ValueError(f"there is no series {name!r}: {did_you_mean(str(name), map(str, self.ids))}") from None
 
     @property
     def horizon(self) -> int:
@@ -257,10 +291,7 @@ class Forecasts:
         """
         with needing("cli"):
             import matplotlib.pyplot as plt
-        names = list(self.ids)
-        if name is not None and name not in names:
-            raise ValueError(f"there is no series {name!r}; ids has the names.")
-        number = 0 if name is None else names.index(name)
+        number = 0 if name is None else self._number(name)
         past = None if past is None else whole_number("past", past, 0)
         values, timed = self.series.values[number], not np.isnat(self.series.last[number])
         count = min(len(values), max(48, 3 * self.horizon) if past is None else past)
@@ -278,7 +309,8 @@ class Forecasts:
             ax.fill_between(after, *band, color="C0", alpha=opacity, linewidth=0)
         ax.plot(before, values[len(values) - count :], color="0.2", linewidth=1)
         ax.plot(after, quantiles[:, 3], color="C0")
-        ax.set_title(", ".join(map(str, names[number])) if isinstance(names[number], tuple) else str(names[number]))
+        title = self.ids[number]
+        ax.set_title(", ".join(map(str, title)) if isinstance(title, tuple) else str(title))
         if timed:
             from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timezone
 from typing import Any
 
@@ -155,6 +155,11 @@ class SeriesSet:
         """Return names of series, those of all unless given, by the columns they came from."""
         names, several = self.names if names is None else names, len(self.name_columns) > 1
         return {c: [name[i] if several else name for name in names] for i, c in enumerate(self.name_columns)}
+
+    def only(self, number: int) -> SeriesSet:
+        """Return one of the series by itself, with what is known of the table it came from."""
+        each = ("names", "values", "calendars", "last", "month_days", "first")
+        return replace(self, **{field: getattr(self, field)[number : number + 1] for field in each})
 
     # --- timestamps
 
