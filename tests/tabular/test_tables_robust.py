@@ -262,6 +262,11 @@ def test_conformal_intervals_hold_what_they_promise():
     model.calibrate(T[:500], t[:500])
     low, high = model.predict_interval(T[500:], 0.9, conformal=True).T
     assert abs(np.mean((t[500:] >= low) & (t[500:] <= high)) - 0.9) < 0.04
+    enough = model.calibrate(T[:9], t[:9]).predict_interval(T[:50], 0.9, conformal=True)
+    model.calibrate(T[:8], t[:8])
+    with pytest.warns(UserWarning, match="^8 rows to calibrate by cannot promise a coverage of 0.9, which takes 9:"):
+        low, high = model.predict_interval(T[:50], 0.9, conformal=True).T
+    assert ((low < enough[:, 0]) & (high > enough[:, 1])).all()
 
 
 # --- the benchmark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,6 +121,13 @@ def conformal_levels(levels: Floats, coverage: float) -> Floats:
     check_coverage(coverage)
     distance = np.sort(np.abs(levels - 0.5))
     place = math.ceil((len(distance) + 1) * coverage)
-    # Of too few rows none is far enough out to promise so much.
-    half = distance[place - 1] if place <= len(distance) else 0.5
+    if place <= len(distance):
+        half = distance[place - 1]
+    else:  # none is far enough out to promise so much
+        half, needed = 0.5, math.ceil(coverage / (1 - coverage) - 1e-9)
+        warnings.warn(
+            f"{len(distance)} rows to calibrate by cannot promise a coverage of {coverage:g}, which takes {needed}: "
+            "the intervals are as wide as the distributions reach.",
+            stacklevel=3,
+        )
     return np.clip([0.5 - half, 0.5 + half], SMALLEST_LEVEL, 1 - SMALLEST_LEVEL)
