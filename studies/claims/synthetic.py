@@ -157,7 +157,7 @@ def steadier() -> tuple[Figure, str]:
 
     found = 100 * np.expm1(changes(np.arange(len(seeds))))
     ends = 100 * np.expm1(np.quantile([changes(one) for one in drawn], [0.025, 0.975], axis=0))
-    named = zip(SETS.values(), found, *ends, strict=False)
+    named = zip(SETS.values(), found[:-1], *ends[:, :-1], strict=True)
     said = ", ".join(f"{value:+.0f} ({low:+.0f} to {high:+.0f}) on {title}" for title, value, low, high in named)
     low, high = ends[:, -1].tolist()
     return Figure(float(found[-1]), (low, high), len(seeds), path, tuple(rows)), f"By set, in percent: {said}."

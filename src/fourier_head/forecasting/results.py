@@ -60,21 +60,13 @@ class Forecasts:
         return f"Forecasts({len(self):,} series, {self.horizon} steps)"
 
     def __getitem__(self, name: Any) -> Forecasts:
-        """Return the forecasts of one series by its name; ``effects`` and ``rules`` are of all series together.
-
-        Example:
-            >>> from fourier_head.forecasting.forecaster import Forecaster
-            >>> from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
-            >>> config = MultiscaleConfig(spans=(32, 64), horizon=16, patch=8, width=16, layers=1, heads=2)
-            >>> series = {"north": range(40), "south": range(60)}
-            >>> forecasts = Forecaster(MultiscaleForecaster(config)).predict(series, horizon=6, freq="D")
-            >>> forecasts["south"], forecasts["south"].ids
-            (Forecasts(1 series, 6 steps), ['south'])
-        """
+        """Return the forecasts of one series by its name; ``effects`` and ``rules`` are of all series together."""
         try:
-            number = self._number(name)
+            return self._only(self._number(name))
         except ValueError as error:
             raise KeyError(str(error)) from None
+
+    def _only(self, number: int) -> Forecasts:
         rows = slice(number, number + 1)
         dependence = partial(self._dependence_of, rows)
         return Forecasts(self.density[rows], self.series.only(number), self.support[rows], dependence)
@@ -291,27 +283,23 @@ class Forecasts:
         """
         with needing("cli"):
             import matplotlib.pyplot as plt
-        number = 0 if name is None else self._number(name)
+        one = self._only(0 if name is None else self._number(name))
         past = None if past is None else whole_number("past", past, 0)
-        values, timed = self.series.values[number], not np.isnat(self.series.last[number])
+        series, (title,), (values,) = one.series, one.ids, one.series.values
         count = min(len(values), max(48, 3 * self.horizon) if past is None else past)
         before: Any = np.arange(1 - count, 1)
         after: Any = np.arange(1, self.horizon + 1)
-        if timed and count:
-            before, after = self.series.past(number, count), self.series.future(number, self.horizon)
-            before, after = self.series.local(before), self.series.local(after)
-        ends = [0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975]
-        one = Forecasts(self.density[number], self.series, self.support[number : number + 1])
-        quantiles = one.quantiles(ends)[0]
+        if series.timed and count:
+            before, after = series.local(series.past(0, count)), series.local(series.future(0, self.horizon))
+        quantiles = one.quantiles([0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975])[0]
         ax = plt.subplots(figsize=(8, 3), layout="constrained")[1] if ax is None else ax
         for place, opacity in ((0, 0.2), (1, 0.3), (2, 0.4)):
             band = quantiles[:, place], quantiles[:, -1 - place]
             ax.fill_between(after, *band, color="C0", alpha=opacity, linewidth=0)
         ax.plot(before, values[len(values) - count :], color="0.2", linewidth=1)
         ax.plot(after, quantiles[:, 3], color="C0")
-        title = self.ids[number]
         ax.set_title(", ".join(map(str, title)) if isinstance(title, tuple) else str(title))
-        if timed:
+        if series.timed:
             from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
             # Whole dates at every tick run into each other.
