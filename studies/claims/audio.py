@@ -52,6 +52,7 @@ def audio() -> list[Claim]:
             "above",
             "The paper trains both heads in one way, for two epochs, in which the linear head learns next to nothing "
             "here; left to train longer they are level.",
+            own=True,
         ),
         Claim(
             "The Fourier head learns smoother distributions than the linear head.",

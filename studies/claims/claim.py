@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from studies.claims.evidence import Figure
+from studies.claims.evidence import Figure, t_quantile
 
 Side = Literal["below", "above"]
 Status = Literal["confirmed", "not confirmed", "cannot be run here"]
+MANY = 1000
+"""Seeds beyond which nobody would run them."""
 STATUSES: tuple[Status, ...] = ("confirmed", "not confirmed", "cannot be run here")
 PLANS = {
     "synthetic-fresh": "synthetic-fresh",
@@ -57,6 +60,7 @@ class Claim:
         before: what is said before the reason.
         holds: decides in place of the interval, and `note` is the reason.
         exact: whether it is mathematics, so that seeds do not apply.
+        own: whether it is a question of ours that the paper does not ask; such are not counted among its claims.
     """
 
     claim: str
@@ -70,9 +74,13 @@ class Claim:
     before: str = ""
     holds: bool | None = None
     exact: bool = False
+    own: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `claims.json` has of it; where runs could settle it, what is excluded already, and the plan."""
+        """Return what `claims.json` has of it; where runs could settle it, what is excluded already, and the plan.
+
+        Not confirmed and ``undecided`` is what our runs are too few to tell.
+        """
         figure, status, why = self.figure, STATUSES[2], ""
         if self.holds is not None:
             status = STATUSES[not self.holds]
@@ -80,8 +88,13 @@ class Claim:
             status, why = decide(figure, self.side, self.bound)
         # A section of the report is the folder that the figure comes from.
         section = "" if figure is None else Path(figure.file).parent.name
-        unsettled = status == "not confirmed" and not self.exact
         interval = None if figure is None or self.exact else figure.interval
+        unsettled = status == "not confirmed" and not self.exact
+        undecided = unsettled and (interval is None or interval[0] <= self.bound <= interval[1])
+        more = "" if figure is None or self.exact else size_of(figure, self.paper, unsettled)
+        needed = seeds_needed(figure, self.bound) if undecided else None
+        if needed is not None:
+            more += f" Some {needed} seeds would tell, were it as large as it seems."
         found: dict[str, Any] = {
             "claim": self.claim,
             "where": self.where,
@@ -91,13 +104,14 @@ class Claim:
             "interval": None if interval is None else [_rounded(end) for end in interval],
             "seeds": None if figure is None or self.exact else figure.seeds,
             "status": status,
-            "why": joined(self.before, why, self.note, open_question(figure, self.paper) if unsettled else ""),
+            "why": joined(self.before, why, self.note, more),
             "evidence": None if figure is None else figure.evidence,
             "section": section,
             "picture": picture_of(section, f"{self.where} {self.claim} {self.measure}"),
             "plan": plan_of(section) if unsettled else None,
         }
-        return found | ({"exact": True} if self.exact else {})
+        marks = {"exact": self.exact, "own": self.own, "undecided": undecided}
+        return found | {name: True for name, given in marks.items() if given}
 
 
 def _rounded(value: float) -> float:
@@ -126,19 +140,42 @@ def joined(*sentences: str) -> str:
     return " ".join(one for one in sentences if one)
 
 
-def open_question(figure: Figure | None, paper: float | str | None) -> str:
-    """Say which effects an interval excludes, and whether the paper's is among them.
+def size_of(figure: Figure, paper: float | str | None, unsettled: bool) -> str:
+    """Say whether an interval holds the paper's number, and of what is not settled which effects it excludes.
 
-    >>> open_question(Figure(-0.02, (-0.04, 0.01), 4, "", ()), -0.092)
+    >>> size_of(Figure(-0.02, (-0.04, 0.01), 4, "", ()), -0.092, unsettled=True)
     "Excluded is what lies below -0.04 or above 0.01, the paper's -0.092 too."
+    >>> size_of(Figure(-0.03, (-0.04, -0.02), 4, "", ()), -0.092, unsettled=False)
+    "The paper's -0.092 lies outside."
     """
-    if figure is None or figure.interval is None:
+    if figure.interval is None:
         return ""
     low, high = figure.interval
+    inside = None if isinstance(paper, str) or paper is None else low <= paper <= high
+    if not unsettled:
+        return "" if inside is None else f"The paper's {paper:g} lies {'inside' if inside else 'outside'}."
     said = f"Excluded is what lies below {low:.3g} or above {high:.3g}"
-    if isinstance(paper, str) or paper is None:
+    if inside is None:
         return f"{said}."
-    return f"{said}, not the paper's {paper:g}." if low <= paper <= high else f"{said}, the paper's {paper:g} too."
+    return f"{said}, not the paper's {paper:g}." if inside else f"{said}, the paper's {paper:g} too."
+
+
+def seeds_needed(figure: Figure | None, bound: float) -> int | None:
+    """Return how many seeds would set a figure apart from a bound, if it stayed and varied as it does.
+
+    >>> seeds_needed(Figure(1.0, (-1.0, 3.0), 4, "", ()), 0.0)
+    9
+    """
+    if figure is None or figure.interval is None or not figure.seeds or figure.seeds < 2 or figure.value == bound:
+        return None
+    half = (figure.interval[1] - figure.interval[0]) / 2
+    deviation = half * math.sqrt(figure.seeds) / t_quantile(figure.seeds - 1)
+    seeds = figure.seeds
+    while t_quantile(seeds - 1) * deviation / math.sqrt(seeds) >= abs(figure.value - bound):
+        seeds += max(1, seeds // 20)
+        if seeds > MANY:
+            return None
+    return seeds
 
 
 def plan_of(section: str) -> str | None:

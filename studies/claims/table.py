@@ -46,8 +46,18 @@ def write(root: Path = ROOT) -> list[dict[str, Any]]:
 
 
 def counts(claims: list[dict[str, Any]]) -> str:
-    """Say how many claims have each status."""
-    return ", ".join(f"{sum(claim['status'] == status for claim in claims)} {status}" for status in STATUSES)
+    """Say how many claims of the paper have each status, and how many questions of ours stand beside them.
+
+    >>> counts([{"status": "confirmed"}, {"status": "not confirmed", "undecided": True}])
+    '1 confirmed, 1 not confirmed (0 against it, 1 that our runs cannot tell), 0 cannot be run here'
+    """
+    theirs = [claim for claim in claims if not claim.get("own")]
+    number = {status: sum(claim["status"] == status for claim in theirs) for status in STATUSES}
+    open = sum(claim.get("undecided", False) for claim in theirs)
+    split = f" ({number['not confirmed'] - open} against it, {open} that our runs cannot tell)"
+    words = [f"{number[status]} {status}{split if status == 'not confirmed' else ''}" for status in STATUSES]
+    own = len(claims) - len(theirs)
+    return ", ".join(words) + (f"; beside them {own} questions of ours" if own else "")
 
 
 def page(claims: list[dict[str, Any]]) -> str:
@@ -61,9 +71,10 @@ def page(claims: list[dict[str, Any]]) -> str:
     text = (
         "Every claim of [the paper](https://arxiv.org/abs/2410.22269) beside what our runs say of it: "
         f"{counts(claims)}. A claim is confirmed (✓) where the 95 % interval of our number lies on the paper's side. "
-        "Not confirmed (✗) may mean that it is wrong, that it does not hold here, or that our runs are too few to "
-        "tell: the reason says which, and a plan, written before the runs, what would settle it "
-        "([all of them, in order](../results/plan.md)). What cannot be run here has a dash. Numbers are computed by "
+        "Not confirmed (✗) may mean that it is wrong, that it does not hold here, or (?) that our runs are too few to "
+        "tell: the reason says which, and a plan, written before the runs, what was or is to be run for it "
+        "([all of them, in order](../results/plan.md)). Where the paper has a number, the reason says whether our "
+        "interval holds it. What cannot be run here has a dash. Numbers are computed by "
         "`python -m studies claims` from the files named with each claim; it writes this page and "
         "`results/claims.json`."
     )
@@ -79,5 +90,6 @@ def _row(claim: dict[str, Any]) -> str:
     source = ", ".join(f"[{name}](../{path})" for name, path in links.items() if path)
     why = f"{claim['where']}. Measured: {claim['measure']}. {claim['why']}{f' Evidence: {source}.' if source else ''}"
     ours = number(claim, "ours") + (f"<br><small>{text}</small>" if (text := spread(claim)) else "")
-    words = f"{MARKS[claim['status']]} **{claim['claim']}**<br><small>{why}</small>"
+    mark = "?" if claim.get("undecided") else MARKS[claim["status"]]
+    words = f"{mark} **{claim['claim']}**{' (our question)' * claim.get('own', False)}<br><small>{why}</small>"
     return f"| {words} | {number(claim, 'paper')} | {ours} |"
