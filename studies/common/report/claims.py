@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,15 @@ from studies.common.report.tables import plain
 CLAIMS = "claims.json"
 KEYS = {"confirmed": "close", "not confirmed": "far", "cannot be run here": "none"}
 """Status of a claim, and the mark it gets."""
+UNDECIDED = "open"
+"""Mark of one that is not confirmed because our runs cannot tell."""
+VERDICTS = {
+    "close": "confirmed",
+    "far": "not confirmed, our runs speak against it",
+    UNDECIDED: "not confirmed, our runs cannot tell",
+    "none": "cannot be run here",
+}
+"""Marks in words."""
 
 
 def read_claims(results: Path) -> list[dict[str, Any]]:
@@ -27,6 +36,20 @@ def read_claims(results: Path) -> list[dict[str, Any]]:
         return [dict(claim) for claim in claims if claim["status"] in KEYS]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} does not hold claims as python -m studies claims writes them: {error}.") from None
+
+
+def mark(claim: Mapping[str, Any]) -> str:
+    """Return the mark of a claim.
+
+    >>> mark({"status": "not confirmed"}), mark({"status": "not confirmed", "undecided": True})
+    ('far', 'open')
+    """
+    return UNDECIDED if claim.get("undecided") else KEYS[claim["status"]]
+
+
+def of_the_paper(claims: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the marks of the claims that are the paper's; questions of ours are not counted among them."""
+    return [mark(claim) for claim in claims if not claim.get("own")]
 
 
 def sentence(text: str) -> str:

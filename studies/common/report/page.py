@@ -16,7 +16,7 @@ from fourier_head.pages.embed import figure_html
 from fourier_head.pages.frame import frame
 from fourier_head.pages.templates import template
 from fourier_head.pages.words import listed
-from studies.common.report.claims import KEYS, read_claims, sentence, spread
+from studies.common.report.claims import VERDICTS, mark, of_the_paper, read_claims, sentence, spread
 from studies.common.report.claims import number as claim_number
 from studies.common.report.prose import BEYOND, PARTS, STUDIES, about, part_of
 from studies.common.report.summary import CHARTS, Row, Summary, number, read_all
@@ -191,12 +191,12 @@ def _ratios(studies: Sequence[Summary]) -> list[dict[str, Any]]:
 
 
 HELPERS = {
-    **{one.__name__: one for one in (beside, describe, head_colour, number_text, sentence, spread)},
+    **{one.__name__: one for one in (beside, describe, head_colour, mark, number_text, of_the_paper, sentence, spread)},
     "close": _close,
     "better": _better,
     "number": claim_number,
     "log2": math.log2,
-    "keys": KEYS,
+    "verdicts": VERDICTS,
     "long": LONG,
 }
 """What templates know."""
