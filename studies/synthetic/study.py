@@ -30,7 +30,7 @@ QUICK_FREQUENCIES, QUICK_EPOCHS = (4, 12, 20), 6
 CANDIDATES = [Arm("adaptive", (n,), packets) for packets in (0, 4) for n in (4, 12, 24)]
 """Adaptive heads, of which `--arms choice` finds the one with the best likelihood of held-out rows of other seeds."""
 ADAPTIVE = Arm("adaptive", (24,), packets=4)
-"""The one to report: what `recommend_head` takes at most, until the choice has been run and finds another."""
+"""The one to report: what `recommend_head` takes at most, and what the choice found (`results/synthetic-choice`)."""
 
 # Tables of section 4.1 and appendix C.2.
 PAPER: Paper = {
@@ -102,7 +102,13 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     return settings.write(
         rows,
         runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
-        charts=[c for p in PROTOCOLS if settings.protocol in (p, "both") for c in charts(rows, runs, p)],
+        # A choice is a table: it has none of the heads that figures compare.
+        charts=[
+            c
+            for p in PROTOCOLS
+            if any(r["head"] in DRAWN for r in find(runs, protocol=p))
+            for c in charts(rows, runs, p)
+        ],
         **circumstances(runs),  # they need not be those of here and now
         # `seconds` is this call's; groups finished before an interruption count here.
         core_seconds=round(sum(core_seconds(part) for _, part in finished)),

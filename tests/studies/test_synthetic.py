@@ -205,6 +205,23 @@ def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_rep
     assert not set(part.test_outcomes) & (set(triple.test_outcomes) | set(part.train_outcomes))
 
 
+def test_the_adaptive_arm_is_the_one_that_was_chosen():
+    path = Path(study.__file__).parents[2] / "results" / "synthetic-choice" / "summary.json"
+    rows = [r for r in json.loads(path.read_text(encoding="utf-8"))["rows"] if r["metric"] == "nll"]
+    tried = {(r["frequencies"], r["packets"]) for r in rows}
+    assert tried == {(arm.frequencies[0], arm.packets or None) for arm in study.CANDIDATES}
+    mean = {one: np.mean([r["ours"] for r in rows if (r["frequencies"], r["packets"]) == one]) for one in tried}
+    assert min(mean, key=mean.get) == (study.ADAPTIVE.frequencies[0], study.ADAPTIVE.packets)
+
+
+def test_a_choice_has_a_folder_without_figures(tmp_path, monkeypatch, few_rows):
+    monkeypatch.setattr(study, "CANDIDATES", study.CANDIDATES[:1])
+    monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
+    study.run(study.Settings(tmp_path / "s", arms="choice", quick=True, workers=1))
+    assert (tmp_path / "s" / "summary.json").exists()
+    assert not list((tmp_path / "s").glob("*.png"))
+
+
 def test_a_time_limit_keeps_what_is_finished_and_all_of_it_is_a_folder(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(study, "QUICK_FREQUENCIES", (2, 4))
     monkeypatch.setattr(study, "QUICK_EPOCHS", 1)
