@@ -1,6 +1,8 @@
 """The synthetic study: the released data to the bit, stacks that equal single runs, records that mean what they say."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
