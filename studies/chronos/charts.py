@@ -10,6 +10,7 @@ import numpy as np
 from fourier_head.forecasting.evaluation import ScoreRow
 from fourier_head.pages.charts import Chart, Panel, Series, nth_dash
 from studies.chronos.arms import Arm
+from studies.chronos.curves import curve_charts, law_rows
 from studies.common.forecast_charts import calibration_chart, overview_chart, pens, relative_chart
 from studies.common.forecast_scores import RELATIVE, published_rows, seasonal_naive_rows, summary_rows
 from studies.common.report.summary import Row
@@ -22,12 +23,13 @@ Result = Mapping[str, Any]
 def rows(
     results: Sequence[Result], arms: Iterable[Arm], naive: Sequence[ScoreRow], published: Sequence[ScoreRow]
 ) -> list[Row]:
-    """Return all rows: relative scores, smoothness, training, single sets, seasonal naive, published models.
+    """Return all rows: relative scores, smoothness, training, sets, power laws, seasonal naive, published models.
 
     The paper's numbers stand beside ours where sets of its benchmark were scored.
     """
     benchmark = any(one["status"] == "verified" for one in naive)
-    about = {arm.label: arm.about | ({} if benchmark else {"paper": {}}) for arm in arms}
+    by_label = {arm.label: arm for arm in arms}
+    about = {label: arm.about | ({} if benchmark else {"paper": {}}) for label, arm in by_label.items()}
     scores = [row for one in results for row in one["scores"]]
     table = summary_rows(scores, naive, about)
     measured = aggregate(
@@ -44,7 +46,8 @@ def rows(
                 # Between distributions, as in the paper; `std` is between seeds.
                 one |= {"spread": spread[one["model"]], "paper": paper.get("smoothness")}
                 one["paper_std"] = paper.get("smoothness_std")
-    return [*table, *measured, *seasonal_naive_rows(naive, published), *published_rows(published)]
+    laws = law_rows(results, by_label, naive)
+    return [*table, *measured, *laws, *seasonal_naive_rows(naive, published), *published_rows(published)]
 
 
 def notes(results: Sequence[Result], missing: int, sampling: str) -> list[str]:
@@ -101,14 +104,7 @@ def charts(
     counted = {name: arm for name, arm in done.items() if name in main and name == f"fourier-{arm.head.frequencies}"}
     if len(counted) > 1:
         out.append(frequency_chart(counted, means))
-    parameters = {one["model"]: one["parameters"] / 1e6 for one in results}
-    # More of the data than an arm names where sets are small.
-    shares = {one["model"]: one.get("share", done[one["model"]].data) for one in results}
-    for kind, x in (("sizes", parameters), ("data", shares)):
-        varied = [name for name, arm in done.items() if (arm.size if kind == "sizes" else arm.data != 1.0)]
-        if varied:
-            out.append(curve_chart(kind, [*two, *varied], x, means, budget_of(results)))
-    return out
+    return [*out, *curve_charts(results, done, table, budget_of(results))]
 
 
 def distribution_chart(results: Sequence[Result], heads: Mapping[str, str]) -> Chart:
@@ -144,22 +140,3 @@ def frequency_chart(counted: Mapping[str, Arm], means: Mapping[tuple[str, str], 
         panels.append(Panel(series, metric_label(key), "frequencies", x_log=True, y_log=key == "smoothness"))
     caption = "Means over all sets relative to seasonal naive, and of next-token distributions; lower is better."
     return Chart("frequencies", "Scores against the number of frequencies", panels, caption)
-
-
-def curve_chart(
-    kind: str, names: Sequence[str], x: Mapping[str, float], means: Mapping[tuple[str, str], float], budget: str
-) -> Chart:
-    """Draw relative MASE and WQL of both heads against the size of the model or the share of the data."""
-    panels = []
-    for key in RELATIVE:
-        series = []
-        for head in ("linear", "fourier"):
-            members = sorted((name for name in names if name.startswith(head)), key=lambda name: x[name])
-            at = [x[name] for name in members], [means[name, key] for name in members]
-            series.append(Series(head.capitalize(), *at, head, dots=True))
-        label = "million parameters" if kind == "sizes" else "share of the training series"
-        panels.append(Panel(series, metric_label(key), label, x_log=True))
-    what = "the size of the model" if kind == "sizes" else "the number of training series"
-    return Chart(
-        f"by-{kind}", f"Scores against {what}", panels, f"Equal {budget} of training for every point.", columns=2
-    )

@@ -13,6 +13,7 @@ import numpy as np
 from fourier_head._files import write_atomically
 from fourier_head.forecasting.evaluation import ScoreRow
 from fourier_head.pages.charts import Chart, Mark, Panel, Series
+from studies.common.intervals import t_interval
 from studies.common.report.summary import Row
 from studies.common.results import row
 
@@ -123,8 +124,10 @@ class Bootstrap:
     def compare(self, arm: str, other: str, metric: str, sets: Sequence[str]) -> dict[str, Any]:
         """Return how much larger the error of an arm is than another's, in percent, over the seeds of both.
 
-        `low` and `high` hold 95 % of the draws of seeds and series; `std` is between the seeds; `ahead` counts the
-        pairs of a set and a seed in which the arm has the smaller error.
+        `low` and `high` hold 95 % of the draws of seeds and series; `std` is between the seeds. `t_low` to `t_high` is
+        the 95 % interval by Student's t over the seeds alone, mostly wider where they are few: draws of three seeds
+        know little of how seeds vary. `ahead` counts the pairs of a set and a seed in which the arm has the smaller
+        error.
         """
         seeds = [seed for name, seed in self.runs if name == arm and (other, seed) in self.runs]
         if not seeds:
@@ -137,12 +140,16 @@ class Bootstrap:
         drawn = np.take_along_axis(by_seed[1:], chosen, 1).mean(1)
         low, high = np.nanquantile(drawn, [0.025, 0.975])
         single = _percent(by_seed[0])
+        _, student = t_interval(by_seed[0])
+        t_low, t_high = map(float, _percent(np.array(student))) if student is not None else (None, None)
         return {
             "ours": float(_percent(by_seed[0].mean())),
             "std": float(single.std(ddof=1)) if len(seeds) > 1 else None,
             "seeds": len(seeds),
             "low": float(_percent(low)),
             "high": float(_percent(high)),
+            "t_low": t_low,
+            "t_high": t_high,
             "ahead": int((change[0] < 0).sum()),
             "pairs": int(change[0].size),
         }

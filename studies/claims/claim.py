@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from studies.claims.evidence import Figure, t_quantile
+from studies.claims.evidence import Figure
+from studies.common.intervals import t_quantile
 
 Side = Literal["below", "above"]
 Status = Literal["confirmed", "not confirmed", "cannot be run here"]
@@ -35,8 +36,8 @@ PICTURES = {
     "numbers-top-p": {"": "histograms"},
     "numbers": {"": "frequencies"},
     "atari": {"figure 1": "ablations", "": "returns-and-smoothness"},
-    "forecasting-seeds": {"8 times": "frequencies", "": "paired"},
-    "forecasting-fresh": {"": "paired"},
+    "forecasting-seeds": {"smooth": "frequencies", "": "paired"},
+    "forecasting-fresh": {"Tourism Monthly": "next-token", "": "paired"},
     "forecasting-tables": {"": "frequencies"},
     "forecasting-curves": {"dataset": "by-data", "": "by-sizes"},
     "spectrum": {"": "spectrum"},
@@ -92,7 +93,8 @@ class Claim:
         unsettled = status == "not confirmed" and not self.exact
         undecided = unsettled and (interval is None or interval[0] <= self.bound <= interval[1])
         more = "" if figure is None or self.exact else size_of(figure, self.paper, unsettled)
-        needed = seeds_needed(figure, self.bound) if undecided else None
+        # Of what is to be small there is no size by which to tell how many.
+        needed = seeds_needed(figure, self.bound) if undecided and self.holds is None else None
         if needed is not None:
             more += f" Some {needed} seeds would tell, were it as large as it seems."
         found: dict[str, Any] = {
@@ -168,7 +170,8 @@ def seeds_needed(figure: Figure | None, bound: float) -> int | None:
     """
     if figure is None or figure.interval is None or not figure.seeds or figure.seeds < 2 or figure.value == bound:
         return None
-    half = (figure.interval[1] - figure.interval[0]) / 2
+    low, high = figure.student or figure.interval
+    half = (high - low) / 2
     deviation = half * math.sqrt(figure.seeds) / t_quantile(figure.seeds - 1)
     seeds = figure.seeds
     while t_quantile(seeds - 1) * deviation / math.sqrt(seeds) >= abs(figure.value - bound):

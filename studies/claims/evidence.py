@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from fourier_head.errors import UserError
+from studies.common.intervals import t_interval, t_quantile
 
 ROOT = Path(__file__).resolve().parents[2]
 Selector = Mapping[str, Any]
@@ -23,7 +23,8 @@ Selector = Mapping[str, Any]
 class Figure:
     """A number with its interval, of so many seeds, and where it comes from: a file and the rows of it.
 
-    ``beside`` is the file of the rows it is compared with, where that is another.
+    ``beside`` is the file of the rows it is compared with, where that is another; ``student`` the interval by Student's
+    t over seeds alone, where ``interval`` is one of a bootstrap.
     """
 
     value: float
@@ -32,6 +33,7 @@ class Figure:
     file: str
     rows: tuple[Selector, ...]
     beside: tuple[str, tuple[Selector, ...]] | None = None
+    student: tuple[float, float] | None = None
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -80,7 +82,8 @@ def one_row(study: str, **selector: Any) -> Figure:
     if interval is None and row.get("std") is not None and (row.get("seeds") or 0) > 1:
         half = t_quantile(row["seeds"] - 1) * row["std"] / math.sqrt(row["seeds"])
         interval = row["ours"] - half, row["ours"] + half
-    return Figure(row["ours"], interval, row.get("seeds"), path, (selector,))
+    student = (row["t_low"], row["t_high"]) if row.get("t_low") is not None else None
+    return Figure(row["ours"], interval, row.get("seeds"), path, (selector,), student=student)
 
 
 def paired(
@@ -129,26 +132,3 @@ def paired(
 
 def _percent(change: float) -> float:
     return 100 * math.expm1(change)
-
-
-def t_interval(values: np.ndarray) -> tuple[float, tuple[float, float] | None]:
-    """Return the mean of a few numbers and its 95 % interval by Student's t, if there are at least two.
-
-    >>> mean, (low, high) = t_interval(np.array([1.0, 2.0, 3.0]))
-    >>> round(mean, 3), round(low, 3), round(high, 3)
-    (2.0, -0.484, 4.484)
-    """
-    mean = float(values.mean())
-    if len(values) < 2:
-        return mean, None
-    half = t_quantile(len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return mean, (mean - half, mean + half)
-
-
-def t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t.
-
-    >>> round(t_quantile(2), 3), round(t_quantile(19), 3)
-    (4.303, 2.093)
-    """
-    return float(stdtrit(freedom, 0.975))

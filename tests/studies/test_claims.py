@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from html import escape
 
 import pytest
-from studies.claims.claim import STATUSES, decide
-from studies.claims.evidence import ROOT, Figure, find, objects, paired, t_interval
+from studies.claims.claim import STATUSES, Claim, decide, seeds_needed
+from studies.claims.evidence import ROOT, Figure, find, objects, paired
 from studies.claims.table import CLAIMS, PAGE, all_claims, page
+from studies.common.intervals import t_interval
 from studies.common.report.page import parts
 from studies.common.report.prose import BEYOND, PARTS, part_of
 
@@ -84,6 +86,18 @@ def test_pairs_are_matched_by_seed(tmp_path, monkeypatch):
 )
 def test_only_an_interval_on_the_right_side_confirms(interval, status):
     assert decide(Figure(-1.0, interval, 3, "", ()), "below")[0] == status
+
+
+def test_what_is_to_be_small_has_no_number_of_seeds_that_would_tell():
+    figure = Figure(0.5, (-1.0, 2.0), 3, "results/forecasting-seeds/summary.json", ())
+    one = Claim("A head changes little.", "Table 8", "percent", "about 0", figure)
+    assert "seeds would tell" in one.as_dict()["why"]
+    assert "seeds would tell" not in replace(one, holds=False).as_dict()["why"]
+
+
+def test_seeds_are_counted_by_how_they_vary_where_a_bootstrap_is_narrower():
+    narrow = Figure(1.0, (-0.5, 2.5), 3, "", ())
+    assert seeds_needed(narrow, 0.0) < seeds_needed(replace(narrow, student=(-3.0, 5.0)), 0.0)
 
 
 def test_the_interval_covers_as_often_as_it_says():

@@ -51,6 +51,8 @@ def test_noise_between_seeds_is_part_of_the_interval():
     )
     assert found["low"] < found["ours"] < found["high"]
     assert found["high"] - found["low"] > 1
+    # Draws of three seeds know less of how seeds vary than Student's t says one can.
+    assert found["t_low"] < found["low"] < found["high"] < found["t_high"]
 
 
 def test_series_that_differ_are_part_of_the_interval():
@@ -59,6 +61,7 @@ def test_series_that_differ_are_part_of_the_interval():
         own["scaled"][1] *= rng.exponential(size=200)
     found = Bootstrap(errors, 500).compare("fourier-8", "linear", "mase", ["a", "b"])
     assert found["std"] is None
+    assert (found["t_low"], found["t_high"]) == (None, None)
     assert 5 < found["high"] - found["low"] < 60
 
 
@@ -152,5 +155,6 @@ def test_the_committed_differences_are_those_of_the_committed_errors():
             found = bootstrap.compare(one["model"], one["against"], one["metric"].partition("_")[0], sets)
             assert found["ours"] == pytest.approx(one["ours"], abs=1e-3)
             assert one["low"] < one["high"]
+            assert (found["t_low"], found["t_high"]) == pytest.approx((one["t_low"], one["t_high"]), abs=5e-3)
             checked += 1
     assert checked > 100
