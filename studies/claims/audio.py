@@ -121,7 +121,7 @@ def one_is_best(longer: Recipe) -> Claim:
     others = [n for n in frequencies() if n != 1]
     leads = {n: lead(n, (FIRST, RELEASED)) for n in others}
     nearest = min(leads, key=lambda n: (leads[n].interval or (leads[n].value,))[0])
-    far = ", ".join(f"over Fourier-{n} {said(leads[n])}" for n in others if n != nearest)
+    far = " ".join(f"Over Fourier-{n} it is {said(leads[n])}." for n in others if n != nearest)
     level = ", ".join(f"over Fourier-{n} {said(lead(n, longer))}" for n in others)
     return Claim(
         "The best model uses only one frequency.",
@@ -131,6 +131,6 @@ def one_is_best(longer: Recipe) -> Claim:
         "above 0",
         leads[nearest],
         "above",
-        f"The lead {far}. Where all train by the recipe that validation clips choose for Fourier-1 ({longer[1]}): "
+        f"{far} Where all train by the recipe that validation clips choose for Fourier-1 ({longer[1]}): "
         f"{level}. {LIMIT}",
     )

@@ -130,7 +130,7 @@ def counted_as_published(name: str) -> str:
     episodes = find(f"results/{SHORT}/runs.json", arm(SHORT, name))[0]["episodes"]
     text = (
         f"Counted as the paper counts, at the best epoch of each seed and the best N, on the {episodes} episodes that "
-        f"are reported (its released code plays {RELEASED_EPISODES}), `results/{SHORT}` has {best['ours']:.2f} for "
+        f"are reported (the released code plays {RELEASED_EPISODES}), `results/{SHORT}` has {best['ours']:.2f} for "
         f"Fourier-{best['frequencies']} and {linear['ours']:.2f} for linear"
     )
     if name not in RANDOM:
