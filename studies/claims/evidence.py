@@ -132,3 +132,15 @@ def paired(
 
 def _percent(change: float) -> float:
     return 100 * math.expm1(change)
+
+
+def said(figure: Figure) -> str:
+    """Return a figure in words, with its interval where there is one.
+
+    >>> said(Figure(-0.12345, (-0.2, 0.054), 4, "", ()))
+    '-0.123 (-0.2 to 0.054)'
+    """
+    if figure.interval is None:
+        return f"{figure.value:.3g}"
+    low, high = figure.interval
+    return f"{figure.value:.3g} ({low:.3g} to {high:.3g})"

@@ -135,5 +135,29 @@ def test_fourier_heads_are_those_chosen_on_other_seeds(tmp_path, monkeypatch):
     evidence._content.cache_clear()
 
 
+def test_agents_are_compared_in_smoothness_at_the_n_of_their_returns():
+    from studies.claims.games import GAMES, games
+
+    heads = {}
+    for claim in games():
+        for title in (game.title for game in GAMES.values()):
+            if claim.claim.endswith(f"{title}.") and "minus linear's" in claim.measure:
+                heads.setdefault(title, []).append(re.search(r"Fourier-\d+", claim.measure)[0])
+    assert {title: len(set(names)) for title, names in heads.items()} == {game.title: 1 for game in GAMES.values()}
+    assert all(len(names) == 2 for names in heads.values())
+
+
+def test_one_frequency_must_lead_all_others_to_be_the_best():
+    from studies.claims.audio import FIRST, RELEASED, against, frequencies, one_is_best
+
+    leads = [
+        against("macro_f1", ("fourier", 1), (FIRST, RELEASED), ("fourier", n), ratio=True)
+        for n in frequencies()
+        if n != 1
+    ]
+    surely = all(decide(lead, "above")[0] == "confirmed" for lead in leads)
+    assert (one_is_best((FIRST, RELEASED)).as_dict()["status"] == "confirmed") == surely
+
+
 def test_objects_of_a_file_are_its_rows():
     assert objects("results/smoothness/summary.json")[0]["metric"]

@@ -201,3 +201,13 @@ def test_results_of_sources_that_no_commit_has_say_so(commit, said, tmp_path, mo
 def test_committed_results_say_what_sources_they_are_of(path):
     content = json.loads(path.read_text(encoding="utf-8"))
     assert set(results.sources_note(content["commit"])) <= set(content.get("notes", ()))
+
+
+def test_the_readme_lists_the_results_whose_sources_no_commit_has():
+    lines = (RESULTS / "README.md").read_text(encoding="utf-8").splitlines()
+    for kind, start in ((True, "| marked `-dirty`"), (False, "| none")):
+        (line,) = (line for line in lines if line.startswith(start))
+        paths = {path.parent.relative_to(RESULTS).as_posix(): path for path in RESULTS.rglob("summary.json")}
+        commits = {name: json.loads(path.read_text(encoding="utf-8"))["commit"] for name, path in paths.items()}
+        found = [name for name, commit in commits.items() if results.sources_note(commit) and bool(commit) == kind]
+        assert re.findall(r"`([^`]*)`", line.split("|")[2]) == sorted(found)
