@@ -193,6 +193,26 @@ def test_fresh_seeds_are_those_after_the_ones_that_were_skipped_and_tables_have_
     assert not set(latest) & {s for t in [*first, *fresh] for s in t.settings["seeds"]}
 
 
+def test_starts_differ_in_the_scale_of_first_weights_alone(tmp_path, monkeypatch, few_rows):
+    tasks = study.groups(study.Settings(protocol="released", arms="start", seeds=16, skip=170))
+    assert {(t.settings["init_scale"], t.settings["epochs"]) for t in tasks} == {
+        (scale, epochs) for scale in (1.0, 100.0, 1000.0) for epochs in (500, 25)
+    }
+    rest = [{k: v for k, v in t.settings.items() if k not in ("init_scale", "epochs")} for t in tasks]
+    assert all(one == rest[0] for one in rest)
+    assert rest[0]["frequencies"] == [arms.TABLES]
+    monkeypatch.setattr(study, "QUICK_EPOCHS", 2)
+    settings = study.Settings(tmp_path / "s", "released", "start", quick=True, workers=1)
+    summary = study.run(settings)
+    assert {(row["init_scale"], row["epochs"]) for row in summary.rows} == {
+        (scale, epochs) for scale in (1.0, 100.0, 1000.0) for epochs in (1, 2)
+    }
+    assert all(row["paper"] is None for row in summary.rows)
+    kl = {row["ours"] for row in summary.rows if row["metric"] == "kl" and row["epochs"] == 2}
+    assert len(kl) == 9
+    assert (tmp_path / "s" / "released-start.png").exists()
+
+
 def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_reports():
     tasks = study.groups(study.Settings(arms="choice"))
     assert all(not set(t.settings["seeds"]) & set(data.first_seeds(200)) for t in tasks)
