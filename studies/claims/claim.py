@@ -15,6 +15,7 @@ MANY = 1000
 """Seeds beyond which nobody would run them."""
 STATUSES: tuple[Status, ...] = ("confirmed", "not confirmed", "cannot be run here")
 PLANS = {
+    "synthetic-start": "synthetic-start",
     "synthetic-fresh": "synthetic-fresh",
     "synthetic-pair": "synthetic-fresh",
     "synthetic": "synthetic",
@@ -37,6 +38,7 @@ PICTURES = {
         "": "law",
     },
     "smoothness": {"Table 4": "noise", "noise": "noise", "": "smoothness-of-square-waves"},
+    "synthetic-start": {"": "released-start"},
     "synthetic": {
         "smoothness": "released-smoothness",
         "Smoothness": "released-smoothness",

@@ -1,11 +1,12 @@
 """The synthetic study: the released data to the bit, stacks that equal single runs, records that mean what they say."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from studies.synthetic import arms, data, likelihood, study
+from studies.synthetic import arms, data, likelihood, released, study
 from studies.synthetic.discrete import PROTOCOLS, train_group
 from studies.synthetic.stack import FourierOptions, Schedule, draw_network, make_head, train
 
@@ -13,6 +14,29 @@ from fourier_head.errors import UserError
 from fourier_head.tasks.runs import RunStore
 
 KINDS = ("linear", "fourier", "gmm", "regression")
+
+
+def test_quoted_numbers_of_the_paper_are_those_released(shared):
+    rows = json.loads((shared / "reference" / "toy_released_metrics.json").read_text())
+
+    def values(metric, **wanted):
+        (row,) = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+        return np.array([row[metric][str(seed)] for seed in data.SEEDS])
+
+    heads = {"linear": {"head": "linear"}, "fourier": {"head": "fourier", "frequencies": arms.TABLES, "gamma": 0.0}}
+    for head, wanted in heads.items():
+        for name, quoted in released.KL[head].items():
+            np.testing.assert_allclose(values("kl", dataset=name, **wanted), quoted, atol=6e-5)
+        np.testing.assert_allclose(values("mse", dataset="gaussian", **wanted), released.GAUSSIAN_MSE[head], atol=6e-6)
+    for span, quoted in released.REGULARISED.items():
+        first, last = (int(end) for end in span.split(" to "))
+        logs = [
+            np.log(values("kl", **chosen, gamma=1e-6) / values("kl", **chosen, gamma=0.0))
+            for name in data.DATASETS
+            for n in range(first, last + 1, 2)
+            for chosen in [{"head": "fourier", "dataset": name, "frequencies": n}]
+        ]
+        np.testing.assert_allclose(np.mean(logs, axis=0), quoted, atol=6e-5)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gmm2"])
