@@ -16,6 +16,7 @@ MANY = 1000
 """Seeds beyond which nobody would run them."""
 STATUSES: tuple[Status, ...] = ("confirmed", "not confirmed", "cannot be run here")
 PLANS = {
+    "synthetic-start": "synthetic-start",
     "synthetic-fresh": "synthetic-fresh",
     "synthetic-pair": "synthetic-fresh",
     "synthetic": "synthetic",
@@ -29,9 +30,22 @@ PLANS = {
 }
 """Beginning of a section of the report, and the study whose `plan.md` says which runs settle its claims."""
 PICTURES = {
-    "scaling-law": {"Theorem 3.3 (1)": "expressivity", "Appendix A.1": "negative", "Lemma A.6": "alias", "": "law"},
-    "smoothness": {"Table 4": "noise", "": "smoothness-of-square-waves"},
-    "synthetic": {"smoothness": "released-smoothness", "Smoothness": "released-smoothness", "": "released-kl"},
+    "scaling-law": {
+        "Theorem 3.3 (1)": "expressivity",
+        "Appendix A.1": "negative",
+        "Lemma A.3": "lemmas",
+        "Lemma A.5": "lemmas",
+        "Lemma A.6": "alias",
+        "": "law",
+    },
+    "smoothness": {"Table 4": "noise", "noise": "noise", "": "smoothness-of-square-waves"},
+    "synthetic-start": {"": "released-start"},
+    "synthetic": {
+        "smoothness": "released-smoothness",
+        "Smoothness": "released-smoothness",
+        "MSE": "released-regression",
+        "": "released-kl",
+    },
     "likelihood": {"": "likelihood"},
     "numbers-top-p": {"": "histograms"},
     "numbers": {"": "frequencies"},

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fourier_head._files import write_atomically
-from studies.claims import mathematics, synthetic
+from studies.claims import curves, mathematics, synthetic
 from studies.claims.audio import audio
 from studies.claims.claim import STATUSES, Claim
 from studies.claims.evidence import ROOT
@@ -28,7 +28,9 @@ def all_claims() -> list[Claim]:
         *mathematics.metric(),
         *synthetic.against_linear(),
         *synthetic.against_mixtures(),
-        *synthetic.curves(),
+        *synthetic.smoothest(),
+        *synthetic.regressions(),
+        *curves.curves(),
         *language(),
         *games(),
         *series(),

@@ -142,6 +142,32 @@ def alias_chart(alias: dict[str, Any]) -> Chart:
     return Chart("alias", "Bin centres alias", panels, caption, columns=2)
 
 
+def lemma_chart(found: Mapping[str, Any]) -> Chart:
+    """Draw the gap of lemma A.3 and the norm of lemma A.5 against N, beside what the lemmas say."""
+    first, *_ = found["gaps"]
+    n, fast = np.array(first["n"], dtype=float), 2 * found["t"] + 1
+    series = [
+        Series(f"σ = {one['sigma']:g}", one["n"], one["gap"], f"curve-{i + 1}", dots=True)
+        for i, one in enumerate(found["gaps"])
+    ]
+    series.append(Series("lemma's slope", n, first["gap"][0] * (n / n[0]) ** -fast, "muted", dash="dash"))
+    cut = found["terms"][-1]
+    norms = [
+        Series("norm", cut["n"], cut["norm"], "curve-1", dots=True),
+        Series("lemma's main term", cut["n"], cut["lemma"], "muted", dash="dash"),
+    ]
+    shown = (
+        (series, f"Lemma A.3, {found['gap_bins']} bins", "gap between the norms"),
+        (norms, f"Lemma A.5, {found['term_bins']} bins, σ = {found['width']:g}", "norm"),
+    )
+    panels = [Panel(lines, title, "frequencies N", y, x_log=True, y_log=True) for lines, title, y in shown]
+    caption = (
+        f"Series with coefficients 1/k^{found['t']}, cut after N frequencies. Left: by how much what the discrete blur "
+        "removes differs from what the continuous one does. Right: the norm of the latter."
+    )
+    return Chart("lemmas", "Two lemmas of the proof", panels, caption, columns=2)
+
+
 def expressivity_chart(near: Mapping[str, Sequence[Mapping[str, Any]]]) -> Chart:
     """Draw how near heads come to densities against their number of frequencies."""
     panels = []

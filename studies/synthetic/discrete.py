@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -58,13 +58,17 @@ def train_group(
     device: str = "cpu",
     report: Report | None = None,
     scored_on: Literal["test rows", "held-out rows"] = "test rows",
+    init_scale: float | None = None,
 ) -> list[dict[str, Any]]:
     """Train all runs of a kind as one stack and return a record per run.
 
     The runs are the product of data sets, seeds and settings; ``kind`` "recommended" takes its settings from the
     training data of each run instead. For choices, ``scored_on`` takes part of the training rows in place of the test.
+    What first weights of Fourier heads are divided by may be another ``init_scale`` than the protocol's.
     """
     chosen = PROTOCOLS[protocol]
+    if init_scale is not None:
+        chosen = replace(chosen, fourier=replace(chosen.fourier, init_scale=init_scale))
     triples = [data.draw(name, seed) for name in datasets for seed in seeds]
     if scored_on == "held-out rows":
         triples = [data.held_out(triple) for triple in triples]

@@ -19,7 +19,7 @@ from studies.common.report.summary import Row, Summary
 from studies.common.report.tables import metric_label
 from studies.common.results import aggregate, circumstances
 from studies.synthetic import arms as arms_of
-from studies.synthetic import data
+from studies.synthetic import data, start
 from studies.synthetic.arms import TITLES, Arm, Paper, find, with_paper
 from studies.synthetic.discrete import PROTOCOLS, train_group
 
@@ -56,8 +56,8 @@ class Settings(options.TaskStudy):
     arms: str = option(
         "all",
         "paper: the 276 runs of the paper; all: ours beside them; tables: the heads of its tables; "
-        "pair: linear and Fourier-12 alone; choice: how ours was chosen.",
-        choices=("paper", "all", "tables", "pair", "choice"),
+        "pair: linear and Fourier-12 alone; start: Fourier-12 from several first weights; choice: how ours was chosen.",
+        choices=("paper", "all", "tables", "pair", "start", "choice"),
     )
     seeds: int = option(len(data.SEEDS), "Seeds of data and networks, the paper's four first.", low=1)
     skip: int = option(0, "Seeds before these, which other results have.", low=0)
@@ -74,6 +74,8 @@ def groups(settings: Settings) -> list[Task]:
     if settings.arms == "tables":
         sweep = [Arm("fourier", (arms_of.TABLES,))]
     tasks = []
+    if settings.arms == "start":
+        return start.tasks(protocols, seeds, epochs, settings.device)
     if settings.arms == "choice":
         more = {"protocol": "recommended", "scored_on": "held-out rows"}
         choice = [arm.tasks(train_group, data.CHOICE_SEEDS, epochs, settings.device, **more) for arm in CANDIDATES]
@@ -97,18 +99,21 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     settings, tasks = arms_of.planned(settings, groups)
     finished = settings.finish(tasks, console, "groups")
     missing = arms_of.left_out(len(tasks) - len(finished))
-    runs = [r | {"protocol": task.settings["protocol"]} for task, part in finished for r in part]
-    rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]
+    runs = [
+        r | {"protocol": task.settings["protocol"]} | start.told(task.settings) for task, part in finished for r in part
+    ]
+    # A choice is a table: it has none of the heads that figures compare.
+    protocols = [p for p in PROTOCOLS if any(r["head"] in DRAWN for r in find(runs, protocol=p))]
+    if settings.arms == "start":  # other starts than the paper's numbers are of
+        rows = aggregate(runs, METRICS, start.KEYS)
+        drawn = [start.chart(rows, p) for p in protocols]
+    else:
+        rows = [_beside_paper(one) for one in aggregate(runs, METRICS, KEYS)]
+        drawn = [c for p in protocols for c in charts(rows, runs, p)]
     return settings.write(
         rows,
         runs=[{k: v for k, v in r.items() if k not in ("example", "versions")} for r in runs],
-        # A choice is a table: it has none of the heads that figures compare.
-        charts=[
-            c
-            for p in PROTOCOLS
-            if any(r["head"] in DRAWN for r in find(runs, protocol=p))
-            for c in charts(rows, runs, p)
-        ],
+        charts=drawn,
         **circumstances(runs),  # they need not be those of here and now
         # `seconds` is this call's; groups finished before an interruption count here.
         core_seconds=round(sum(core_seconds(part) for _, part in finished)),

@@ -162,3 +162,32 @@ def test_fejer_means_are_heads_and_come_nearer_with_every_frequency():
     # The coefficients are a head's: N + 1 complex numbers, whose square is the density.
     truth = TARGETS["two Gaussians"](grid())
     assert factor(fejer_mean(truth, 8), 8).shape == (2, 9)
+
+
+@pytest.mark.parametrize(("m", "sigma"), [(50, 1.0), (50, 20.0), (40, 3.0)])
+def test_norms_of_the_lemmas_are_those_of_the_blurred_series(m, sigma):
+    from studies.scaling_law.lemmas import Blurs
+
+    q = decay.coefficients(2, 12)
+    blurs = Blurs.of(m, sigma, 12)
+    discrete, continuous = blurs.norms(q.numpy())
+    y = decay.truncations(q, m, range(1, 13)) * (m / 2)  # values of the series, not scaled to sum to one
+    lost = decay.steps(q, m, decay.Widths.single(sigma))  # of the scaled ones
+    np.testing.assert_allclose(discrete[1:], np.cumsum(lost) * (m / 2), rtol=1e-9)
+    z = torch.linspace(-m, m, 200_001, dtype=torch.float64)  # the continuous blur by quadrature, in bins
+    total = torch.exp(-0.5 * (torch.arange(1 - m, m, dtype=torch.float64) / sigma) ** 2).sum()
+    kernel = torch.exp(-0.5 * (z / sigma) ** 2) / total
+    left = [torch.trapezoid(kernel * decay.series_values(q, (2 * j + 1) / m - 1 - 2 * z / m), z) for j in range(m)]
+    np.testing.assert_allclose((blurs.b1 * y[-1] - torch.stack(left)).norm().item(), continuous[-1], rtol=1e-6)
+
+
+def test_the_lemmas_of_the_proof_do_not_hold():
+    from studies.scaling_law.lemmas import lemma_rows, measure_lemmas
+
+    found = measure_lemmas()
+    for one in found["gaps"]:
+        assert one["gap"][-1] > one["gap"][0], "it would shrink as 1/N^5"
+    uniform, cut = found["terms"]
+    assert (uniform["norm"], uniform["lemma"][0]) == ([0.0], pytest.approx(math.sqrt(512) / 2))
+    assert max(cut["norm"]) < 0.01 * min(cut["lemma"])
+    assert {row["protocol"] for row in lemma_rows(found)} == {"lemma A.3", "lemma A.5"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from studies.synthetic import arms, data, likelihood, study
+from studies.synthetic import arms, data, likelihood, released, study
 from studies.synthetic.discrete import PROTOCOLS, train_group
 from studies.synthetic.stack import FourierOptions, Schedule, draw_network, make_head, train
 
@@ -15,6 +15,29 @@ from fourier_head.errors import UserError
 from fourier_head.tasks.runs import RunStore
 
 KINDS = ("linear", "fourier", "gmm", "regression")
+
+
+def test_quoted_numbers_of_the_paper_are_those_released(shared):
+    rows = json.loads((shared / "reference" / "toy_released_metrics.json").read_text())
+
+    def values(metric, **wanted):
+        (row,) = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+        return np.array([row[metric][str(seed)] for seed in data.SEEDS])
+
+    heads = {"linear": {"head": "linear"}, "fourier": {"head": "fourier", "frequencies": arms.TABLES, "gamma": 0.0}}
+    for head, wanted in heads.items():
+        for name, quoted in released.KL[head].items():
+            np.testing.assert_allclose(values("kl", dataset=name, **wanted), quoted, atol=6e-5)
+        np.testing.assert_allclose(values("mse", dataset="gaussian", **wanted), released.GAUSSIAN_MSE[head], atol=6e-6)
+    for span, quoted in released.REGULARISED.items():
+        first, last = (int(end) for end in span.split(" to "))
+        logs = [
+            np.log(values("kl", **chosen, gamma=1e-6) / values("kl", **chosen, gamma=0.0))
+            for name in data.DATASETS
+            for n in range(first, last + 1, 2)
+            for chosen in [{"head": "fourier", "dataset": name, "frequencies": n}]
+        ]
+        np.testing.assert_allclose(np.mean(logs, axis=0), quoted, atol=6e-5)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gmm2"])
@@ -193,6 +216,26 @@ def test_fresh_seeds_are_those_after_the_ones_that_were_skipped_and_tables_have_
     latest = [s for t in pair if t.settings["kind"] == "linear" for s in t.settings["seeds"]]
     assert len(set(latest)) == 120
     assert not set(latest) & {s for t in [*first, *fresh] for s in t.settings["seeds"]}
+
+
+def test_starts_differ_in_the_scale_of_first_weights_alone(tmp_path, monkeypatch, few_rows):
+    tasks = study.groups(study.Settings(protocol="released", arms="start", seeds=16, skip=170))
+    assert {(t.settings["init_scale"], t.settings["epochs"]) for t in tasks} == {
+        (scale, epochs) for scale in (1.0, 100.0, 1000.0) for epochs in (500, 25)
+    }
+    rest = [{k: v for k, v in t.settings.items() if k not in ("init_scale", "epochs")} for t in tasks]
+    assert all(one == rest[0] for one in rest)
+    assert rest[0]["frequencies"] == [arms.TABLES]
+    monkeypatch.setattr(study, "QUICK_EPOCHS", 2)
+    settings = study.Settings(tmp_path / "s", "released", "start", quick=True, workers=1)
+    summary = study.run(settings)
+    assert {(row["init_scale"], row["epochs"]) for row in summary.rows} == {
+        (scale, epochs) for scale in (1.0, 100.0, 1000.0) for epochs in (1, 2)
+    }
+    assert all(row["paper"] is None for row in summary.rows)
+    kl = {row["ours"] for row in summary.rows if row["metric"] == "kl" and row["epochs"] == 2}
+    assert len(kl) == 9
+    assert (tmp_path / "s" / "released-start.png").exists()
 
 
 def test_the_adaptive_arm_is_one_of_the_candidates_and_chosen_on_rows_nobody_reports():
