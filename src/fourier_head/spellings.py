@@ -46,14 +46,15 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
         values = frame[column]
         if not (pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values)):
             continue
-        # A look at a few saves the work on columns of words.
+        # A look at a few saves the work on columns of words, and each spelling is read once.
         for some in (first_values(values, 50), values.dropna()):
-            text = some.astype("string").str.strip()
+            counts = some.astype("string").value_counts(sort=False)
+            text = counts.index.to_series().str.strip()
             words = text.str.fullmatch(_EMPTY_WORDS)
             spelt = text[~(words | text.str.fullmatch(_EMPTY))]
             spelt = spelt.str.replace(r"^(\d[\d.,]*)-$", r"-\1", regex=True)  # as SAP has a loss
             parts = spelt.str.extract(pattern)
-            if len(parts) <= words.sum() or parts["whole"].isna().any() or spelt.str.fullmatch(CODE).any():
+            if counts[spelt.index].sum() <= counts[words].sum() or parts["whole"].isna().any() or spelt.str.fullmatch(CODE).any():
                 break
             if not all(isinstance(x, (str, int, float)) for x in some):
                 break
@@ -63,7 +64,7 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
                 whole = parts["whole"].str.replace(rf"[.,'’{_SPACES}]", "", regex=True)
                 minus = parts["minus"].str.replace(".", "-", regex=True)
                 number = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
-                frame[column] = pd.to_numeric(number).astype("float64").reindex(frame.index)
+                frame[column] = values.astype("string").map(pd.to_numeric(number).astype("float64")).astype("float64")
                 found.append(column)
     return found
 
