@@ -92,6 +92,24 @@ def test_dates_that_are_the_same_both_ways_are_in_no_doubt():
         assert str(read_timestamps(pd.Series(["01/01/2023", "01/01/2024"]))[0][1])[:10] == "2024-01-01"
 
 
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M", "%m-%d-%Y %H:%M"]
+)
+def test_plain_dates_take_the_short_way_and_say_what_the_long_one_says(form, monkeypatch):
+    hours = pd.date_range("2024-01-01 05:00", periods=24 * 40, freq="h").strftime(form).to_series(name="time")
+    short = read_timestamps(hours)
+    monkeypatch.setattr("fourier_head.forecasting.dates._parse_plain", lambda text: None)
+    long = read_timestamps(hours)
+    np.testing.assert_array_equal(short[0], long[0])
+    assert str(short[1:]) == str(long[1:])
+    monkeypatch.undo()
+    monkeypatch.setattr("fourier_head.forecasting.dates.in_english", None)  # the long way begins with it
+    assert len(read_timestamps(hours)[0]) == 24 * 40
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"'time' must hold dates, got 'noon' in row 961"):
+        read_timestamps(pd.Series([*hours, "noon"], name="time"))
+
+
 # --- months, and seconds since 1970
 
 

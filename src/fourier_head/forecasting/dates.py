@@ -137,7 +137,7 @@ def parse_dates(column: pd.Series) -> tuple[pd.Series, Any]:
     text, doubtful = pd.Series(different, name=column.name, dtype=different.dtype).astype("string").str.strip(), None
     if (parsed := _parse_plain(text)) is None and (parsed := number_dates(text)) is None:
         # The parser makes days of today's year or month of what names neither: words such as May, times such as 08:00.
-        text = in_english(text.where(text.str.contains(r"\d") & ~text.str.fullmatch(rf"{CLOCK}|[+-]?\d+(?:\.\d*)?")))
+        text = in_english(text.where(text.str.contains(r"\d") & ~text.str.fullmatch(rf"{CLOCK}|[+-]?\d+(?:[.,]\d*)?")))
         other = text[~text.str.fullmatch(_PLAIN).fillna(True).astype(bool)]
         for pattern, spelling in (*_SPELLED_UNDER.get(folded(column.name), ()), *_SPELLINGS):
             other = other.str.replace(pattern, spelling, regex=True)

@@ -41,6 +41,7 @@ class SeriesSet:
         ignored: columns of the table that are not used.
         joined: columns that times were put together from.
         spread: columns that were named by times, each of which holds the values of its time.
+        steps: columns that were numbered, each of which holds the values of a step.
         whole_years: rows of whole years among those of their months or quarters, which are left out.
         after: rows after the last value of any series, which are left out.
         without_time: what stands for the time in the first of the rows at the end of a table that are left out.
@@ -64,6 +65,7 @@ class SeriesSet:
     ignored: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     spread: int = 0
+    steps: tuple[str, ...] = ()
     whole_years: int = 0
     after: int = 0
     without_time: str | None = None
@@ -126,6 +128,9 @@ class SeriesSet:
             notes.append(f"times are put together from the columns {' and '.join(map(repr, self.joined))}.")
         if self.spread:
             notes.append(f"{self.spread:,} columns are named by times and hold the values at these times.")
+        if self.steps:
+            columns = f"{len(self.steps):,} columns, from {self.steps[0]!r} to {self.steps[-1]!r},"
+            notes.append(f"{columns} are numbered and taken for steps of the series in the rows, without dates.")
         if self.whole_years:
             what = "1 row is" if self.whole_years == 1 else f"{self.whole_years:,} rows are"
             notes.append(f"{what} of whole years, not of their parts, and left out.")
