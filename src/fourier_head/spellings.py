@@ -31,7 +31,7 @@ _UNIT = (
     rf"(?i:(?!.*\b{_MONTH}$)(?!{_MONTH})(?!.*\d\s*(?:[ap]\.?m\.?|st|nd|rd|th)$))"
     r"(?:(?P<before>[A-Z]{3}\s|R\$|Rs\.?)\s*)?(?P<number>[^A-Za-z]*\d\)?)\s*(?P<after>(?:[^\W\d_]|[°%‰])[^\s,()]{0,11})?"
 )
-TIMES = r"(?i:year|quarter|month|week|day|date|hour|minute|time)s?"
+TIMES = r"(?i:year|quarter|month|week|day|date|hour|minute|time|jahr|monat|datum|zeit|fecha)s?"
 DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
 """A day or a month as numbers, and maybe a time."""
 

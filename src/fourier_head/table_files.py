@@ -268,7 +268,8 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int]:
         width = len(rows[header]) if rows else 0
         even = sum(1 if len(row) == width else -1 for row in rows[header:] if row)
         units = starts[header + 1 + units] - starts[header + 1] if units else 0
-        layouts.append((width > 1, separator != " ", even, width, separator, starts[header], units))
+        found = width > 1 and (separator != " " or not any(map(is_value, rows[header])))
+        layouts.append((found, separator != " ", even, width, separator, starts[header], units))
     *_, separator, skipped, units = max(layouts, key=lambda one: one[:4])
     return separator, skipped, units
 
@@ -276,8 +277,8 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int]:
 def _header(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
     """Return which row names the columns, and how many rows, such as one of units, are between it and the values.
 
-    It is the last row of words, or of those the last that names a time, before two columns of values begin; where there
-    are no two, the first row that is as long as most and has as many cells filled.
+    It is the last row of words, or of those the first that names a time, before two columns of values begin; where
+    there are no two, the first row that is as long as most and has as many cells filled.
 
     >>> _header([["Report", "", ""], ["Region:", "North", ""], ["date", "shop", "sold"], ["2024-01-01", "a", "5"]] * 2)
     (2, 0)
@@ -297,17 +298,19 @@ def _header(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
     counted = [
         c for c in range(width) if 2 * sum(values[i][c] for i in body) > sum(bool(rows[i][c].strip()) for i in body)
     ]
-    begin = next((i for i, row in enumerate(values) if len(row) == width and sum(row[c] for c in counted) > 1), 0)
+    there = [i for i, count in enumerate(filled) if count]
+    ready = [len(values[i]) == width and sum(values[i][c] for c in counted) > 1 for i in there]
+    begin = next((i for i, *two in zip(there, ready, [*ready[1:], True], strict=True) if all(two)), 0)
     named = [
         i
         for i, row in enumerate(rows[:begin])
         if len(row) == width and not any(values[i]) and all(row[c].strip() for c in counted)
     ]
     # What pandas writes ends with a line for the name of its index.
-    if named and not (begin > 1 and filled[begin - 1] == bool(rows[begin - 1][0].strip()) == 1):
-        named = [i for i in named if any(re.fullmatch(TIMES, cell.strip()) for cell in rows[i])] or named
-        words = next(i for i in range(named[-1] + 1, begin + 1) if any(values[i]))
-        return named[-1], words - named[-1] - 1
+    if named and not (begin > 1 and filled[begin - 1] == 1 and rows[begin - 1][0].strip()):
+        timed = (i for i in named if any(re.fullmatch(TIMES, cell.strip()) for cell in rows[i]))
+        header = next(timed, named[-1])
+        return header, next(i for i in range(header + 1, begin + 1) if any(values[i])) - header - 1
     long = [i for i, row in enumerate(rows) if len(row) == width and filled[i] > 1]
     # The index that pandas writes has no name.
     full = next((i for i in long if filled[i] + (not rows[i][0].strip()) >= usual), first)

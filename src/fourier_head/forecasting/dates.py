@@ -51,11 +51,14 @@ def _first_day(form: str) -> Callable[[re.Match[str]], str]:
 _SPELLINGS: tuple[tuple[str, Any], ...] = (
     (r" \([A-Z]{2,5}\)(?= |$)", ""),  # a zone by its name, as data of power have it in nights in which clocks are set
     # From one time to another, as weeks of pandas and data of power are written.
-    (r"^(\d\S*\d(?: \d\S*\d)?)(?: [-–] |/(?=\d{4}-))\d.*$", r"\1"),
+    (r"^(\d\S*\d(?: \d\S*\d)?|\d{1,2} [A-Za-z]{3,9}\.? \d{4})(?: [-–] |/(?=\d{4}-))\d.*$", r"\1"),
+    (r"(?<=\d) ?[年月년월] ?(?=\d)", "-"),  # Chinese, Japanese and Korean
+    (r"(?<=\d) ?[年月日년월일]", ""),
     (r"\bFY ?(?=\d{4})", ""),
     (r"\bFY ?(?=[0-6]\d(?:\D|$))", "20"),
     (r"\bFY ?(?=[7-9]\d(?:\D|$))", "19"),
     (r"^[QT]([1-4])\W*(\d{4})$", r"\2Q\1"),
+    (r"(?i)^([1-4])(?:\.|st|nd|rd|th|er|e|º)? ?(?:quartal|quarter|trimestre)\W+(\d{4})$", r"\2Q\1"),
     (r"^Q([1-4])\W{1,2}(\d{2})$", r"\1Q\2"),
     (r"^(?:H1\W*(\d{4})|(\d{4})\W?[HS]1)$", r"\1\2-01"),
     (r"^(?:H2\W*(\d{4})|(\d{4})\W?[HS]2)$", r"\1\2-07"),
@@ -72,7 +75,10 @@ _SPELLINGS: tuple[tuple[str, Any], ...] = (
 _WEEKS = ("week", "year_week", "yearweek", "iso_week", "isoweek")
 _SPELLED_UNDER: dict[str, tuple[tuple[str, Any], ...]] = {
     **dict.fromkeys(_WEEKS, ((r"^(\d{4})[-/. ](\d{1,2})$", r"\1-W\2"),)),
-    "quarter": ((r"^(\d{4})[-/. ]([1-4])$", r"\1Q\2"),),
+    "quarter": (
+        (r"^(\d{4})[-/. ]([1-4])$", r"\1Q\2"),
+        (r"^(\d{4})[-/. ](I{1,3}|IV)$", lambda found: f"{found[1]}Q{('I', 'II', 'III', 'IV').index(found[2]) + 1}"),
+    ),
 }
 
 

@@ -15,13 +15,14 @@ import pandas as pd
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
 from fourier_head.forecasting.columns import Columns
+from fourier_head.forecasting.dates import DateWarning
 from fourier_head.forecasting.frequency import frequency_in_words
 
 NOWHERE = np.datetime64("NaT", "ns")
 AGGREGATES = ("sum", "mean")
 
 
-@dataclass
+@dataclass(repr=False)
 class SeriesSet:
     """Hold series on regular grids, ready to be forecast.
 
@@ -72,6 +73,9 @@ class SeriesSet:
     aggregate: str | None = None
     fill: float | None = None
     _count: Counter[str] = field(default_factory=Counter)
+
+    def __repr__(self) -> str:
+        return f"SeriesSet({len(self):,} series, {self.timing})"
 
     def __len__(self) -> int:
         return len(self.values)
@@ -283,6 +287,8 @@ class SeriesSet:
             raise ValueError(
                 f"{label(name)} has {len(place)} values on {steps} steps of frequency {calendar.freq!r}; give its freq."
             )
+        four = calendar.freq == "4W"  # a calendar of 4, 4 and 5 weeks
+        self._count["4-4-5"] += four and {*np.diff(times).astype("timedelta64[W]").astype(int)} == {4, 5}
         self._count["steps"] += steps
         self._count["gaps"] += steps - len(place)
         self._count["negative"] += int((values < 0).any())
@@ -294,6 +300,13 @@ class SeriesSet:
 
     def finish(self) -> None:
         """Give series of one value the calendar that most others have; where gaps are filled, all end together."""
+        if self._count["4-4-5"]:
+            warnings.warn(
+                "times lie 4 and 5 weeks apart, as no frequency has it: steps are put in, and forecasts have dates that "
+                "are not in your calendar; without dates, steps are counted.",
+                DateWarning,
+                stacklevel=3,
+            )
         lonely = [i for i, c in enumerate(self.calendars) if c is None and not np.isnat(self.last[i])]
         if lonely:
             common = Counter(c for c in self.calendars if c is not None).most_common(1)
