@@ -302,8 +302,8 @@ class SeriesSet:
         """Give series of one value the calendar that most others have; where gaps are filled, all end together."""
         if self._count["4-4-5"]:
             warnings.warn(
-                "times lie 4 and 5 weeks apart, as no frequency has it: steps are put in, and forecasts have dates that "
-                "are not in your calendar; without dates, steps are counted.",
+                "times lie 4 and 5 weeks apart, as no frequency has it: steps are put in, and forecasts have dates "
+                "that your calendar has not; without dates, steps are counted.",
                 DateWarning,
                 stacklevel=3,
             )
