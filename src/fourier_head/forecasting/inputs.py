@@ -298,7 +298,8 @@ def _add_steps(out: SeriesSet, frame: pd.DataFrame, steps: pd.DataFrame, given: 
     out.given += ("target",)
     out.columns, out.name_columns, out.target = Columns(names, None, ("value",)), names or ("id",), "value"
     out.steps = tuple(map(str, steps.columns))
-    out.ignored = tuple(str(c) for c in frame.columns if c not in (*names, *steps.columns) and not is_index(c))
+    used = {*names, *steps.columns}
+    out.ignored = tuple(str(c) for c in frame.columns if c not in used and not is_index(c))
     values = steps.to_numpy(np.float64)
     there = ~np.isnan(values)
     ends = np.where(there.any(axis=1), values.shape[1] - there[:, ::-1].argmax(axis=1), values.shape[1])
