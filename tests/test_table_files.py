@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from fourier_head.errors import UserError
+from fourier_head.forecasting.inputs import read_series
 from fourier_head.table_files import read_frame
 
 
@@ -216,6 +217,60 @@ def test_lines_before_the_header_are_skipped(read, before, header, separator):
     assert frame.iloc[:, 2].tolist() == [1.5, 2.5, 3.5, 4.5]
     skipped = sum(bool(line.strip(", ")) for line in before.splitlines())
     assert [note.split()[0] for note in frame.attrs["notes"]] == [str(skipped)] * (skipped > 0)
+
+
+DATED = "".join(f"2024-01-{day:02d},{day}.5,{day}\n" for day in range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("before", "skipped", "units"),
+    [
+        ("Station:,Bonn,north\nUnit:,C,mm\ndate,temp,rain\n", 2, 0),
+        ("Station,1234,\nLat,50.1,7.1\n\ndate,temp,rain\n", 2, 0),
+        ("Report,,\nRegion:,North,\n\ndate,temp,rain\n", 2, 0),
+        ("date,temp,rain\n,C,mm\n", 0, 1),
+        ("Station:,Bonn,\ndate,temp,rain\nUTC,C,mm\n\n", 1, 2),
+    ],
+)
+def test_a_preamble_as_wide_as_the_table_and_units_below_the_names_are_skipped(read, tmp_path, before, skipped, units):
+    frame = read(before + DATED)
+    assert frame.columns.tolist() == ["date", "temp", "rain"]
+    assert frame["temp"].tolist() == [day + 0.5 for day in range(1, 13)]
+    assert len(frame.attrs["notes"]) == bool(skipped) + bool(units)
+    pytest.importorskip("openpyxl")
+    rows = pd.DataFrame([line.split(",") for line in (before + DATED).splitlines()])
+    rows.to_excel(tmp_path / "data.xlsx", header=False, index=False)
+    assert read_frame(tmp_path / "data.xlsx")["rain"].astype(float).tolist() == list(range(1, 13))
+
+
+def test_first_rows_with_gaps_are_no_units(read):
+    frame = read("date,temp,rain\n2024-01-01,,\n2024-01-02,n/a,\n" + DATED)
+    assert len(frame) == 14
+    assert "notes" not in frame.attrs or not frame.attrs["notes"]
+
+
+def test_a_column_of_comments_that_are_few_may_end_a_table_under_a_preamble(read):
+    rows = "".join(f"2024-01-{day:02d};{day};{'sale' if day == 5 else ''}\n" for day in range(1, 13))
+    frame = read("Report;;\nRegion:;North;\n\nDate;Sales;Comment\n" + rows)
+    assert frame.columns.tolist() == ["Date", "Sales", "Comment"]
+    assert frame["Sales"].tolist() == list(range(1, 13))
+
+
+@pytest.mark.parametrize("before", ["date time sold\n", "  date       time sold \n"])
+def test_spaces_separate_where_nothing_else_does(read, before):
+    frame = read(before + "".join(f" 2024-01-{day:02d}  08:00   {day}.5 \n" for day in range(1, 13)))
+    assert frame.columns.tolist() == ["date", "time", "sold"]
+    assert frame["sold"].tolist() == [day + 0.5 for day in range(1, 13)]
+    assert read("when\n2024-01-01 08:00\n2024-01-02 08:00\n").columns.tolist() == ["when"]
+
+
+def test_quoted_decimal_commas_are_read_where_a_table_has_no_other_numbers(read):
+    frame = read('date,sold\n2024-01-01,"2,36"\n2024-01-02,"1.002,5"\n')
+    assert frame["sold"].tolist() == [2.36, 1002.5]
+    table = pd.DataFrame({"date": ["2024-01-01", "2024-01-02"], "sold": ["2,36", "2,55"]})
+    assert read_series(table).values[0].tolist() == [2.36, 2.55]
+    with pytest.raises(ValueError, match=r"the target 'sold' must hold numbers, got '2,36' in row 1"):
+        read_series(table.assign(other=[1, 2]), target="sold")
 
 
 def test_a_title_may_stand_over_one_column(read):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api import types
 
 # Among numbers these are no number, the errors of spreadsheets among them; words are, where most others are numbers.
 _EMPTY = r"[-–—?*:.…]*|#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!)"
@@ -30,12 +31,15 @@ _UNIT = (
     rf"(?i:(?!.*\b{_MONTH}$)(?!{_MONTH})(?!.*\d\s*(?:[ap]\.?m\.?|st|nd|rd|th)$))"
     r"(?:(?P<before>[A-Z]{3}\s|R\$|Rs\.?)\s*)?(?P<number>[^A-Za-z]*\d\)?)\s*(?P<after>(?:[^\W\d_]|[°%‰])[^\s,()]{0,11})?"
 )
+TIMES = r"(?i:year|quarter|month|week|day|date|hour|minute|time|jahr|monat|datum|zeit|fecha)s?"
 DATE = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}[-/.]\d{1,2}|\d{1,2}[-/.]\d{4})(?:[ T].*)?$"
 """A day or a month as numbers, and maybe a time."""
 
 
 def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
     """Make numbers of the columns of text all of whose values are spelt like a number; return those columns.
+
+    A comma is that of decimals, too, where a table has no other numbers.
 
     >>> table = pd.DataFrame({"won": ["$1,003.77", "(801.46)", "-"], "share": ["14.1%", "7%", None], "who": ["a"] * 3})
     >>> respell(table), table["won"].tolist(), table["share"].tolist()
@@ -44,18 +48,19 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
     found = []
     for column in frame.columns[~frame.columns.duplicated(keep=False)]:
         values = frame[column]
-        if not (pd.api.types.is_object_dtype(values) or pd.api.types.is_string_dtype(values)):
+        if not (types.is_object_dtype(values) or types.is_string_dtype(values)):
             continue
-        # A look at a few saves the work on columns of words.
+        # A look at a few saves the work on columns of words, and each spelling is read once.
         for some in (first_values(values, 50), values.dropna()):
-            text = some.astype("string").str.strip()
+            counts = some.astype("string").value_counts(sort=False)
+            text = counts.index.to_series().str.strip()
             words = text.str.fullmatch(_EMPTY_WORDS)
             spelt = text[~(words | text.str.fullmatch(_EMPTY))]
             spelt = spelt.str.replace(r"^(\d[\d.,]*)-$", r"-\1", regex=True)  # as SAP has a loss
             parts = spelt.str.extract(pattern)
-            if len(parts) <= words.sum() or parts["whole"].isna().any() or spelt.str.fullmatch(CODE).any():
+            if counts[spelt.index].sum() <= counts[words].sum() or parts["whole"].isna().any():
                 break
-            if not all(isinstance(x, (str, int, float)) for x in some):
+            if spelt.str.fullmatch(CODE).any() or not all(isinstance(x, (str, int, float)) for x in some):
                 break
         else:
             # Digits alone that pandas left as text are names too long for a number.
@@ -63,9 +68,21 @@ def respell(frame: pd.DataFrame, pattern: str = POINT) -> list[Any]:
                 whole = parts["whole"].str.replace(rf"[.,'’{_SPACES}]", "", regex=True)
                 minus = parts["minus"].str.replace(".", "-", regex=True)
                 number = minus + whole + "." + parts["rest"].fillna("0") + parts["power"].fillna("")
-                frame[column] = pd.to_numeric(number).astype("float64").reindex(frame.index)
+                frame[column] = values.astype("string").map(pd.to_numeric(number).astype("float64")).astype("float64")
                 found.append(column)
+    if pattern == POINT and not has_numbers(frame):
+        found += respell(frame, COMMA)
     return found
+
+
+def has_numbers(frame: pd.DataFrame) -> bool:
+    """Tell whether any column holds numbers and is not called a time."""
+    return any(
+        types.is_numeric_dtype(column)
+        and not types.is_bool_dtype(column)
+        and not re.fullmatch(TIMES, str(name).strip())
+        for name, column in frame.items()
+    )
 
 
 def read_units(frame: pd.DataFrame) -> dict[Any, str]:

@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import pandas as pd
 
 from fourier_head.errors import UserError, require
-from fourier_head.spellings import CODE, COMMA, DATE, first_values, is_value, read_units, respell
+from fourier_head.spellings import CODE, COMMA, DATE, TIMES, first_values, has_numbers, is_value, read_units, respell
 
 TEXT, PARQUET, WORKBOOKS = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".xlsx", ".xlsm")
 RECORDS = (".json", ".jsonl", ".ndjson")
@@ -24,7 +24,6 @@ _MISSING = ["?"]
 # Among words NA and None may be names: Namibia, North America, no promotion.
 _MISSING_WORDS = [*_MISSING, "", "#N/A", "N/A", "n/a", "NaN", "nan", "<NA>", "NULL", "null"]
 _WORDS: dict[str, Any] = {"keep_default_na": False, "na_values": _MISSING_WORDS}
-_TIMES = r"(?i:year|quarter|month|week|day|date|hour|minute|time)s?"
 _EUROSTAT = ("\\TIME_PERIOD", "\\time")
 """The end of the first name in a table of Eurostat, whose rows have several keys in one cell."""
 _LOOKED_AT = 60
@@ -68,8 +67,7 @@ def read_frame(path: Path) -> pd.DataFrame:
         # Also pandas' ParserError, a ValueError.
         reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
         raise UserError(f"{path} cannot be read as {kind[1:]}: {reason[:200].rstrip('.')}.") from None
-    counted = [c for c in frame.columns if pd.api.types.is_numeric_dtype(frame[c]) and not re.fullmatch(_TIMES, str(c))]
-    if not counted:
+    if not has_numbers(frame):
         units = read_units(frame)
         frame.attrs["notes"] += [f"the numbers of {str(column)!r} are in {unit}." for column, unit in units.items()]
     return frame
@@ -93,8 +91,10 @@ def _read_text(path: Path) -> pd.DataFrame:
 def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
     whole: dict[str, Any] = {"sep": "\0", "names": ["line"], "quoting": csv.QUOTE_NONE, "skip_blank_lines": False}
     head = pd.read_csv(path, encoding=encoding, nrows=_LOOKED_AT, dtype=str, **whole)["line"].fillna("")
-    separator, skipped = _layout(head.tolist())
-    plain: dict[str, Any] = {"sep": separator, "encoding": encoding, "skiprows": skipped, "skipinitialspace": True}
+    separator, skipped, units = _layout(head.tolist())
+    lines = [*range(skipped), *range(skipped + 1, skipped + 1 + units)]
+    plain: dict[str, Any] = {"encoding": encoding, "skiprows": lines, "skipinitialspace": True}
+    plain["sep"] = r"\s+" if separator == " " else separator
     joined, more = _joined_names(list(csv.reader(head[skipped : skipped + 8], delimiter=separator)))
     if more:
         plain |= {"skiprows": skipped + more, "header": None, "names": joined}
@@ -115,7 +115,7 @@ def _read_encoded(path: Path, encoding: str) -> pd.DataFrame:
     if separator == "\t" and str(frame.columns[0]).endswith(_EUROSTAT):
         frame = _without_flags(frame)
         notes.append("flags beside the numbers are left out.")
-    frame = _noted(frame, sum(bool(line.strip(f"{separator} ")) for line in head[:skipped]))
+    frame = _noted(frame, sum(bool(line.strip(f"{separator} ")) for line in head[:skipped]), units)
     frame.attrs["notes"] += notes
     return frame
 
@@ -165,13 +165,14 @@ def _read_workbook(path: Path) -> pd.DataFrame:
         if not rows:
             raise UserError(f"{path.name} is empty.")
         sheet = next((sheet for sheet, some in rows.items() if _is_table(some)), next(iter(rows)))
-        skipped = _header(rows[sheet])
-        frame = book.parse(sheet, header=skipped, na_values=_MISSING)
+        skipped, units = _header(rows[sheet])
+        lines = [*range(skipped), *range(skipped + 1, skipped + 1 + units)]
+        frame = book.parse(sheet, skiprows=lines, na_values=_MISSING)
         check_header(frame, path.name)
         respell(frame)
         respell(frame, COMMA)
-        _put_names_back(frame, lambda words: book.parse(sheet, header=skipped, dtype=str, **_WORDS)[words])
-    _noted(frame, sum(any(row) for row in rows[sheet][:skipped]))
+        _put_names_back(frame, lambda words: book.parse(sheet, skiprows=lines, dtype=str, **_WORDS)[words])
+    _noted(frame, sum(any(row) for row in rows[sheet][:skipped]), units)
     if len(rows) > 1:
         others = ", ".join(repr(str(other)) for other in rows if other != sheet)
         frame.attrs["notes"].append(f"only the sheet {str(sheet)!r} is read, not {others}.")
@@ -199,16 +200,21 @@ def _is_table(rows: Sequence[Sequence[str]]) -> bool:
     >>> _is_table([["Sales of our shops", ""], ["by", "me"]]), _is_table([["day", "sold"], ["2024-01-01", "5"]])
     (False, True)
     """
-    columns = ([is_value(cell) for cell in column if cell] for column in zip(*rows[_header(rows) + 1 :], strict=False))
+    columns = (
+        [is_value(cell) for cell in column if cell] for column in zip(*rows[_header(rows)[0] + 1 :], strict=False)
+    )
     return any(2 * sum(column) > len(column) for column in columns)
 
 
-def _noted(frame: pd.DataFrame, skipped: int) -> pd.DataFrame:
+def _noted(frame: pd.DataFrame, skipped: int, units: int = 0) -> pd.DataFrame:
     # Spaces around the names of columns are seen by nobody who has to name one.
     names = [column.strip() if isinstance(column, str) else column for column in frame.columns]
     frame.columns = pd.Index(names) if len(set(names)) == len(names) else frame.columns
     lines = "1 line is" if skipped == 1 else f"{skipped} lines are"
     frame.attrs["notes"] = [f"{lines} skipped before the names of the columns."] if skipped else []
+    frame.attrs["notes"] += ["what stands between the names of the columns and the first values is skipped."] * bool(
+        units
+    )
     return frame
 
 
@@ -238,31 +244,46 @@ def _put_names_back(frame: pd.DataFrame, read: Callable[[list[Any]], pd.DataFram
         frame[words] = read(words)[words]
 
 
-def _layout(lines: Sequence[str]) -> tuple[str, int]:
-    """Return the separator and how many lines come before the header; pandas' own guess needs its slow parser.
+def _layout(lines: Sequence[str]) -> tuple[str, int, int]:
+    """Return the separator and how many lines come before the header and between it and the first values.
+
+    Spaces separate only where nothing else does. The guess of pandas needs its slow parser.
 
     >>> _layout(["Sales, by month", "", "month;sold", "2024-01;1,5", "2024-02;2,5"])
-    (';', 2)
+    (';', 2, 0)
     """
     layouts = []
-    for separator in ",;\t|":
-        reader, rows, starts = csv.reader(lines, delimiter=separator, skipinitialspace=True), [], [0]
+    for separator in ",;\t| ":
+        reader, rows, starts = (
+            csv.reader(
+                map(str.rstrip, lines) if separator == " " else lines, delimiter=separator, skipinitialspace=True
+            ),
+            [],
+            [0],
+        )
         for row in reader:
             rows.append(row)
             starts.append(reader.line_num)
-        header = _header(rows)
+        header, units = _header(rows)
         width = len(rows[header]) if rows else 0
         even = sum(1 if len(row) == width else -1 for row in rows[header:] if row)
-        layouts.append((width > 1, even, width, separator, starts[header]))
-    *_, separator, skipped = max(layouts, key=lambda one: one[:3])
-    return separator, skipped
+        units = starts[header + 1 + units] - starts[header + 1] if units else 0
+        found = width > 1 and (separator != " " or not any(map(is_value, rows[header])))
+        layouts.append((found, separator != " ", even, width, separator, starts[header], units))
+    *_, separator, skipped, units = max(layouts, key=lambda one: one[:4])
+    return separator, skipped, units
 
 
-def _header(rows: Sequence[Sequence[str]]) -> int:
-    """Return which row names the columns: the first that is as long as most and has as many cells filled.
+def _header(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return which row names the columns, and how many rows, such as one of units, are between it and the values.
+
+    It is the last row of words, or of those the first that names a time, before two columns of values begin; where
+    there are no two, the first row that is as long as most and has as many cells filled.
 
     >>> _header([["Report", "", ""], ["Region:", "North", ""], ["date", "shop", "sold"], ["2024-01-01", "a", "5"]] * 2)
-    2
+    (2, 0)
+    >>> _header([["Station:", "Bonn"], ["day", "temp"], ["", "C"], ["2024-01-01", "5"], ["2024-01-02", "7"]])
+    (1, 1)
     """
     values = [[is_value(cell.strip()) for cell in row] for row in rows]
     filled = [sum(bool(cell.strip()) for cell in row) for row in rows]
@@ -272,13 +293,30 @@ def _header(rows: Sequence[Sequence[str]]) -> int:
     if usual < 2:
         # One column is named by the last line of words before its values.
         turns = (i for i in range(first, len(rows) - 1) if filled[i] and any(values[i + 1]) and not any(values[i]))
-        return next(turns, first)
+        return next(turns, first), 0
+    body = [i for i in range(len(rows) // 2, len(rows)) if len(rows[i]) == width]
+    counted = [
+        c for c in range(width) if 2 * sum(values[i][c] for i in body) > sum(bool(rows[i][c].strip()) for i in body)
+    ]
+    there = [i for i, count in enumerate(filled) if count]
+    ready = [len(values[i]) == width and sum(values[i][c] for c in counted) > 1 for i in there]
+    begin = next((i for i, *two in zip(there, ready, [*ready[1:], True], strict=True) if all(two)), 0)
+    named = [
+        i
+        for i, row in enumerate(rows[:begin])
+        if len(row) == width and not any(values[i]) and all(row[c].strip() for c in counted)
+    ]
+    # What pandas writes ends with a line for the name of its index.
+    if named and not (begin > 1 and filled[begin - 1] == 1 and rows[begin - 1][0].strip()):
+        timed = (i for i in named if any(re.fullmatch(TIMES, cell.strip()) for cell in rows[i]))
+        header = next(timed, named[-1])
+        return header, next(i for i in range(header + 1, begin + 1) if any(values[i])) - header - 1
     long = [i for i, row in enumerate(rows) if len(row) == width and filled[i] > 1]
     # The index that pandas writes has no name.
     full = next((i for i in long if filled[i] + (not rows[i][0].strip()) >= usual), first)
     # Values name no columns: some names may be empty, or there are none and the first line must do.
     words = next((i for i in long if i < full and not any(values[i])), first if all(values[full]) else full)
-    return words if any(values[full]) else full
+    return (words if any(values[full]) else full), 0
 
 
 def check_header(frame: pd.DataFrame, name: str) -> None:

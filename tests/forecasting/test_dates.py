@@ -92,6 +92,24 @@ def test_dates_that_are_the_same_both_ways_are_in_no_doubt():
         assert str(read_timestamps(pd.Series(["01/01/2023", "01/01/2024"]))[0][1])[:10] == "2024-01-01"
 
 
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M", "%m-%d-%Y %H:%M"]
+)
+def test_plain_dates_take_the_short_way_and_say_what_the_long_one_says(form, monkeypatch):
+    hours = pd.date_range("2024-01-01 05:00", periods=24 * 40, freq="h").strftime(form).to_series(name="time")
+    short = read_timestamps(hours)
+    monkeypatch.setattr("fourier_head.forecasting.dates._parse_plain", lambda text: None)
+    long = read_timestamps(hours)
+    np.testing.assert_array_equal(short[0], long[0])
+    assert str(short[1:]) == str(long[1:])
+    monkeypatch.undo()
+    monkeypatch.setattr("fourier_head.forecasting.dates.in_english", None)  # the long way begins with it
+    assert len(read_timestamps(hours)[0]) == 24 * 40
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"'time' must hold dates, got 'noon' in row 961"):
+        read_timestamps(pd.Series([*hours, "noon"], name="time"))
+
+
 # --- months, and seconds since 1970
 
 
@@ -515,6 +533,16 @@ HOURS = pd.date_range("2024-01-13", periods=48, freq="h")
             "MTU (CET/CEST)",
             [f"{one:%d/%m/%Y %H:%M:%S} (CET) - {one:%d/%m/%Y} 23:59:00 (CET)" for one in HOURS],
             "hourly, 2024-01-13 to 2024-01-14 23:00",
+        ),
+        ("when", [f"{2020 + i // 12}年{i % 12 + 1}月" for i in range(24)], "monthly, 2020-01-01 to 2021-12-01"),
+        ("日付", list(WEEKS.strftime("%Y年%m月%d日")), "weekly, 2021-01-04 to 2022-02-21"),
+        ("날짜", list(WEEKS.strftime("%Y년 %m월 %d일")), "weekly, 2021-01-04 to 2022-02-21"),
+        ("week", [f"{one:%d %b %Y} - {one:%d %b %Y}" for one in WEEKS], "weekly, 2021-01-04 to 2022-02-21"),
+        ("when", [f"{i % 4 + 1}. Quartal {2020 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        (
+            "Trimestre",
+            [f"{2020 + i // 4}-{['I', 'II', 'III', 'IV'][i % 4]}" for i in range(12)],
+            "quarterly, 2020-01-01 to 2022-10-01",
         ),
         ("quarter", [f"FY{2020 + i // 4} Q{i % 4 + 1}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
         ("when", [f"Q{i % 4 + 1} FY{20 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),

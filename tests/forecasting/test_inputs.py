@@ -1,12 +1,14 @@
 """Reading series: tables with guessed columns, dates in many spellings, gaps, frequencies, GluonTS."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from fourier_head.forecasting.calendars import Calendar
-from fourier_head.forecasting.dates import read_timestamps
+from fourier_head.forecasting.dates import DateWarning, read_timestamps
 from fourier_head.forecasting.inputs import read_series
 
 DATES = pd.date_range("2023-01-31", periods=6, freq="ME")
@@ -127,6 +129,9 @@ def test_days_stay_days_when_clocks_change():
         ("W-SUN", "2024-01-07", 52),
         ("MS", "2023-11-01", 12),
         ("ME", "2023-11-30", 12),
+        ("SMS", "2023-11-01", 24),
+        ("SME", "2023-11-15", 24),
+        ("SME", "2024-01-31", 24),
         ("QS", "2023-10-01", 4),
         ("QE", "2023-12-31", 4),
         ("YE", "2000-12-31", 1),
@@ -150,6 +155,25 @@ def test_what_comes_next_is_what_pandas_says(freq, first, period):
     assert series.periods[0] == period
     assert series.future(0, 10).tolist() == dates[20:].to_numpy().astype("datetime64[ns]").tolist()
     assert series.past(0, 5).tolist() == dates[15:20].to_numpy().astype("datetime64[ns]").tolist()
+
+
+def test_months_of_whole_weeks_are_no_frequency_and_a_weekday_of_each_month_is():
+    weeks = np.cumsum([0, *[4, 4, 5] * 8])
+    times = np.datetime64("2023-02-04", "ns") + weeks.astype("timedelta64[W]")
+    with pytest.warns(DateWarning, match="4 and 5 weeks apart, as no frequency has it"):
+        read_series(pd.Series(1.0, index=times))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fridays = pd.date_range("2022-01-01", periods=36, freq="WOM-1FRI")
+        assert read_series(pd.Series(1.0, index=fridays)).timing.startswith("monthly")
+    for freq in ("SME-10", "SMS-20"):
+        with pytest.raises(ValueError, match="freq must be a pandas frequency"):
+            Calendar.of(freq)
+
+
+def test_a_set_of_series_is_shown_in_one_line():
+    series = read_series(np.zeros((1000, 300)), freq="D")
+    assert repr(series) == str(series) == "SeriesSet(1,000 series, daily, no dates)"
 
 
 def test_days_in_the_middle_of_a_month_stay_there():

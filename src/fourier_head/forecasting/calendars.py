@@ -27,11 +27,12 @@ FIRST, LAST = (np.datetime64(end, "D") for end in ("1678-01-01", "2262-01-01"))
 
 @dataclass(frozen=True)
 class Calendar:
-    """Say how far apart the values of a series are: so many months, business days or nanoseconds.
+    """Say how far apart the values of a series are: so many months, halves of them, business days or nanoseconds.
 
     Args:
         freq: the pandas alias it came from.
-        months, business_days, nanoseconds: the step, two of them 0.
+        months, half_months, business_days, nanoseconds: the step, three of them 0. Halves begin on the 1st and the 15th
+            ("SMS") or end on the 15th and the last day ("SME").
 
     Example:
         >>> calendar = Calendar.of("QE")
@@ -43,6 +44,7 @@ class Calendar:
 
     freq: str
     months: int = 0
+    half_months: int = 0
     business_days: int = 0
     nanoseconds: int = 0
 
@@ -51,12 +53,13 @@ class Calendar:
         """Return the calendar of a pandas frequency, in old or new spelling; an offset of pandas says its own."""
         freq = str(getattr(freq, "freqstr", freq))
         count, unit = parse_frequency(freq) or (0, "")
-        if not count:
+        halves = count if unit == "half month" else 0
+        if not count or (halves and freq.partition("-")[2] not in ("", "15")):
             raise ValueError(
                 f"freq must be a pandas frequency such as 'h', 'D', 'W', 'ME', 'QE' or 'YE', got {freq!r}."
             )
         business = count if unit == "business day" else 0
-        return cls(freq, count * _MONTHS.get(unit, 0), business, count * _NANOSECONDS.get(unit, 0))
+        return cls(freq, count * _MONTHS.get(unit, 0), halves, business, count * _NANOSECONDS.get(unit, 0))
 
     @classmethod
     def fitting(cls, times: Timestamps) -> Calendar | None:
@@ -65,6 +68,8 @@ class Calendar:
         step = int(np.median(gaps)) if len(gaps) else 0
         if step <= 0:
             return None
+        if 13 * _DAY <= step <= 17 * _DAY and (freq := _frequency_of_halves(times)):
+            return cls.of(freq)
         if step >= 28 * _DAY and (freq := _frequency_of_months(times, gaps)):
             return cls.of(freq)
         uneven = (np.abs(gaps / step - np.rint(gaps / step)) > 0.25).mean() > 0.1
@@ -89,6 +94,11 @@ class Calendar:
         """Return the step each time belongs to, counted from any origin."""
         if self.months:
             return times.astype("datetime64[M]").astype(np.int64) // self.months
+        if self.half_months:
+            days = times.astype("datetime64[D]")
+            months = days.astype("datetime64[M]")
+            late = days >= months.astype("datetime64[D]") + (14 if "SMS" in self.freq else 15) * ONE_DAY
+            return (2 * months.astype(np.int64) + late) // self.half_months
         if self.business_days:
             days = np.busday_count(np.datetime64("1970-01-01"), times.astype("datetime64[D]"))
             return days // self.business_days
@@ -108,7 +118,14 @@ class Calendar:
             return last + (ahead * self.nanoseconds).astype("timedelta64[ns]")
         day = last.astype("datetime64[D]")
         month, kind = day.astype("datetime64[M]"), self.freq.split("-")[0]
-        if self.business_days:
+        if self.half_months:
+            place = (self.numbers(np.atleast_1d(last)) + ahead) * self.half_months
+            first, end = _ends((place // 2).astype("datetime64[M]"))
+            starts = "SMS" in self.freq
+            days = np.where(
+                place % 2 == 0, first + (0 if starts else 14) * ONE_DAY, first + 14 * ONE_DAY if starts else end
+            )
+        elif self.business_days:
             days = np.busday_offset(day, ahead * self.business_days, roll="backward")
         elif "B" in kind and _working_day(month, "S" in kind) == day:
             days = _working_day(month + ahead * self.months, "S" in kind)
@@ -153,6 +170,21 @@ def _working_day(months: np.ndarray, start: bool) -> np.ndarray:
     """Return the first working days of months, or the last ones."""
     first, end = _ends(months)
     return np.busday_offset(first, 0, "forward") if start else np.busday_offset(end, 0, "backward")
+
+
+def _frequency_of_halves(times: Timestamps) -> str | None:
+    """Return the pandas alias of the halves of months that times are at, None where they are at none.
+
+    >>> days = ["2024-01-15", "2024-01-31", "2024-02-15", "2024-02-29"]
+    >>> _frequency_of_halves(np.array(days, "datetime64[ns]"))
+    'SME'
+    """
+    days = times.astype("datetime64[D]")
+    first, end = _ends(days.astype("datetime64[M]"))
+    middle = days == first + 14 * ONE_DAY
+    if len(days) < 4 or not middle.any():
+        return None
+    return "SMS" if (middle | (days == first)).all() else "SME" if (middle | (days == end)).all() else None
 
 
 def _frequency_of_months(times: Timestamps, gaps: np.ndarray) -> str | None:

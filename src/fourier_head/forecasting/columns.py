@@ -16,7 +16,7 @@ from fourier_head.errors import did_you_mean
 from fourier_head.forecasting.calendars import may_be_set_back
 from fourier_head.forecasting.dates import CLOCK, even_share, number_dates, parse_dates, since_1970
 from fourier_head.forecasting.time_names import folded, number_of_month
-from fourier_head.spellings import are_empty, first_values, is_index, numbers
+from fourier_head.spellings import first_values, is_index
 
 TIMESTAMPS = ("timestamp", "time", "date", "datetime", "ds", "time_period")
 TIMES = (*TIMESTAMPS, "day", "week", "month", "quarter", "year", "period", "hour", "ts", "unix", "epoch")
@@ -83,16 +83,15 @@ def guess_columns(
     numeric = [c for c in numeric if c not in names]
     numeric = [c for c in numeric if not names_things(c) and (time is None or folded(c) not in CALENDAR)] or numeric
     if not numeric:
-        listed = ", ".join(map(str, frame.columns)) or "none at all"
         words = [c for c in left if c not in names and frame[c].notna().any()]
         found = f"; {str(words[-1])!r} holds {str(frame[words[-1]].dropna().iloc[0])[:40]!r}" if words else ""
-        raise ValueError(f"there is no numeric column to forecast; the columns are {listed}{found}.")
+        raise ValueError(f"there is no numeric column to forecast; the columns are {_listed(frame.columns)}{found}.")
     best = [c for word in TARGETS for c in numeric if folded(c) == word][:1]
     if not best and len(numeric) > 1 and (names or time is None):
         best = [c for c in numeric if set(words_of(c)) & set(TARGETS)]
         if len(best) != 1:
             raise ValueError(
-                f"several columns hold numbers ({', '.join(map(str, numeric))}): name the one to forecast, such as "
+                f"several columns hold numbers ({_listed(numeric)}): name the one to forecast, such as "
                 f"target={numeric[-1]!r}."
             )
     return Columns(names, time, tuple(best or numeric))
@@ -143,6 +142,17 @@ def guess_names(
     return tuple((known or [c for c in columns if counts[c] == 1 and names_things(c)])[:1])
 
 
+def _listed(columns: Sequence[Any] | pd.Index) -> str:
+    """Return the names of columns in print, of many the first and the last.
+
+    >>> _listed(["a", "b"]), _listed([f"d_{i}" for i in range(1, 1942)])
+    ('a, b', 'd_1, d_2, d_3, ..., d_1941; 1,941 in all')
+    """
+    if len(columns) <= 20:
+        return ", ".join(map(str, columns)) or "none at all"
+    return f"{', '.join(map(str, columns[:3]))}, ..., {columns[-1]}; {len(columns):,} in all"
+
+
 def words_of(name: Any) -> list[str]:
     """Return the words of a column's name.
 
@@ -172,6 +182,8 @@ def is_numeric(column: pd.Series) -> bool:
     """Tell whether most of what is there is numbers."""
     if column.dtype.kind in "bmM" or isinstance(column.dtype, (pd.PeriodDtype, pd.CategoricalDtype)):
         return False
+    if column.dtype.kind in "iuf":
+        return bool(column.notna().any())
     return bool(pd.to_numeric(first_values(column, 1000), errors="coerce").notna().mean() > 0.5)
 
 
@@ -194,6 +206,9 @@ def is_time(column: pd.Series) -> bool:
     if is_numeric(column):
         words = words_of(column.name)
         called = folded(column.name) in TIMES or words[-1:] in (["date"], ["week"], ["month"], ["year"])
+        # What is called no time is one where it is as large as 20240131; most columns of numbers end here.
+        if not called and not pd.to_numeric(there, errors="coerce").iloc[0] > 10**7:
+            return False
         # The time of something may be short or long; what is as large as all that is since 1970 is a moment.
         read = since_1970 if not called and _MOMENTS & set(words) else partial(number_dates, called_time=called)
         # A look at a few saves the work on most.
@@ -302,6 +317,8 @@ def _join_clocks(frame: pd.DataFrame, taken: set[str | None]) -> pd.DataFrame:
 
 def _holds_clock(column: pd.Series) -> bool:
     """Tell whether a column of text holds different times of day."""
+    if types.is_numeric_dtype(column):
+        return False
     some = first_values(column, 50).astype("string")
     return bool(some.str.fullmatch(CLOCK).fillna(False).all() and some.nunique() > 1)
 
@@ -329,50 +346,3 @@ def _times_of_day(column: pd.Series) -> pd.Series | None:
         text = hours.map("{:02d}".format) + text.str.replace(r"^\d+", "", regex=True)
     # There is no hour -1, nor one of 25.
     return text if text.str.match(r"(?:[01]?\d|2[0-3]):[0-5]").all() else None
-
-
-def spread_times(frame: pd.DataFrame, taken: Iterable[str | None]) -> pd.DataFrame:
-    """Return the table with a row for each value where times name its columns, or months do beside years.
-
-    >>> spread_times(pd.DataFrame({"shop": ["a", "b"], "2021-01": ["5", 6], "2021-02": [7, 8]}), ()).iloc[1].tolist()
-    ['b', '2021-01', 6]
-    """
-    own = [c for c in frame.columns if c not in set(taken) and not is_index(c)]
-    if any(is_time(frame[c]) for c in own if folded(c) not in PARTS):
-        return frame
-    own = [c for c in own if folded(c) not in PARTS]
-    # The World Bank has 2021 [YR2021].
-    names = pd.Series(own, dtype=object).astype("string").str.strip().str.replace(r" \[\w+\]$", "", regex=True)
-    digits = names.str.fullmatch(r"(?:1[5-9]|2[01])\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?")
-    if any(folded(c) == "year" for c in frame.columns):
-        called, those, least = "month", names.str.fullmatch("0?[1-9]|1[0-2]") | names.map(number_of_month).notna(), 12
-    elif digits.any():
-        called, those, least = "year" if names[digits].str.len().max() == 4 else "date", digits, 2
-    else:
-        called, those, least = "date", parse_dates(names.where(names.str.contains(r"\d\D|\D\d")))[0].notna(), 2
-    numeric = {c for c in own if is_numeric(frame[c]) or not frame[c].notna().any()}
-    written = {c: name for c, name, is_one in zip(own, names, those, strict=True) if is_one}
-    times = [c for c in written if c in numeric or _holds_remarks(frame[c])]
-    rest = [c for c in frame.columns if c not in times]
-    named = {folded(c) for c in rest}
-    # A table that was turned by pandas has names as its index.
-    index = None if types.is_numeric_dtype(frame.index) and frame.index.name is None else frame.index.name or "id"
-    # Something else must tell rows apart; where nothing does, columns are series side by side.
-    apart = bool(named) or index is not None or len(frame) == 1
-    if len(numeric & set(times)) < max(least, len(numeric) / 2) or not apart or named & {called, "value", index}:
-        return frame
-    # Remarks under a table have no values.
-    frame = frame[frame[times].notna().any(axis=1) | (frame[rest].notna().sum(axis=1) > 1) | (len(rest) < 2)].copy()
-    for c in times:
-        frame[c] = frame[c].mask(are_empty(frame[c]))
-        numbers(frame[c], f"the column {str(c)!r}")  # says what a cell holds that is none
-    frame = frame.rename(columns=written)
-    times = [written[c] for c in times]
-    long = frame.melt(rest, times, called, "value", ignore_index=False).astype({called: "string"})
-    return long.reset_index(drop=True) if index is None else long.reset_index(names=index)
-
-
-def _holds_remarks(column: pd.Series) -> bool:
-    """Tell whether a column of text holds nothing, however it is spelt, or numbers with something beside them."""
-    text = column.dropna().astype("string").str.strip()
-    return bool(are_empty(text).all() or text.str.match(r"\d").any())

@@ -19,6 +19,7 @@ _UNITS = {
     "day": ("D",),
     "business day": ("B", "C"),
     "week": ("W",),
+    "half month": ("SM", "SME", "SMS"),
     "month": ("M", "ME", "MS", "BM", "BME", "BMS", "CBM", "CBME", "CBMS"),
     "quarter": ("Q", "QE", "QS", "BQ", "BQE", "BQS"),
     "year": ("A", "Y", "YE", "YS", "AS", "BA", "BY", "BYE", "BYS", "BAS"),
@@ -26,13 +27,14 @@ _UNITS = {
 _UNIT_OF = {alias: unit for unit, aliases in _UNITS.items() for alias in aliases}
 
 _SEASON = {"second": 3600, "minute": 1440, "hour": 24, "business day": 5, "month": 12, "quarter": 4}
-_NATURAL = {**_SEASON, "day": 7, "week": 52}
+_NATURAL = {**_SEASON, "day": 7, "week": 52, "half month": 24}
 
 _ADVERBS = {
     "hour": "hourly",
     "day": "daily",
     "business day": "on working days",
     "week": "weekly",
+    "half month": "twice a month",
     "month": "monthly",
     "quarter": "quarterly",
     "year": "yearly",
@@ -70,10 +72,10 @@ def season_length(freq: str | None) -> int:
 
 @functools.cache  # many series have few frequencies
 def natural_period(freq: str | None) -> int:
-    """Return the period a model may be told: as `season_length`, but 7 for days and 52 for weeks.
+    """Return the period a model may be told: as `season_length`, but 7 for days, 52 for weeks and 24 for half months.
 
-    >>> [natural_period(f) for f in ("D", "W", "B", "5min", "10min", "MS", "A-DEC", "")]
-    [7, 52, 5, 288, 144, 12, 1, 1]
+    >>> [natural_period(f) for f in ("D", "W", "B", "5min", "10min", "SMS", "MS", "A-DEC", "")]
+    [7, 52, 5, 288, 144, 24, 12, 1, 1]
     """
     return _steps(freq, _NATURAL)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fourier_head.forecasting.calendars import Calendar
 from fourier_head.forecasting.columns import (
+    Columns,
     check_columns,
     guess_columns,
     guess_time,
@@ -21,11 +22,11 @@ from fourier_head.forecasting.columns import (
     is_time,
     is_unread_time,
     join_dates,
-    spread_times,
 )
 from fourier_head.forecasting.dates import read_timestamps
 from fourier_head.forecasting.series_set import AGGREGATES, NOWHERE, SeriesSet, label
 from fourier_head.forecasting.time_names import folded
+from fourier_head.forecasting.turned import numbered_steps, spread_times
 from fourier_head.spellings import is_index, numbers, respell
 
 
@@ -223,7 +224,8 @@ def _add_frame(
     names = (id,) if isinstance(id, (str, Integral)) else tuple(id or ())
     if isinstance(frame.index, pd.PeriodIndex) and time is None:
         given = given or Calendar.of(frame.index.freqstr)
-    if isinstance(frame.index, pd.MultiIndex) and not set(frame.columns) & set(frame.index.names):
+    in_index = isinstance(frame.index, pd.MultiIndex) or frame.index.name in names
+    if in_index and not set(frame.columns) & set(frame.index.names):
         frame = frame.reset_index()
     if isinstance(frame.columns, pd.MultiIndex):
         frame, target = _with_plain_columns(frame, target)
@@ -239,6 +241,9 @@ def _add_frame(
             # Neither column is one that can be named.
             out.given += ("target", "time")
             frame, out.spread = spread, len(set(frame.columns) - set(spread.columns))
+        elif time is None and target is None and (steps := numbered_steps(frame, names, out.aggregate)) is not None:
+            _add_steps(out, frame, steps, given)
+            return
         # A date that was named stays joined with its time of day.
         joined = join_dates(frame, (*names, target))
         time = guess_time(joined, (*names, target)) if time is None else time
@@ -280,6 +285,26 @@ def _add_frame(
         for name, rows in groups.items():
             own = name if columns.names else column
             out.add(own, all_values[rows], given, None if times is None else times[rows])
+
+
+def _add_steps(out: SeriesSet, frame: pd.DataFrame, steps: pd.DataFrame, given: Calendar | None) -> None:
+    """Add series whose values are in the rows of a table; each ends with its last value.
+
+    Args:
+        frame: the table as it was given.
+        steps: the values by the names of the series.
+    """
+    names = () if steps.index.names == [None] else tuple(steps.index.names)
+    out.given += ("target",)
+    out.columns, out.name_columns, out.target = Columns(names, None, ("value",)), names or ("id",), "value"
+    out.steps = tuple(map(str, steps.columns))
+    used = {*names, *steps.columns}
+    out.ignored = tuple(str(c) for c in frame.columns if c not in used and not is_index(c))
+    values = steps.to_numpy(np.float64)
+    there = ~np.isnan(values)
+    ends = np.where(there.any(axis=1), values.shape[1] - there[:, ::-1].argmax(axis=1), values.shape[1])
+    rows = [row[:end] for row, end in zip(values, ends, strict=True)]
+    out.add_untimed(steps.index.tolist() if names else ["value"], rows, given)
 
 
 def _with_plain_columns(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, Any]:

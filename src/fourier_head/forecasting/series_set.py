@@ -15,13 +15,14 @@ import pandas as pd
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
 from fourier_head.forecasting.columns import Columns
+from fourier_head.forecasting.dates import DateWarning
 from fourier_head.forecasting.frequency import frequency_in_words
 
 NOWHERE = np.datetime64("NaT", "ns")
 AGGREGATES = ("sum", "mean")
 
 
-@dataclass
+@dataclass(repr=False)
 class SeriesSet:
     """Hold series on regular grids, ready to be forecast.
 
@@ -41,6 +42,7 @@ class SeriesSet:
         ignored: columns of the table that are not used.
         joined: columns that times were put together from.
         spread: columns that were named by times, each of which holds the values of its time.
+        steps: columns that were numbered, each of which holds the values of a step.
         whole_years: rows of whole years among those of their months or quarters, which are left out.
         after: rows after the last value of any series, which are left out.
         without_time: what stands for the time in the first of the rows at the end of a table that are left out.
@@ -64,12 +66,16 @@ class SeriesSet:
     ignored: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     spread: int = 0
+    steps: tuple[str, ...] = ()
     whole_years: int = 0
     after: int = 0
     without_time: str | None = None
     aggregate: str | None = None
     fill: float | None = None
     _count: Counter[str] = field(default_factory=Counter)
+
+    def __repr__(self) -> str:
+        return f"SeriesSet({len(self):,} series, {self.timing})"
 
     def __len__(self) -> int:
         return len(self.values)
@@ -126,6 +132,9 @@ class SeriesSet:
             notes.append(f"times are put together from the columns {' and '.join(map(repr, self.joined))}.")
         if self.spread:
             notes.append(f"{self.spread:,} columns are named by times and hold the values at these times.")
+        if self.steps:
+            columns = f"{len(self.steps):,} columns, from {self.steps[0]!r} to {self.steps[-1]!r},"
+            notes.append(f"{columns} are numbered and taken for steps of the series in the rows, without dates.")
         if self.whole_years:
             what = "1 row is" if self.whole_years == 1 else f"{self.whole_years:,} rows are"
             notes.append(f"{what} of whole years, not of their parts, and left out.")
@@ -278,6 +287,8 @@ class SeriesSet:
             raise ValueError(
                 f"{label(name)} has {len(place)} values on {steps} steps of frequency {calendar.freq!r}; give its freq."
             )
+        four = calendar.freq == "4W"  # a calendar of 4, 4 and 5 weeks
+        self._count["4-4-5"] += four and {*np.diff(times).astype("timedelta64[W]").astype(int)} == {4, 5}
         self._count["steps"] += steps
         self._count["gaps"] += steps - len(place)
         self._count["negative"] += int((values < 0).any())
@@ -289,6 +300,13 @@ class SeriesSet:
 
     def finish(self) -> None:
         """Give series of one value the calendar that most others have; where gaps are filled, all end together."""
+        if self._count["4-4-5"]:
+            warnings.warn(
+                "times lie 4 and 5 weeks apart, as no frequency has it: steps are put in, and forecasts have dates "
+                "that your calendar has not; without dates, steps are counted.",
+                DateWarning,
+                stacklevel=3,
+            )
         lonely = [i for i, c in enumerate(self.calendars) if c is None and not np.isnat(self.last[i])]
         if lonely:
             common = Counter(c for c in self.calendars if c is not None).most_common(1)
