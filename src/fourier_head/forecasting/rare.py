@@ -173,9 +173,14 @@ def _launch(other: np.ndarray, known: np.ndarray) -> int:
     0
     """
     first = int(other.argmax())
-    after = other[first + 1 :][known[first + 1 :]]
-    rate, before = (float(after.mean()) if len(after) else 0.0), int(known[:first].sum())
-    return first if before and (rate == 1 or -before * math.log1p(-rate) > CHANCE) else 0
+    found, count = int(other[first + 1 :].sum()), int(known[first + 1 :].sum())
+    apart, together = (_surprise(found, steps) for steps in (count, count + int(known[:first].sum())))
+    return first if together - apart > CHANCE else 0
+
+
+def _surprise(found: int, count: int) -> float:
+    """Return the negative log-likelihood of so many hits at their own rate."""
+    return -sum(one * math.log(one / count) for one in (found, count - found) if one)
 
 
 def _unlike(hits: np.ndarray, rate: float) -> float:
