@@ -239,7 +239,7 @@ class Forecasts:
         values = np.asarray(values, dtype=np.float64)
         half = np.where(self.support.whole, 0.5, 0.0)[:, None]
         with torch.no_grad():
-            below, upto = (self.density.cdf(self._at(end)).double().cpu() for end in (values - half, values + half))
+            below, upto = (self.density.cdf(self._at(end)).cpu() for end in (values - half, values + half))
         levels = torch.from_numpy(self.support.levels(values, below.numpy(), upto.numpy()))
         return torch.special.ndtri(levels.clamp(1e-6, 1 - 1e-6)).numpy()
 

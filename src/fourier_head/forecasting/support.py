@@ -113,7 +113,7 @@ class Support:
         """
         low, high = self.bounds[..., None]
         level = (np.where(values <= low, 0.0, below) + np.where(values >= high, 1.0, upto)) / 2
-        return self.rare.levels(values, np.where(np.isnan(values), np.nan, level))
+        return self.rare.levels(values, np.where(np.isnan(values), np.nan, level).astype(np.float64))
 
     def cut(self, values: Tensor) -> np.ndarray:
         """Return values (series, ...), those beyond what the series can take at its end; means need no more."""
