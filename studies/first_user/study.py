@@ -32,9 +32,11 @@ class Case:
         freq: of the steps.
         pasts, outcomes: of each series.
         rival: what the simple forecast beside is called, and its forecasts; None where the outcome itself is known.
-        metric: "mae" (mean error of medians), "median" or "mean_over_truth".
+        metric: "mae" (mean error of medians), "median", "mean", "mean_over_truth", or "beyond" (share of ends of 95 %
+            intervals beyond what is possible).
         truth: what a mean is divided by.
         start: the first day or month of series that have dates.
+        possible: the least and the largest value that is.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Case:
     metric: str = "mae"
     truth: float = 1.0
     start: str | None = None
+    possible: tuple[float, float] = (-np.inf, np.inf)
 
     @property
     def data(self) -> list[np.ndarray] | list[pd.Series]:
@@ -55,7 +58,7 @@ class Case:
 
 
 def cases(count: int) -> list[Case]:
-    """Return all cases, with so many series in each; sixty times as many of rare demand, as few of them sell."""
+    """Return all cases, with so many series in each, more of demand and of bounds, where few values tell anything."""
     usual = [np.random.default_rng(seed).normal(100, 3, 100) for seed in range(count)]
     outliers = [np.append(one, 1000.0) for one in usual]
     out = [Case("last value an outlier", "D", outliers, np.full((count, 14), 100.0), metric="median")]
@@ -63,6 +66,7 @@ def cases(count: int) -> list[Case]:
         sold = np.random.default_rng(0).poisson(rate, (60 * count, 214)).astype(float)
         demand = Case(f"demand of rate {rate:g}", "D", [*sold[:, :200]], sold[:, 200:], None, "mean_over_truth", rate)
         out.append(demand)
+    out += _kept_to(6 * count)
     week = np.array([0.0, 5.0, 10.0, 5.0, 0.0, -20.0, -30.0])
     out += [
         _seasonal("weekly season", "D", count, 200, 28, 6.0, lambda t: week[t % 7], (7,), 8),
@@ -82,6 +86,23 @@ def cases(count: int) -> list[Case]:
     out.append(replace(shop, start=str(FIRST_MONTH)))
     out.append(Case("1, 2, 3", None, [np.array([1.0, 2.0, 3.0])], np.array([[4.0, 5.0, 6.0]])))
     return out
+
+
+def _kept_to(count: int) -> list[Case]:
+    """Return cases of what series can take: products launched and discontinued, bounds, rare dips."""
+    random = np.random.default_rng(0)
+    launched = [np.append(np.zeros(250), random.poisson(20, 30)) for _ in range(count)]
+    ended = [np.append(np.where(random.random(200) < 0.2, 3.0, 0.0), np.zeros(100)) for _ in range(count)]
+    stars = random.integers(1, 6, (count, 214)).astype(float)
+    shares = random.normal(97, 2.5, (count, 214)).clip(0, 100)
+    up = (random.random((count, 214)) >= 0.05).astype(float)
+    return [
+        Case("launched 30 days ago", "D", launched, np.full((count, 14), 20.0), None, "mean_over_truth", 20.0),
+        Case("discontinued 100 days ago", "D", ended, np.zeros((count, 14)), None, "mean"),
+        Case("one to five stars", "D", [*stars[:, :200]], stars[:, 200:], None, "beyond", possible=(1.0, 5.0)),
+        Case("shares up to 100 %", "D", [*shares[:, :200]], shares[:, 200:], None, "beyond", possible=(0.0, 100.0)),
+        Case("up on 95 % of days", "D", [*up[:, :200]], up[:, 200:], None, "mean"),
+    ]
 
 
 def _seasonal(
@@ -182,6 +203,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
         notes=[
             "Without rules is natural=False, rules=False: what the network alone says. Errors are those of medians, of "
             "outcomes with their noise; a median should be 100, a mean over its truth 1.",
+            "Of what was discontinued the mean should be 0, where .6 were sold before; of days that are up 0.95.",
             "The decomposition adds the mean cycles of day and week; it stands in for MSTL, which is not at hand.",
         ],
         quick="one series of each case",
@@ -201,6 +223,11 @@ def _rows(forecaster: Forecaster, case: Case) -> list[Row]:
             )
         if case.metric == "mean_over_truth":
             value = float(forecasts.mean.mean()) / case.truth
+        elif case.metric == "mean":
+            value = float(forecasts.mean.mean())
+        elif case.metric == "beyond":
+            low, high = np.moveaxis(forecasts.quantiles([0.025, 0.975]), -1, 0)
+            value = float(np.mean([low < case.possible[0], high > case.possible[1]]))
         elif case.metric == "median":
             value = float(np.median(forecasts.median[:, 0]))
         else:

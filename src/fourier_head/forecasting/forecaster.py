@@ -152,7 +152,8 @@ class Forecaster:
             holidays: code of a country ("DE", "US-CA") whose holidays count as covariates; needs the package holidays.
             paths: possible pasts that are followed beyond ``config.horizon``.
             natural: keep quantiles, samples and means to values that a series can take, as ten or more past values
-                show: whole numbers where all were, none below zero where none was; rare demand by its rate and sizes.
+                show: whole numbers where all were, none below zero where none was, none beyond a bound that was hit
+                again and again; rare demand, and rare dips from the largest value, by their rate and sizes.
             rules: leave out one absurd value, take seasons that the network does not read from the whole past,
                 holidays and other days of the calendar from past years, and from months what their weekdays and Easter
                 do, go on along a line of few values, each where the past of a series says so, and in series of minutes
@@ -204,6 +205,9 @@ class Forecaster:
         if natural and not as_given:
             for numbers, contexts, periods in self._batches(series, rolling):
                 support.read(numbers, contexts, periods)
+        if ruled:
+            ruled.rare.extend(sorted(support.rare))
+            ruled.bounds.extend(np.flatnonzero(np.isfinite(support.bounds).any(0)).tolist())
         factor, shift = self._moved(ruled, rolling, half) if ruled else (None, None)
         density = rolling.density(factor, shift)
         if effects:

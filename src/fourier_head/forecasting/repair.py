@@ -108,6 +108,8 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
         # What a series can take is seen in all of it; the values of one side may be too few, or happen to be whole.
         kinds = [one.support for one in both_ways]
         whole, positive = kinds[0].whole | kinds[1].whole, kinds[0].positive | kinds[1].positive
+        least = np.maximum(kinds[0].bounds[0], kinds[1].bounds[0])
+        most = np.minimum(kinds[0].bounds[1], kinds[1].bounds[1])
         for i, (n, a, b) in enumerate(some):
             known = series.values[n][~np.isnan(series.values[n])]
             ends = [middle[i], middle[i] - reach[0][i], middle[i] + reach[1][i]]
@@ -115,6 +117,8 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
                 ends = [end.round() for end in ends]
             if positive[i] and known.min() >= 0:
                 ends = [end.clip(0) for end in ends]
+            if least[i] <= known.min() and known.max() <= most[i]:
+                ends = [end.clip(least[i], most[i]) for end in ends]
             value[n][a:b], low[n][a:b], high[n][a:b] = ends
     lengths = [len(one) for one in series.values]
     who, place = np.repeat(np.arange(len(lengths)), lengths), np.concatenate([np.arange(n) for n in lengths])

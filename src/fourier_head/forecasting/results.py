@@ -112,9 +112,9 @@ class Forecasts:
 
     @property
     def mean(self) -> np.ndarray:
-        """Means (series, horizon)."""
+        """Means (series, horizon), NaN of a series that holds no value at all."""
         with torch.no_grad():
-            return self.support.rare.mean(self.support.cut(self.density.mean))
+            return self.support.mean(self.density.mean)
 
     @property
     def dependence(self) -> Dependence:
@@ -229,25 +229,26 @@ class Forecasts:
             low, high = table.gather(-1, left), table.gather(-1, left + 1)
             some = self.support[rows]
             drawn = some.fit(torch.lerp(low, high, (place - left).clamp(0, 1)).transpose(1, 2))
-            yield some.rare.put(drawn, torch.special.ndtr(z).transpose(1, 2).numpy()) if some.rare.rate else drawn
+            yield some.rare.put(drawn, torch.special.ndtr(z).transpose(1, 2).numpy()) if some.rare else drawn
 
     def normal_scores(self, values: Any) -> np.ndarray:
         """Return where outcomes (series, horizon) lie, as standard normal numbers; NaN where a value is.
 
-        Of whole numbers the middle of their jump counts.
+        Of whole numbers, bounds and what is usual where other values are rare, the middle of their jump counts.
         """
         values = np.asarray(values, dtype=np.float64)
         half = np.where(self.support.whole, 0.5, 0.0)[:, None]
         with torch.no_grad():
-            level = (self.density.cdf(self._at(values - half)) + self.density.cdf(self._at(values + half))).double() / 2
-        levels = torch.from_numpy(self.support.rare.levels(values, level.cpu().numpy()))
+            below, upto = (self.density.cdf(self._at(end)).cpu() for end in (values - half, values + half))
+        levels = torch.from_numpy(self.support.levels(values, below.numpy(), upto.numpy()))
         return torch.special.ndtri(levels.clamp(1e-6, 1 - 1e-6)).numpy()
 
     def cdf(self, values: Any) -> np.ndarray:
         """Return the probability of outcomes up to values (series, horizon), NaN where a value is.
 
         Outcomes are what quantiles and samples show: of whole numbers what is rounded to a value or below it counts,
-        and nothing is below zero where the past never was. ``density.cdf`` is that of the density beneath.
+        and nothing is below zero where the past never was, or beyond a bound that it hit. ``density.cdf`` is that of
+        the density beneath.
         """
         values = self._at(values).numpy()
         with torch.no_grad():

@@ -1,8 +1,8 @@
 """What a forecaster does beside its network, whatever its weights: few rules, each judged by a series' own past.
 
 One absurd value counts as missing; a season longer than the network reads is taken off and put back; a few values on
-one line go on along it. `anniversaries.py` and `trading_days.py` have what the calendar tells, `support.py` demand that
-is mostly zero, `views.py` the others.
+one line go on along it. `anniversaries.py` and `trading_days.py` have what the calendar tells, `support.py` what values
+can come, `rare.py` those that rarely do, `views.py` the others.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ IN_WORDS = {
     "trading_days": "the weekdays of months",
     "recent": "views of the last values",
     "coarser": "coarser views far ahead",
+    "rare": "rare demand or rare dips",
+    "bounds": "bounds that were hit again and again",
 }
 """What rules do, as pages say it."""
 
@@ -69,6 +71,7 @@ class Rules:
         recent: numbers of the series that views of their last values counted for, see `recent.py`.
         anniversaries: numbers of the series of days in which days of the calendar stand out, see `anniversaries.py`.
         trading_days: numbers of the series of months that follow the weekdays in them, see `trading_days.py`.
+        rare, bounds: numbers of the series of rare demand or rare dips, and of those with bounds, see `support.py`.
         factor: (series, horizon) to multiply its forecasts by after that, None where there is nothing to multiply by.
     """
 
@@ -82,6 +85,8 @@ class Rules:
     recent: list[int] = field(default_factory=list)
     anniversaries: list[int] = field(default_factory=list)
     trading_days: list[int] = field(default_factory=list)
+    rare: list[int] = field(default_factory=list)
+    bounds: list[int] = field(default_factory=list)
     factor: np.ndarray | None = field(default=None, repr=False)
 
     @property

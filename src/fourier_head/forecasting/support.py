@@ -1,134 +1,17 @@
-"""What values a series can take, as its past shows: whole numbers, none below zero, and how often any but zero."""
+"""What values a series can take, as its past shows: whole numbers, none below zero, none beyond bounds that it hit."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fourier_head.forecasting.patch.seasons import FURTHER
-
-ZEROS = 0.8
-"""Share of zeros from which on demand is rare."""
-HALF_LIFE = 200
-"""Steps after which a step of the past counts half."""
-REGULAR = 0.5
-"""Share of when something was sold that a season explains from which on that is left to the network."""
-LASTING = 0.3
-"""Correlation of when something was sold with the step before, from which on amounts are those of rain or power."""
-CYCLES = 3
-"""Cycles of a season that must be there for it to explain anything."""
-
-
-@dataclass
-class Rare:
-    """What is known of series whose demand is rare.
-
-    Args:
-        rate: of each of these series by its number, the probability that a step is not zero.
-        sizes: of each, what it was then, ascending.
-    """
-
-    rate: dict[int, float] = field(default_factory=dict)
-    sizes: dict[int, np.ndarray] = field(default_factory=dict)
-
-    def read(self, number: int, values: np.ndarray, period: int = 1) -> None:
-        """Take a series up where its demand is rare; none of its values is below zero.
-
-        What is sold on Saturdays alone, or in the evening, is not rare then; nor is what falls for days on end, such as
-        rain, where values are not whole numbers.
-
-        >>> rare = Rare()
-        >>> rare.read(3, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0]))
-        >>> round(rare.rate[3], 2), rare.quantiles(3, np.array([0.5, 0.85, 0.95]))
-        (0.2, array([0., 1., 2.]))
-        """
-        known = ~np.isnan(values)
-        sold = known & (values > 0)
-        if not sold.any() or (known & ~sold).sum() < ZEROS * known.sum():
-            return
-        if any(_explained(sold[known], known, season) >= REGULAR for season in (period, *FURTHER.get(period, ()))):
-            return
-        if (values[known] % 1).any() and np.corrcoef(sold[known][1:], sold[known][:-1])[0, 1] >= LASTING:
-            return
-        weight = known * 0.5 ** (np.arange(len(values) - 1, -1, -1) / HALF_LIFE)
-        self.rate[number] = float(weight[sold].sum() / weight.sum())
-        self.sizes[number] = np.sort(values[sold])
-
-    def __getitem__(self, rows: slice) -> Rare:
-        """Return what is known of consecutive series, counted anew."""
-        first, last = rows.start or 0, np.inf if rows.stop is None else rows.stop
-        kept = [number for number in self.rate if first <= number < last]
-        return Rare({n - first: self.rate[n] for n in kept}, {n - first: self.sizes[n] for n in kept})
-
-    def quantiles(self, number: int, level: np.ndarray) -> np.ndarray:
-        """Return quantiles of one series at levels of any shape."""
-        sizes, rate = self.sizes[number], self.rate[number]
-        place = np.ceil((level - (1 - rate)) / rate * len(sizes) - 1e-9) - 1
-        return np.where(level > 1 - rate, sizes[place.clip(0, len(sizes) - 1).astype(int)], 0.0)
-
-    def put(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Return quantiles or samples (series, ...) with those of rare demand in their places, at levels like them."""
-        level = np.broadcast_to(level, values.shape)
-        for number in self.rate:
-            values[number] = self.quantiles(number, level[number])
-        return values
-
-    def mean(self, means: np.ndarray) -> np.ndarray:
-        """Return means (series, horizon) with those of rare demand in their places."""
-        for number, rate in self.rate.items():
-            means[number] = rate * self.sizes[number].mean()
-        return means
-
-    def upto(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Return probabilities (..., series, horizon) of outcomes up to values, those of rare demand in their places.
-
-        >>> Rare({0: 0.2}, {0: np.array([1.0, 2.0])}).upto(np.array([[-1.0, 0.0, 1.5]]), np.zeros((1, 3)))
-        array([[0. , 0.8, 0.9]])
-        """
-        for number, rate in self.rate.items():
-            x = values[..., number, :]
-            share = np.searchsorted(self.sizes[number], x, "right") / len(self.sizes[number])
-            level[..., number, :] = np.where(x < 0, 0.0, 1 - rate + rate * share)
-        return level
-
-    def levels(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Return levels (series, horizon) of outcomes, the middles of their jumps where demand is rare."""
-        for number, rate in self.rate.items():
-            sizes, x = self.sizes[number], values[number]
-            below, upto = (np.searchsorted(sizes, x, side) / len(sizes) for side in ("left", "right"))
-            middle = np.where(x > 0, 1 - rate + rate * (below + upto) / 2, (1 - rate) / 2)
-            level[number] = np.where(np.isnan(x), np.nan, middle)
-        return level
-
-
-def _explained(sold: np.ndarray, known: np.ndarray, season: int) -> float:
-    """Return which share of when something was sold the steps of a season explain, chance taken off.
-
-    Args:
-        sold: whether it was, at the steps that are known.
-        known: which steps are.
-
-    Example:
-        >>> saturdays = np.arange(60) % 7 == 5
-        >>> every = np.ones(60, dtype=bool)
-        >>> [bool(_explained(saturdays, every, season) > 0.5) for season in (7, 5)]
-        [True, False]
-    """
-    if not 1 < season <= len(sold) / CYCLES:
-        return 0.0
-    phase = (np.arange(len(known)) % season)[known]
-    count, hits = np.bincount(phase, minlength=season), np.bincount(phase, sold, minlength=season)
-    within, rate = float((hits - hits**2 / np.maximum(count, 1)).sum()), float(sold.mean())
-    left, free = within / max(1, len(sold) - int((count > 0).sum())), len(sold) - 1
-    total = rate * (1 - rate) * len(sold) / free
-    return 1 - left / total if total else 0.0
-
+from fourier_head.forecasting.rare import USUAL, Rare
 
 FEWEST = 10
 """Values from which on a past says something about what is possible."""
+BEYOND = 10.0
+"""Visits of values beyond the last one that should have been seen, from which on that is a bound."""
 
 
 class Support:
@@ -137,7 +20,10 @@ class Support:
     Args:
         whole: whether each series takes whole numbers only, shape (series,).
         positive: whether each series never goes below zero, shape (series,).
-        rare: how often those series are not zero that mostly are, and how large then.
+        rare: how often those series are at another value that mostly are at one, and what they are then.
+        bounds: the least value, but for zero, and the largest one that each series can take, shape (2, series);
+            infinite where none is known.
+        empty: which series hold no value at all, shape (series,).
 
     Example:
         >>> counts = torch.tensor([0, 2, 0, 0, 1, 0, 5, 0, 0, 1, 0, 0.0])
@@ -148,8 +34,18 @@ class Support:
                [-0.2,  0.3,  1.7]], dtype=float32)
     """
 
-    def __init__(self, whole: np.ndarray, positive: np.ndarray, rare: Rare | None = None):
+    def __init__(
+        self,
+        whole: np.ndarray,
+        positive: np.ndarray,
+        rare: Rare | None = None,
+        bounds: np.ndarray | None = None,
+        empty: np.ndarray | None = None,
+    ):
         self.whole, self.positive, self.rare = whole, positive, Rare() if rare is None else rare
+        free = np.repeat([[-np.inf], [np.inf]], len(whole), axis=1)
+        self.bounds = free if bounds is None else bounds
+        self.empty = np.zeros(len(whole), dtype=bool) if empty is None else empty
 
     @classmethod
     def unknown(cls, count: int) -> Support:
@@ -163,24 +59,40 @@ class Support:
             periods: steps of the season (B,) of each, none unless given.
         """
         seen = ~contexts.isnan()
-        values = torch.where(seen, contexts, 0)
         count = seen.sum(-1)
-        enough = count >= FEWEST
-        positive, whole = enough & (values.amin(-1) >= 0), enough & (values == values.round()).all(-1)
-        zeros = (count - (values != 0).sum(-1)) >= ZEROS * count
-        self.positive[numbers], self.whole[numbers], rare = (
-            torch.stack([positive, whole, zeros & positive]).cpu().numpy()
+        low = torch.where(seen, contexts, torch.inf).amin(-1)
+        high = torch.where(seen, contexts, -torch.inf).amax(-1)
+        whole = (~seen | (contexts == contexts.round())).all(-1)
+        enough, moves = count >= FEWEST, low < high
+        at_low, at_high = ((contexts == end[:, None]).sum(-1) for end in (low, high))
+        usual = torch.maximum(at_low * (low == 0), at_high) >= USUAL * count
+        several = torch.maximum(at_low * (low != 0), at_high) ** 2 >= BEYOND
+        found = torch.stack(
+            [enough & (low >= 0), enough & whole, count == 0, enough & moves & usual, enough & moves & several]
         )
-        for row in np.flatnonzero(rare):
-            period = 1 if periods is None else int(periods[row])
-            self.rare.read(int(numbers[row]), contexts[row].cpu().numpy(), period)
+        self.positive[numbers], self.whole[numbers], self.empty[numbers], rare, bounded = found.cpu().numpy()
+        top = (at_high > at_low).cpu().numpy()
+        for row in np.flatnonzero(rare | bounded):
+            values, number = contexts[row].cpu().numpy(), int(numbers[row])
+            if rare[row]:
+                self.rare.read(number, values, 1 if periods is None else int(periods[row]), bool(top[row]))
+            if bounded[row] and number not in self.rare.jumps:  # what those take is known already
+                known = values[~np.isnan(values)]
+                least = -_bound(-known) if known.min() else -np.inf
+                self.bounds[:, number] = least, _bound(known)
 
     def __getitem__(self, some: slice) -> Support:
-        return Support(self.whole[some], self.positive[some], self.rare[some])
+        return Support(self.whole[some], self.positive[some], self.rare[some], self.bounds[:, some], self.empty[some])
 
     def fit(self, values: Tensor) -> np.ndarray:
         """Return quantiles or samples (series, ...) rounded and cut off where that is what the series does."""
         return self.cut(torch.where(_beside(self.whole, values), values.round(), values))
+
+    def mean(self, values: Tensor) -> np.ndarray:
+        """Return means (series, horizon) of what outcomes can be, NaN of series without any value."""
+        means = self.rare.mean(self.cut(values))
+        means[self.empty] = np.nan
+        return means
 
     def edges(self, values: np.ndarray) -> np.ndarray:
         """Return up to where the density has what becomes an outcome of a value (..., series, horizon) at most."""
@@ -188,13 +100,47 @@ class Support:
 
     def upto(self, values: np.ndarray, level: np.ndarray) -> np.ndarray:
         """Return the probabilities of outcomes up to values (..., series, horizon), from those of the density."""
-        level = self.rare.upto(values, np.where(self.positive[:, None] & (values < 0), 0.0, level))
+        low, high = self.bounds[..., None]
+        level = np.where((self.positive[:, None] & (values < 0)) | (values < low), 0.0, level)
+        level = self.rare.upto(values, np.where(values >= high, 1.0, level))
         return np.where(np.isnan(values), np.nan, level)
 
+    def levels(self, values: np.ndarray, below: np.ndarray, upto: np.ndarray) -> np.ndarray:
+        """Return levels of outcomes (series, horizon), the middles of their jumps, from those of the density.
+
+        Args:
+            below, upto: what the density has below each value and up to it.
+        """
+        low, high = self.bounds[..., None]
+        level = (np.where(values <= low, 0.0, below) + np.where(values >= high, 1.0, upto)) / 2
+        return self.rare.levels(values, np.where(np.isnan(values), np.nan, level).astype(np.float64))
+
     def cut(self, values: Tensor) -> np.ndarray:
-        """Return values (series, ...), zero where they are negative and the series never is; means need no more."""
+        """Return values (series, ...), those beyond what the series can take at its end; means need no more."""
+        low, high = (_beside(end, values).to(values.dtype) for end in self.bounds)
         # Adding zero turns -0 into 0.
-        return torch.where(_beside(self.positive, values), values.clamp_min(0), values).add_(0).cpu().numpy()
+        kept = torch.where(_beside(self.positive, values), values.clamp_min(0), values).add_(0)
+        return kept.clamp(low, high).cpu().numpy()
+
+
+def _bound(values: np.ndarray) -> float:
+    """Return the largest of values where it is a bound, infinity where larger ones may well come.
+
+    It is one where it was visited so often, in both halves of the past, that values beyond it should have been seen,
+    had each been followed by the next as often as it followed the one before it.
+
+    >>> random = np.random.default_rng(0)
+    >>> stars, counts, shares = random.integers(1, 6, 99), random.poisson(3, 99), random.normal(97, 3, 99).clip(max=100)
+    >>> _bound(stars), _bound(counts), _bound(shares)
+    (5.0, inf, 100.0)
+    """
+    last = values.max()
+    at = values == last
+    if at.all() or not (at[: len(at) // 2].any() and at[len(at) // 2 :].any()):
+        return np.inf
+    before = values == values[~at].max()
+    visits, earlier = (int(one[0]) + int((one[1:] & ~one[:-1]).sum()) for one in (at, before))
+    return float(last) if visits**2 >= BEYOND * earlier else np.inf
 
 
 def _beside(which: np.ndarray, values: Tensor) -> Tensor:
