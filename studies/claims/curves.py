@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from studies.claims.claim import Claim, joined
-from studies.claims.evidence import Figure, Selector, find, objects, one_row, paired, t_interval
+from studies.claims.evidence import Figure, Selector, find, objects, one_row, paired
 from studies.claims.synthetic import EVERY, FOURIER, FOURIER_MLE, LINEAR, SETS
+from studies.common.intervals import t_interval
 from studies.synthetic import released
 from studies.synthetic.arms import FREQUENCIES
 from studies.synthetic.discrete import PROTOCOLS

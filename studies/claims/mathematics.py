@@ -7,7 +7,8 @@ import math
 from typing import Any
 
 from studies.claims.claim import Claim
-from studies.claims.evidence import Figure, find, one_row, t_quantile
+from studies.claims.evidence import Figure, find, one_row
+from studies.common.intervals import t_quantile
 
 LAW, METRIC = "results/scaling-law/summary.json", "results/smoothness/summary.json"
 TARGETS = ("Gaussian", "two Gaussians", "triangle")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from studies.claims.claim import Claim, Side, decide
-from studies.claims.evidence import Figure, Selector, find, paired, t_interval
+from studies.claims.evidence import Figure, Selector, find, paired
+from studies.common.intervals import t_interval
 from studies.synthetic import likelihood, released
 from studies.synthetic.arms import TABLES, TITLES, Paper
 from studies.synthetic.data import SIGMA
