@@ -159,7 +159,7 @@ class Forecaster:
                 and seconds let views of the last values count near ahead and coarser ones far ahead;
                 ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
-            progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
+            progress: whether to show a bar, or what to call; shown in a terminal after two seconds unless said otherwise.
         """
         horizon, paths = check_count("horizon", horizon, " of steps"), check_count("paths", paths)
         if precision not in ("auto", "bf16", "float32"):
@@ -262,7 +262,7 @@ class Forecaster:
             share: of outcomes that the interval should hold.
             last: values at the end of each series that are looked at, all unless given.
             steps: values forecast from one moment; 1 sees most, 8 cost an eighth.
-            settings: of ``predict``.
+            settings: of ``predict``; ``progress`` counts the moments.
         """
         last, steps = None if last is None else check_count("last", last), check_count("steps", steps)
         series, predict = self._looking_back(data, settings)
@@ -290,7 +290,7 @@ class Forecaster:
         if given := [one for one in without if settings.get(one) is not None]:
             raise ValueError(f"{given[0]} is for predict alone; here series are looked at by themselves.")
         columns = {key: settings.pop(key) for key in COLUMNS if key in settings}
-        return read_series(data, trim=trim, **columns), functools.partial(self._quietly, settings)
+        return read_series(data, trim=trim, **columns), functools.partial(self._quietly, {"progress": None, **settings})
 
     def _quietly(self, settings: dict[str, Any], pasts: SeriesSet, horizon: int) -> Forecasts:
         """Return forecasts of pasts without a word; a method, so that forecasts that know of it can be pickled."""
