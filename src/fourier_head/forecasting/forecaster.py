@@ -146,7 +146,8 @@ class Forecaster:
             fill: value of steps without a row, such as 0 where a table holds days with a sale only; else missing.
             aggregate: "sum" or "mean" of several rows for one step, which are an error unless given.
             future: a table like the data, of the steps to come, with what is known of them: prices, promotions, weather
-                forecasts, numbers or words. Past windows decide whether a series gains by it.
+                forecasts, numbers or words. Past windows decide whether a series gains by it. Unless given, rows of the
+                data after the last value of all, where ``covariates`` names what is known there.
             covariates: which columns count; those that both tables have unless given. What only the data has is known
                 of the past alone, and counts with a delay of the horizon.
             holidays: code of a country ("DE", "US-CA") whose holidays count as covariates; needs the package holidays.
@@ -159,7 +160,7 @@ class Forecaster:
                 and seconds let views of the last values count near ahead and coarser ones far ahead;
                 ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
-            progress: whether to show a bar, or what to call; shown in a terminal after two seconds unless said otherwise.
+            progress: whether to show a bar, or what to call; shown in a terminal after two seconds unless given.
         """
         horizon, paths = check_count("horizon", horizon, " of steps"), check_count("paths", paths)
         if precision not in ("auto", "bf16", "float32"):

@@ -43,6 +43,7 @@ class SeriesSet:
         spread: columns that were named by times, each of which holds the values of its time.
         whole_years: rows of whole years among those of their months or quarters, which are left out.
         after: rows after the last value of any series, which are left out.
+        ahead: columns that count as known of the future because these rows have them.
         without_time: what stands for the time in the first of the rows at the end of a table that are left out.
         aggregate: what is made of several values at one time: "sum", "mean", or None for an error.
         fill: what steps without a value become, None for missing.
@@ -66,6 +67,7 @@ class SeriesSet:
     spread: int = 0
     whole_years: int = 0
     after: int = 0
+    ahead: tuple[str, ...] = ()
     without_time: str | None = None
     aggregate: str | None = None
     fill: float | None = None
@@ -120,8 +122,7 @@ class SeriesSet:
         count, notes = self._count, []
         if self.ignored:
             columns = "column" if len(self.ignored) == 1 else "columns"
-            shown = [repr(one) for one in self.ignored[:12]] + ["others"] * (len(self.ignored) > 12)
-            notes.append(f"{columns} not used: {', '.join(shown)}.")
+            notes.append(f"{columns} not used: {_listed(self.ignored)}.")
         if self.joined:
             notes.append(f"times are put together from the columns {' and '.join(map(repr, self.joined))}.")
         if self.spread:
@@ -133,7 +134,8 @@ class SeriesSet:
             notes.append(f"rows at the end of the table, from {self.without_time!r} on, have no time and are left out.")
         if self.after:
             what = "1 row is" if self.after == 1 else f"{self.after:,} rows are"
-            notes.append(f"{what} left out, after the last value of all; forecasts begin there.")
+            known = f", with {_listed(self.ahead)} known" if self.ahead else ""
+            notes.append(f"{what} left out, after the last value of all; forecasts begin there{known}.")
         if count["merged"]:
             what = "added to" if self.aggregate == "sum" else "averaged with"
             notes.append(f"{count['merged']:,} rows are {what} others of the same series and step.")
@@ -311,6 +313,15 @@ class SeriesSet:
             self.last[i] = ahead[-1] if len(ahead) else self.last[i]
             self._count["steps"] += len(ahead)
             self._count["gaps"] += len(ahead)
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """Return columns in words, the first of many.
+
+    >>> _listed(["a", "b"])
+    "'a', 'b'"
+    """
+    return ", ".join([repr(one) for one in columns[:12]] + ["others"] * (len(columns) > 12))
 
 
 def label(name: Any) -> str:
