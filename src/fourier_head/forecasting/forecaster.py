@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.rules import Rules, apply_rules, without_absurd
 from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
-from fourier_head.forecasting.series_set import SeriesSet
+from fourier_head.forecasting.series_set import SeriesSet, in_print
 from fourier_head.forecasting.support import Support
 from fourier_head.forecasting.views import moved_by_views
 from fourier_head.forecasting.windows import past_windows
@@ -157,8 +158,8 @@ class Forecaster:
             rules: leave out one absurd value, take seasons that the network does not read from the whole past,
                 holidays and other days of the calendar from past years, and from months what their weekdays and Easter
                 do, go on along a line of few values, each where the past of a series says so, and in series of minutes
-                and seconds let views of the last values count near ahead and coarser ones far ahead;
-                ``forecasts.rules`` tells.
+                and seconds let views of the last values count near ahead and coarser ones far ahead, leave times of
+                the week or day empty that never had a value; ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
             progress: whether to show a bar, or what to call; shown in a terminal after two seconds unless given.
         """
@@ -184,6 +185,11 @@ class Forecaster:
         ruled = apply_rules(plain, horizon, self.config) if rules else None
         if ruled and (words := ruled.words(self.config.context)):
             warnings.warn(words, stacklevel=2)
+        if ruled is None:
+            series = replace(series, closed=[])
+        elif (closed := series.closed_ahead(len(series), horizon)).any():
+            ruled.closed.extend(np.flatnonzero(closed.any(1)).tolist())
+            warnings.warn(_words_of(closed, series), stacklevel=2)
         # What values a series can take is seen in itself, not in what effects or rules leave of it.
         as_given = effects is None and not (ruled and ruled.changed)
         empty, support = torch.zeros((), dtype=torch.int64, device=self.device), Support.unknown(len(series))
@@ -335,6 +341,18 @@ class Forecaster:
         from fourier_head.forecasting.fine_tuning import fine_tune
 
         return fine_tune(self, data, **settings)
+
+
+def _words_of(closed: np.ndarray, series: SeriesSet) -> str:
+    """Return what a user should know of closed steps (series, horizon)."""
+    number, step = np.argwhere(closed)[0]
+    when = series.local(series.future(int(number), closed.shape[1]))[step]
+    steps, many = f"{closed.sum(1).max()} of {closed.shape[1]} steps", f"{closed.any(1).sum()} of {len(series)} series"
+    return (
+        f"no value ever was at such times of the week or day as {pd.Timestamp(when).day_name()} {in_print(when)}: "
+        f"there {steps} of {many} are NaN, and totals leave them out; fill=0 takes what has no row for 0, rules=False "
+        "forecasts it all the same."
+    )
 
 
 def check_count(what: str, value: Any, of: str = "") -> int:

@@ -51,6 +51,7 @@ IN_WORDS = {
     "trading_days": "the weekdays of months",
     "recent": "views of the last values",
     "coarser": "coarser views far ahead",
+    "closed": "times of the week or day without any value left empty",
 }
 """What rules do, as pages say it."""
 
@@ -69,6 +70,7 @@ class Rules:
         recent: numbers of the series that views of their last values counted for, see `recent.py`.
         anniversaries: numbers of the series of days in which days of the calendar stand out, see `anniversaries.py`.
         trading_days: numbers of the series of months that follow the weekdays in them, see `trading_days.py`.
+        closed: numbers of the series some of whose steps to come are closed, see `closed.py`.
         factor: (series, horizon) to multiply its forecasts by after that, None where there is nothing to multiply by.
     """
 
@@ -82,6 +84,7 @@ class Rules:
     recent: list[int] = field(default_factory=list)
     anniversaries: list[int] = field(default_factory=list)
     trading_days: list[int] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
     factor: np.ndarray | None = field(default=None, repr=False)
 
     @property

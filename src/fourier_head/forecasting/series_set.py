@@ -14,6 +14,7 @@ import pandas as pd
 
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
+from fourier_head.forecasting.closed import closed_phases
 from fourier_head.forecasting.columns import Columns
 from fourier_head.forecasting.frequency import frequency_in_words
 
@@ -47,6 +48,7 @@ class SeriesSet:
         without_time: what stands for the time in the first of the rows at the end of a table that are left out.
         aggregate: what is made of several values at one time: "sum", "mean", or None for an error.
         fill: what steps without a value become, None for missing.
+        closed: of each, at which steps of a week or day it never has a value, see `closed.py`; None for none.
     """
 
     names: list[Any] = field(default_factory=list)
@@ -71,6 +73,7 @@ class SeriesSet:
     without_time: str | None = None
     aggregate: str | None = None
     fill: float | None = None
+    closed: list[np.ndarray | None] = field(default_factory=list)
     _count: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
@@ -151,6 +154,11 @@ class SeriesSet:
         elif share > 0.1 and not count["negative"]:
             what = f"{share:.0%} of the steps have no row and count as missing"
             notes.append(f"{what}; if they mean that nothing was sold, give fill=0.")
+        if closed := sum(one is not None for one in self.closed):
+            what = f"{closed:,} of {len(self):,} series never {'has' if len(self) == 1 else 'have'} a value"
+            notes.append(
+                f"at some times of the week or day {what}; forecasts are empty there, and totals leave them out."
+            )
         return notes
 
     def names_by_column(self, names: Sequence[Any] | None = None) -> dict[str, list[Any]]:
@@ -160,7 +168,7 @@ class SeriesSet:
 
     def only(self, number: int) -> SeriesSet:
         """Return one of the series by itself, with what is known of the table it came from."""
-        each = ("names", "values", "calendars", "last", "month_days", "first")
+        each = ("names", "values", "calendars", "last", "month_days", "first", "closed")
         return replace(self, **{field: getattr(self, field)[number : number + 1] for field in each})
 
     # --- timestamps
@@ -199,6 +207,14 @@ class SeriesSet:
             return np.full(abs(horizon), NOWHERE)
         return calendar.after(self.last[number], horizon, self.month_days[number])
 
+    def closed_ahead(self, count: int, horizon: int) -> np.ndarray:
+        """Return which of the steps to come (count, horizon) of the first series are closed."""
+        out = np.zeros((count, horizon), dtype=bool)
+        for number, phases in enumerate(self.closed[:count]):
+            if phases is not None:
+                out[number] = np.resize(phases, horizon)
+        return out
+
     def past(self, number: int, count: int) -> Timestamps:
         """Return the timestamps of the last values of one series."""
         return np.concatenate([self.future(number, 1 - count)[::-1], [self.last[number]]])
@@ -221,6 +237,8 @@ class SeriesSet:
         calendar = calendar or Calendar.fitting(times)
         values = values if calendar is None else self._on_grid(name, times, values, calendar)
         self.add_untimed([name], [values], calendar)
+        if calendar is not None and self.fill is None:
+            self.closed[-1] = closed_phases(values, calendar)
         self.first[-1], self.last[-1] = times[0], times[-1]
         self.month_days[-1] = None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:])
 
@@ -232,6 +250,7 @@ class SeriesSet:
         self.month_days += [None] * len(values)
         self.first += [NOWHERE] * len(values)
         self.last += [NOWHERE] * len(values)
+        self.closed += [None] * len(values)
 
     def _merged(
         self, name: Any, times: Timestamps, values: np.ndarray, given: Calendar | None
