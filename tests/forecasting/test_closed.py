@@ -74,6 +74,14 @@ def test_nights_stay_empty():
     np.testing.assert_array_equal(two_weeks.closed_ahead(1, 400)[0], (ahead.hour < 8) | (ahead.hour > 20))
 
 
+def test_hours_are_those_of_local_clocks():
+    hours = pd.date_range("2023-01-02", "2023-06-30", freq="30min", tz="America/New_York")
+    series = read_series(sales(hours[(hours.weekday < 5) & (hours.hour > 8) & (hours.hour < 16)]))
+    ahead = pd.DatetimeIndex(series.local(series.future(0, 400)))
+    want = (ahead.weekday >= 5) | (ahead.hour <= 8) | (ahead.hour >= 16)
+    np.testing.assert_array_equal(series.closed_ahead(1, 400)[0], want)
+
+
 @pytest.mark.parametrize(
     "open_days",
     [

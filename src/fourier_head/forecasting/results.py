@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,10 +119,10 @@ class Forecasts:
         out[self.closed] = np.nan
         return out
 
-    @property
+    @cached_property
     def closed(self) -> np.ndarray:
         """Which steps (series, horizon) are at times of the week or day that never had a value: they are NaN."""
-        return self.series.closed_ahead(len(self), self.horizon)
+        return self.series.closed_ahead(self.density.batch_shape[0], self.horizon)
 
     @property
     def dependence(self) -> Dependence:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
-from fourier_head.forecasting.closed import closed_phases
+from fourier_head.forecasting.closed import closed_phases, phases_of
 from fourier_head.forecasting.columns import Columns
 from fourier_head.forecasting.frequency import frequency_in_words
 
@@ -48,7 +48,7 @@ class SeriesSet:
         without_time: what stands for the time in the first of the rows at the end of a table that are left out.
         aggregate: what is made of several values at one time: "sum", "mean", or None for an error.
         fill: what steps without a value become, None for missing.
-        closed: of each, at which steps of a week or day it never has a value, see `closed.py`; None for none.
+        closed: of each, at which phases of a week or day it never has a value, see `closed.py`; None for none.
     """
 
     names: list[Any] = field(default_factory=list)
@@ -211,8 +211,10 @@ class SeriesSet:
         """Return which of the steps to come (count, horizon) of the first series are closed."""
         out = np.zeros((count, horizon), dtype=bool)
         for number, phases in enumerate(self.closed[:count]):
-            if phases is not None:
-                out[number] = np.resize(phases, horizon)
+            calendar = self.calendars[number]
+            if phases is not None and calendar is not None:
+                ahead = phases_of(self.local(self.future(number, horizon)), calendar)
+                out[number] = phases[ahead % len(phases)]
         return out
 
     def past(self, number: int, count: int) -> Timestamps:
@@ -237,10 +239,11 @@ class SeriesSet:
         calendar = calendar or Calendar.fitting(times)
         values = values if calendar is None else self._on_grid(name, times, values, calendar)
         self.add_untimed([name], [values], calendar)
-        if calendar is not None and self.fill is None:
-            self.closed[-1] = closed_phases(values, calendar)
         self.first[-1], self.last[-1] = times[0], times[-1]
         self.month_days[-1] = None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:])
+        if calendar is not None and self.fill is None and np.isnan(values).any() and not np.isnat(times[0]):
+            moments = self.local(self.past(len(self) - 1, len(values)))
+            self.closed[-1] = closed_phases(values, phases_of(moments, calendar), calendar)
 
     def add_untimed(self, names: Sequence[Any], values: Sequence[np.ndarray], calendar: Calendar | None) -> None:
         """Append series without a time to count from; the calendar still tells their period."""
