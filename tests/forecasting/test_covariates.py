@@ -140,6 +140,38 @@ def test_a_future_with_some_steps_missing_is_told_and_used_columns_are_not_calle
     assert forecasts.series.ignored == ("junk",)
 
 
+def test_rows_of_the_data_after_its_last_value_are_the_future():
+    past, future, _ = shops(days=60)
+    junk = future["junk"].where(future["shop"] == "none")  # known of the past alone
+    both, settings = pd.concat([past, future.assign(junk=junk)], ignore_index=True), {"id": "shop", "target": "sold"}
+    want = tiny().predict(past, 14, future=future.drop(columns="junk"), covariates=["promo", "junk"], **settings)
+    found = tiny().predict(both, 14, covariates=["promo", "junk"], **settings)
+    np.testing.assert_array_equal(found.median, want.median)
+    assert "with 'promo' known" in found.series.notes[-1]
+    # A column that is blank where there is no promotion is so in the future, too.
+    blank = both.assign(promo=both["promo"].where(both["promo"] == "sale"))
+    assert blank["promo"][120:].notna().any()
+    np.testing.assert_array_equal(
+        tiny().predict(blank, 14, covariates=["promo"], **settings).effects.shift,
+        tiny().predict(past, 14, future=future, covariates=["promo"], **settings).effects.shift,
+    )
+
+
+def test_too_few_rows_after_the_last_value_are_no_future_and_this_is_told():
+    past, future, _ = shops(days=60)
+    both = pd.concat([past, future[:-3]], ignore_index=True)
+    with pytest.warns(UserWarning, match="'promo', 'junk' of only 11 of the 14 steps to come of 1 of 2 series"):
+        tiny().predict(both, 14, id="shop", target="sold", covariates=["promo", "junk"])
+    series = read_series(both, id="shop", target="sold")
+    with pytest.warns(UserWarning, match="'junk' of only 11 of the 14 steps to come of 1 of 2 series"):
+        _, values = read_covariates(series, 14, both, columns=["junk"])
+    ahead, before = (one.groupby("shop")["junk"].apply(list) for one in (future, past))
+    np.testing.assert_allclose([one[-14:, 0] for one in values], [ahead["s0"], before["s1"][-14:]])
+    both = pd.concat([past, future[future["shop"] == "s0"]], ignore_index=True)
+    with pytest.warns(UserWarning, match="of only 0 of the 14 steps to come of 1 of 2 series"):
+        read_covariates(read_series(both, id="shop", target="sold"), 14, both, columns=["junk"])
+
+
 def test_names_of_the_future_may_be_text_where_those_of_the_past_are_numbers():
     past, future, _ = shops(days=40)
     past, future = (one.assign(shop=one["shop"].str[1:].astype(int)) for one in (past, future))

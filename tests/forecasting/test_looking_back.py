@@ -1,5 +1,7 @@
 """Looking back: backtests of one's own series, values that were not expected, gaps filled from both sides."""
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -130,6 +132,29 @@ def test_anomalies_of_several_steps_cost_less_and_end_with_the_series():
         tiny().anomalies(walk(40), share=1.0)
     with pytest.raises(ValueError, match="more than 12 values"):
         tiny().anomalies(walk(10))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_what_takes_long_shows_how_far_it_is(monkeypatch):
+    seen, terminal = [], Terminal()
+    tiny().anomalies(walk(40), last=20, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (20, 20)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", terminal)
+    tiny().anomalies(walk(40), last=20)
+    assert not terminal.getvalue()  # it was quick
+    monkeypatch.setattr("fourier_head.forecasting.progress.SOON", 0.0)
+    for look in (lambda f: f.anomalies(walk(40), last=20), lambda f: f.backtest(walk(40), 3, windows=4)):
+        terminal.truncate(0)
+        look(tiny())
+        assert "forecasting" in terminal.getvalue()
+    terminal.truncate(0)
+    tiny().anomalies(walk(40), last=20, progress=False)
+    assert not terminal.getvalue()
 
 
 # --- imputation

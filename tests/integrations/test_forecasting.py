@@ -1,6 +1,7 @@
 """The forecaster in other libraries: sktime with its own checks, fev and Darts."""
 
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,6 @@ def test_all_checks_of_sktime(tmp_path):
     assert not failed
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_sktime_forecasts_are_those_of_the_forecaster():
     pytest.importorskip("sktime")
     from fourier_head.integrations.sktime import FourierHeadForecaster
@@ -55,6 +55,50 @@ def test_sktime_forecasts_are_those_of_the_forecaster():
     assert [str(one) for one in found.index] == ["2024-01", "2024-03", "2024-06"]
     interval = theirs.predict_interval(fh=[2], coverage=0.8)
     np.testing.assert_allclose(interval.to_numpy()[0], ours.quantiles([0.1, 0.9])[0, 1])
+
+
+@pytest.mark.parametrize("freq", ["M", "D"])
+def test_sktime_covariates_are_those_of_a_table(freq):
+    pytest.importorskip("sktime")
+    from fourier_head.integrations.sktime import FourierHeadForecaster
+
+    index = pd.period_range("2019-01", periods=80, freq=freq, name="month")
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({3: rng.random(80) < 0.25, "y": rng.normal(size=80)}, index=index)
+    y = pd.Series(100 + np.random.default_rng(0).normal(size=80) + 50 * X[3], index=index, name="sold")
+    forecaster = tiny()
+    theirs = FourierHeadForecaster(forecaster).fit(y[:50], X=X[:50]).update(y[50:70], X=X[50:70])
+    found = theirs.predict(fh=range(1, 11), X=X[70:])
+    assert found[X[3]].mean() - found[~X[3]].mean() > 40
+    table = X.set_axis(["promo", "noise"], axis=1).assign(time=index.to_timestamp()).reset_index(drop=True)
+    ours = forecaster.predict(table[:70].assign(y=y.to_numpy()[:70]), 10, target="y", future=table[70:])
+    np.testing.assert_allclose(found, ours.median[0], rtol=1e-6)
+    interval = theirs.predict_interval(fh=[2, 4], X=X[70:], coverage=0.8).to_numpy()
+    ours = forecaster.predict(table[:70].assign(y=y.to_numpy()[:70]), 4, target="y", future=table[70:])
+    np.testing.assert_allclose(interval, ours.quantiles([0.1, 0.9])[0, [1, 3]], rtol=1e-6)
+    # Without X of the steps to come it is known of the past alone.
+    ours = forecaster.predict(table[:70].assign(y=y.to_numpy()[:70]), 4, target="y", covariates=["promo", "noise"])
+    np.testing.assert_allclose(theirs.predict(fh=range(1, 5)), ours.median[0], rtol=1e-6)
+
+
+def test_sktime_covariates_need_dates():
+    pytest.importorskip("sktime")
+    from fourier_head.integrations.sktime import FourierHeadForecaster
+
+    y, X = pd.Series(walk(30)), pd.DataFrame({"x": walk(33, 1)})
+    theirs = FourierHeadForecaster(tiny()).fit(y, X=X[:30])
+    with pytest.warns(UserWarning, match="X is not used: covariates need a y with dates"):
+        found = theirs.predict(fh=[1, 2, 3], X=X[30:])
+    np.testing.assert_allclose(found, tiny().predict(y.to_numpy(), 3).median[0])
+
+
+def test_sktime_has_nothing_to_warn_of():
+    pytest.importorskip("sktime")
+    from fourier_head.integrations.sktime import FourierHeadForecaster
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FourierHeadForecaster().clone()
 
 
 # --- fev

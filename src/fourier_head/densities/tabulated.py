@@ -21,6 +21,9 @@ PIECES = 16
 TOLERANCE = 1e-9
 """Relative error of the level of a quantile."""
 
+ENDS = 64
+"""Places that the search for a quantile begins between, at least."""
+
 
 @dataclass
 class _Table:
@@ -77,6 +80,11 @@ class TabulatedMixture(MixtureDensity):
     The log-density is that of ``MixtureDensity``; distribution functions come from tables, right to about 1e-8, and
     have no gradients. Expanded, it is a ``MixtureDensity``.
 
+    Args:
+        components: adaptive densities of batch shape (K, rows).
+        weights: as ``MixtureDensity`` takes them.
+        pieces: of a table, for each coefficient.
+
     Example:
         >>> from fourier_head import Adaptive, MixtureDensity
         >>> place = Adaptive(tails=0.01).at(torch.tensor([[0.0], [3.0]]), torch.ones(2, 1))
@@ -86,14 +94,21 @@ class TabulatedMixture(MixtureDensity):
         True
     """
 
-    def __init__(self, components: FourierDensity, weights: Tensor | None = None, validate_args: bool | None = None):
+    def __init__(
+        self,
+        components: FourierDensity,
+        weights: Tensor | None = None,
+        validate_args: bool | None = None,
+        pieces: int = PIECES,
+    ):
         super().__init__(components, weights, validate_args)
+        self._pieces = pieces
         if len(self.batch_shape) != 1 or not components.domain.tails:
             raise ValueError("components must be adaptive densities of rows, of batch shape (K, rows).")
 
     @functools.cached_property
     def _table(self) -> _Table:
-        return _Table.of(self.components)  # type: ignore[arg-type]
+        return _Table.of(self.components, self._pieces)  # type: ignore[arg-type]
 
     def _cdf_each(self, value: Tensor) -> Tensor:
         return self._table(self._for_each(value), with_density=False)[0]
@@ -125,6 +140,8 @@ class TabulatedMixture(MixtureDensity):
         level = level.expand(common_shape(level.shape, self.batch_shape))
         shape, level = level.shape, level.reshape(-1, *self.batch_shape)
         ends = self._panels()
+        # Fewer are near enough to begin with.
+        ends = torch.cat([ends[: -1 : max(1, len(ends) // ENDS)], ends[-1:]])
         at = self.cdf(ends).cummax(0).values
         place = torch.searchsorted(at.mT.contiguous(), level.mT.contiguous()).mT.clamp(1, len(ends) - 1)
         low, below = ends.gather(0, place - 1), at.gather(0, place - 1)
@@ -147,4 +164,5 @@ class TabulatedMixture(MixtureDensity):
         zero, one = torch.zeros_like(level), torch.ones_like(level)
         whole = curve_of(self._table, low, span, shares)
         share = invert(whole, level, zero, one, start, tolerance=TOLERANCE, noise=4e-16, part=part)
-        return (low + span * share).reshape(shape)
+        x = torch.where(level >= 1, torch.inf, torch.where(level <= 0, -torch.inf, low + span * share))
+        return x.reshape(shape)

@@ -50,8 +50,8 @@ def read_covariates(
         series: what was read from ``data``.
         horizon: steps ahead.
         data: the long table.
-        future: a table with the same names and times, of the steps to come; columns that it lacks are known of the past
-            only, and count with a delay of the horizon.
+        future: a table with the same names and times, of the steps to come; rows of ``data`` after its last value
+            unless given. Columns that it lacks are known of the past only, and count with a delay of the horizon.
         columns: which ones; those that both tables have unless given.
         holidays: code of a country, such as "DE", or of a part of one, "DE-BY".
     """
@@ -89,12 +89,51 @@ def _table_columns(
         ahead = _checked(future[[*keys, *(c for c in wanted if c in known)]], data, " of the future")
         rows = _joined(rows, ahead, keys)
         _check_reach(series, horizon, rows[keys])
+    wanted = list(dict.fromkeys(wanted))
+    ahead_of = {column: np.full(len(series), column in known) for column in wanted}
+    if future is None and series.after:
+        ahead_of = _known_ahead(series, horizon, rows, keys, wanted)
     out = []
-    for column in dict.fromkeys(wanted):
+    for column in wanted:
         for name, feature in _as_numbers(rows[column]):
             each = _on_grids(series, horizon, rows[keys].assign(**{name: feature}), name)
-            out.append((name, each if column in known else [_delayed(one, horizon) for one in each]))
+            pairs = zip(each, ahead_of[column], strict=True)
+            out.append((name, [one if ahead else _delayed(one, horizon) for one, ahead in pairs]))
     return out
+
+
+def _known_ahead(
+    series: SeriesSet, horizon: int, rows: pd.DataFrame, keys: list[str], wanted: list[str]
+) -> dict[str, np.ndarray]:
+    """Return of which series (series,) each column is known of all steps to come, by rows after the last value.
+
+    What is blank there is not known, unless the past has blanks as well.
+    """
+    there, short = _known_on_grids(series, horizon, rows[keys], np.ones(len(rows), dtype=bool)), {}
+    out = {}
+    for column in wanted:
+        known = _known_on_grids(series, horizon, rows[keys], rows[column].notna().to_numpy())
+        blank = any((a & ~b)[:-horizon].any() for a, b in zip(there, known, strict=True))
+        count = np.array([one[-horizon:].sum() for one in known])
+        if blank and count.any():
+            count = np.array([one[-horizon:].sum() for one in there])
+        out[column] = count == horizon
+        if count.any() and not out[column].all():
+            short[column] = count[~out[column]]
+    if short:
+        least, most = min(map(min, short.values())), max(map(len, short.values()))
+        warnings.warn(
+            f"the data has {', '.join(map(repr, map(str, short)))} of only {least} of the {horizon} steps to come of "
+            f"{most} of {len(series)} series; there, what is known of the past alone counts.",
+            stacklevel=5,
+        )
+    series.ahead = tuple(str(column) for column, known in out.items() if known.any())
+    return out
+
+
+def _known_on_grids(series: SeriesSet, horizon: int, keys: pd.DataFrame, known: np.ndarray) -> list[np.ndarray]:
+    rows = keys.assign(**{_ROW: np.where(known, 1.0, np.nan)})
+    return [~np.isnan(one) for one in _on_grids(series, horizon, rows, _ROW)]
 
 
 def _as_read(table: pd.DataFrame, series: SeriesSet) -> pd.DataFrame:

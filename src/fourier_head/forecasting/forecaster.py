@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from fourier_head.forecasting.results import Forecasts
 from fourier_head.forecasting.rolling import Rolling
 from fourier_head.forecasting.rules import Rules, apply_rules, without_absurd
 from fourier_head.forecasting.scores import DECILES, Forecast, central_levels
-from fourier_head.forecasting.series_set import SeriesSet
+from fourier_head.forecasting.series_set import SeriesSet, in_print
 from fourier_head.forecasting.support import Support
 from fourier_head.forecasting.views import moved_by_views
 from fourier_head.forecasting.windows import past_windows
@@ -146,7 +147,8 @@ class Forecaster:
             fill: value of steps without a row, such as 0 where a table holds days with a sale only; else missing.
             aggregate: "sum" or "mean" of several rows for one step, which are an error unless given.
             future: a table like the data, of the steps to come, with what is known of them: prices, promotions, weather
-                forecasts, numbers or words. Past windows decide whether a series gains by it.
+                forecasts, numbers or words. Past windows decide whether a series gains by it. Unless given, rows of the
+                data after the last value of all, where ``covariates`` names what is known there.
             covariates: which columns count; those that both tables have unless given. What only the data has is known
                 of the past alone, and counts with a delay of the horizon.
             holidays: code of a country ("DE", "US-CA") whose holidays count as covariates; needs the package holidays.
@@ -157,10 +159,10 @@ class Forecaster:
             rules: leave out one absurd value, take seasons that the network does not read from the whole past,
                 holidays and other days of the calendar from past years, and from months what their weekdays and Easter
                 do, go on along a line of few values, each where the past of a series says so, and in series of minutes
-                and seconds let views of the last values count near ahead and coarser ones far ahead;
-                ``forecasts.rules`` tells.
+                and seconds let views of the last values count near ahead and coarser ones far ahead, leave times of
+                the week or day empty that never had a value; ``forecasts.rules`` tells.
             precision: of the network: "float32", "bf16", or "auto", which is bf16 on a GPU.
-            progress: whether to show a bar, or what to call; shown for many series in a terminal unless said otherwise.
+            progress: whether to show a bar, or what to call; shown in a terminal after two seconds unless given.
         """
         horizon, paths = check_count("horizon", horizon, " of steps"), check_count("paths", paths)
         if precision not in ("auto", "bf16", "float32"):
@@ -184,6 +186,11 @@ class Forecaster:
         ruled = apply_rules(plain, horizon, self.config) if rules else None
         if ruled and (words := ruled.words(self.config.context)):
             warnings.warn(words, stacklevel=2)
+        if ruled is None:
+            series = replace(series, closed=[])
+        elif (closed := series.closed_ahead(len(series), horizon)).any():
+            ruled.closed.extend(np.flatnonzero(closed.any(1)).tolist())
+            warnings.warn(_words_of(closed, series), stacklevel=2)
         # What values a series can take is seen in itself, not in what effects or rules leave of it.
         as_given = effects is None and not (ruled and ruled.changed)
         empty, support = torch.zeros((), dtype=torch.int64, device=self.device), Support.unknown(len(series))
@@ -266,7 +273,7 @@ class Forecaster:
             share: of outcomes that the interval should hold.
             last: values at the end of each series that are looked at, all unless given.
             steps: values forecast from one moment; 1 sees most, 8 cost an eighth.
-            settings: of ``predict``.
+            settings: of ``predict``; ``progress`` counts the moments.
         """
         last, steps = None if last is None else check_count("last", last), check_count("steps", steps)
         series, predict = self._looking_back(data, settings)
@@ -294,7 +301,7 @@ class Forecaster:
         if given := [one for one in without if settings.get(one) is not None]:
             raise ValueError(f"{given[0]} is for predict alone; here series are looked at by themselves.")
         columns = {key: settings.pop(key) for key in COLUMNS if key in settings}
-        return read_series(data, trim=trim, **columns), functools.partial(self._quietly, settings)
+        return read_series(data, trim=trim, **columns), functools.partial(self._quietly, {"progress": None, **settings})
 
     def _quietly(self, settings: dict[str, Any], pasts: SeriesSet, horizon: int) -> Forecasts:
         """Return forecasts of pasts without a word; a method, so that forecasts that know of it can be pickled."""
@@ -338,6 +345,18 @@ class Forecaster:
         from fourier_head.forecasting.fine_tuning import fine_tune
 
         return fine_tune(self, data, **settings)
+
+
+def _words_of(closed: np.ndarray, series: SeriesSet) -> str:
+    """Return what a user should know of closed steps (series, horizon)."""
+    number, step = np.argwhere(closed)[0]
+    when = series.local(series.future(int(number), closed.shape[1]))[step]
+    steps, many = f"{closed.sum(1).max()} of {closed.shape[1]} steps", f"{closed.any(1).sum()} of {len(series)} series"
+    return (
+        f"no value ever was at such times of the week or day as {pd.Timestamp(when).day_name()} {in_print(when)}: "
+        f"there {steps} of {many} are NaN, and totals leave them out; fill=0 takes what has no row for 0, rules=False "
+        "forecasts it all the same."
+    )
 
 
 def check_count(what: str, value: Any, of: str = "") -> int:

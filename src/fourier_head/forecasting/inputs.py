@@ -197,6 +197,7 @@ def _add_entry(out: SeriesSet, name: Any, entry: Mapping[str, Any], given: Calen
         ahead = [first] if np.isnat(first) else given.after(first, len(values) - 1)
         times = None if np.isnat(ahead).any() else np.concatenate([[first], ahead])
     out.add(name, values, given, times)
+    out.closed[-1] = None  # whoever scores such a data set wants every step
 
 
 def index_dates(index: pd.Index) -> pd.Series | None:

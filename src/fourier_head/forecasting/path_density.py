@@ -12,13 +12,17 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from fourier_head._arrays import common_shape
+from fourier_head.densities.fourier import FourierDensity
 from fourier_head.densities.mixture import MixtureDensity
 from fourier_head.densities.scalar import ScalarDensity, Shape
+from fourier_head.densities.tabulated import ENDS, TabulatedMixture
 
 AT_ONCE = 1 << 17
 """Values looked at together, one of each component: tables of some 16 MB, which caches hold better than all at once."""
 ON_GPU = 16
 """Times as many on a GPU, which would wait for its host if there were little to do in each step."""
+FINE = 24
+"""Pieces of tables for each coefficient: where densities are rough, too, tables are as exact as float32 then."""
 
 
 class PathDensity(ScalarDensity):
@@ -118,7 +122,7 @@ class PathDensity(ScalarDensity):
         return self._over(lambda block, x: block.log_prob(x), self._supported(value))
 
     def _icdf(self, level: Tensor) -> Tensor:
-        return self._over(lambda block, x: block._icdf(x), level)
+        return self._over(_quantiles, level)
 
     def rsample(
         self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
@@ -163,3 +167,29 @@ class PathDensity(ScalarDensity):
 
 POINTS = 256
 """Nodes of quadrature of one density, or about so many."""
+
+
+def _quantiles(block: Any, level: Tensor) -> Tensor:
+    """Return quantiles of a block; those of mixtures of Fourier densities in float32 from tables.
+
+    Tables serve all levels at once, and are more exact than what float32 makes of the densities.
+    """
+    if not isinstance(block, MixtureDensity) or block._like.dtype != torch.float32:
+        return block._icdf(level)
+    components = block.components
+    if not isinstance(components, FourierDensity) or not components.domain.tails:
+        return block._icdf(level)
+    with torch.no_grad():
+        place: Any = (slice(None), *torch.unravel_index(torch.arange(block.batch_shape.numel()), block.batch_shape))
+        rows = components[place].to(torch.float64)
+        weights = (block.weights[place] if block.weights.dim() > 1 else block.weights).double()
+        flat = level.double().flatten(level.dim() - len(block.batch_shape))
+        most = AT_ONCE * (ON_GPU if level.is_cuda else 1)
+        size = max(1, most // (len(weights) * max(ENDS, math.prod(flat.shape[:-1]))))
+        parts = []
+        for start in range(0, flat.shape[-1], size):
+            some = slice(start, start + size)
+            own = weights[:, some] if weights.dim() > 1 else weights
+            parts.append(TabulatedMixture(rows[:, some], own, False, FINE)._icdf(flat[..., some]))
+        x = torch.cat(parts, dim=-1).reshape(level.shape).to(components.panels(2).dtype)
+    return block._with_gradient(x, level)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-MANY = 2000
-"""Series from which on a bar is shown in a terminal unless said otherwise."""
+SOON = 2.0
+"""Seconds after which a bar is shown in a terminal unless said otherwise."""
 
 Progress = Callable[[int, int], None]
 """Called with series done and series in all."""
@@ -26,7 +27,7 @@ def counting(progress: bool | Progress | None, total: int) -> Iterator[Callable[
 
         yield count
         return
-    wanted = sys.stderr.isatty() and total >= MANY if progress is None else progress
+    wanted = sys.stderr.isatty() if progress is None else progress
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -42,6 +43,17 @@ def counting(progress: bool | Progress | None, total: int) -> Iterator[Callable[
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
     )
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("", total=total)
-        yield lambda more: bars.advance(task, more)
+    bars = Bars(*columns, console=Console(stderr=True), transient=True)
+    task = bars.add_task("", total=total)
+    begin, shown = time.monotonic(), False
+    with ExitStack() as stack:
+
+        def advance(more: int) -> None:
+            nonlocal shown
+            bars.advance(task, more)
+            if not shown and (progress or time.monotonic() - begin > SOON):
+                stack.enter_context(bars)
+                shown = True
+
+        advance(0)
+        yield advance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,6 +103,7 @@ class Forecasts:
         wanted = checked_levels(levels)
         out = self.support.fit(self.density.quantile(torch.as_tensor(wanted)).movedim(0, -1))
         out = self.support.rare.put(out, wanted)
+        out[self.closed] = np.nan
         return out[..., 0] if np.ndim(levels) == 0 else out
 
     @property
@@ -114,7 +115,14 @@ class Forecasts:
     def mean(self) -> np.ndarray:
         """Means (series, horizon), NaN of a series that holds no value at all."""
         with torch.no_grad():
-            return self.support.mean(self.density.mean)
+            out = self.support.mean(self.density.mean)
+        out[self.closed] = np.nan
+        return out
+
+    @cached_property
+    def closed(self) -> np.ndarray:
+        """Which steps (series, horizon) are at times of the week or day that never had a value: they are NaN."""
+        return self.series.closed_ahead(self.density.batch_shape[0], self.horizon)
 
     @property
     def dependence(self) -> Dependence:
@@ -145,10 +153,12 @@ class Forecasts:
             z = torch.randn(count, len(self), self.horizon, generator=generator, device=device)
         level = torch.special.ndtr(z.double())
         drawn = self.support.fit(self.density.icdf(level).movedim(0, 1))
-        return self.support.rare.put(drawn, level.movedim(0, 1).cpu().numpy())
+        drawn = self.support.rare.put(drawn, level.movedim(0, 1).cpu().numpy())
+        drawn.swapaxes(1, 2)[self.closed] = np.nan
+        return drawn
 
     def total(self, freq: str | None = None, paths: int = 2000, seed: int = 0) -> Outcomes:
-        """Return what the sum over the horizon may be, or the sums over calendar periods.
+        """Return what the sum over the horizon may be, or the sums over calendar periods; closed steps add nothing.
 
         Args:
             freq: "W", "MS", "QS", "YS" and the like for a sum over the steps of each such period that the horizon
@@ -156,8 +166,10 @@ class Forecasts:
             paths: drawn for the quantiles; means are exact.
             seed: of the paths.
         """
+        means, names = np.where(self.closed, 0.0, self.mean), self.series.names_by_column()
         if freq is None:
-            return self.of(lambda path: path.sum(-1), paths, seed, mean=self.mean.sum(-1))
+            sums = [some.sum(-1, dtype=np.float64) for some in self._paths(paths, seed, closed=0.0)]
+            return Outcomes(np.concatenate(sums), names, mean=means.sum(-1))
         if not self.series.timed:
             raise ValueError("series without dates have no calendar periods; leave freq out for the whole horizon.")
         times = self.timestamps
@@ -165,12 +177,12 @@ class Forecasts:
         share = (numbers[:, None] == np.arange(begin.shape[1])[:, None]).astype(float)  # (series, parts, steps)
         absent = np.where(share.any(-1), 0.0, np.nan)
         out, at = [], 0
-        for paths_of in self._paths(paths, seed):
+        for paths_of in self._paths(paths, seed, closed=0.0):
             rows = slice(at, at + len(paths_of))
             out.append(share[rows] @ paths_of.swapaxes(1, 2) + absent[rows, :, None])
             at = rows.stop
-        mean = (share @ self.mean[..., None])[..., 0] + absent
-        return Outcomes(np.concatenate(out), self.series.names_by_column(), (self.series.time_column, begin), mean)
+        mean = (share @ means[..., None])[..., 0] + absent
+        return Outcomes(np.concatenate(out), names, (self.series.time_column, begin), mean)
 
     def of(
         self,
@@ -183,7 +195,7 @@ class Forecasts:
 
         Args:
             function: takes paths (series, paths, horizon), returns a number for each (series, paths); many series are
-                taken some at a time.
+                taken some at a time. Closed steps are NaN, which ``np.nanmax`` and the like leave out.
             paths, seed: how many are drawn of each series, and from which seed.
             mean: of the outcome, where it is known better than from the paths.
 
@@ -209,8 +221,8 @@ class Forecasts:
         return Outcomes(np.concatenate(parts), self.series.names_by_column(), mean=mean)
 
     @torch.no_grad()
-    def _paths(self, count: int, seed: int) -> Iterator[np.ndarray]:
-        """Yield paths (some series, count, horizon), half of them mirror images of the others.
+    def _paths(self, count: int, seed: int, closed: float = np.nan) -> Iterator[np.ndarray]:
+        """Yield paths (some series, count, horizon), half of them mirror images of the others; closed steps as said.
 
         Quantiles at knots, straight lines of normal scores between them: a hundred times cheaper than to invert every
         value, and as good as exact for sums.
@@ -229,7 +241,10 @@ class Forecasts:
             low, high = table.gather(-1, left), table.gather(-1, left + 1)
             some = self.support[rows]
             drawn = some.fit(torch.lerp(low, high, (place - left).clamp(0, 1)).transpose(1, 2))
-            yield some.rare.put(drawn, torch.special.ndtr(z).transpose(1, 2).numpy()) if some.rare else drawn
+            if some.rare:
+                drawn = some.rare.put(drawn, torch.special.ndtr(z).transpose(1, 2).numpy())
+            drawn.swapaxes(1, 2)[self.closed[rows]] = closed
+            yield drawn
 
     def normal_scores(self, values: Any) -> np.ndarray:
         """Return where outcomes (series, horizon) lie, as standard normal numbers; NaN where a value is.
@@ -253,8 +268,9 @@ class Forecasts:
         values = self._at(values).numpy()
         with torch.no_grad():
             level = self.density.cdf(torch.from_numpy(self.support.edges(values))).double().cpu().numpy()
-        values = np.broadcast_to(values, level.shape)
-        return self.support.upto(values, level)
+        out = self.support.upto(np.broadcast_to(values, level.shape), level)
+        out[..., self.closed] = np.nan
+        return out
 
     def log_prob(self, values: Any) -> np.ndarray:
         """Return the log-density at values (series, horizon)."""
@@ -293,6 +309,7 @@ class Forecasts:
         if series.timed and count:
             before, after = series.local(series.past(0, count)), series.local(series.future(0, self.horizon))
         quantiles = one.quantiles([0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975])[0]
+        after, quantiles = (each[~one.closed[0]] for each in (after, quantiles))
         ax = plt.subplots(figsize=(8, 3), layout="constrained")[1] if ax is None else ax
         for place, opacity in ((0, 0.2), (1, 0.3), (2, 0.4)):
             band = quantiles[:, place], quantiles[:, -1 - place]

@@ -53,6 +53,7 @@ IN_WORDS = {
     "coarser": "coarser views far ahead",
     "rare": "rare demand or rare dips",
     "bounds": "bounds that were hit again and again",
+    "closed": "times of the week or day without any value left empty",
 }
 """What rules do, as pages say it."""
 
@@ -72,6 +73,7 @@ class Rules:
         anniversaries: numbers of the series of days in which days of the calendar stand out, see `anniversaries.py`.
         trading_days: numbers of the series of months that follow the weekdays in them, see `trading_days.py`.
         rare, bounds: numbers of the series of rare demand or rare dips, and of those with bounds, see `support.py`.
+        closed: numbers of the series some of whose steps to come are closed, see `closed.py`.
         factor: (series, horizon) to multiply its forecasts by after that, None where there is nothing to multiply by.
     """
 
@@ -87,6 +89,7 @@ class Rules:
     trading_days: list[int] = field(default_factory=list)
     rare: list[int] = field(default_factory=list)
     bounds: list[int] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
     factor: np.ndarray | None = field(default=None, repr=False)
 
     @property

@@ -14,6 +14,7 @@ import pandas as pd
 
 from fourier_head._clocks import Clock
 from fourier_head.forecasting.calendars import Calendar, Timestamps, day_of_months, may_be_set_back
+from fourier_head.forecasting.closed import closed_phases, phases_of
 from fourier_head.forecasting.columns import Columns
 from fourier_head.forecasting.dates import DateWarning
 from fourier_head.forecasting.frequency import frequency_in_words
@@ -45,9 +46,11 @@ class SeriesSet:
         steps: columns that were numbered, each of which holds the values of a step.
         whole_years: rows of whole years among those of their months or quarters, which are left out.
         after: rows after the last value of any series, which are left out.
+        ahead: columns that count as known of the future because these rows have them.
         without_time: what stands for the time in the first of the rows at the end of a table that are left out.
         aggregate: what is made of several values at one time: "sum", "mean", or None for an error.
         fill: what steps without a value become, None for missing.
+        closed: of each, at which phases of a week or day it never has a value, see `closed.py`; None for none.
     """
 
     names: list[Any] = field(default_factory=list)
@@ -69,9 +72,11 @@ class SeriesSet:
     steps: tuple[str, ...] = ()
     whole_years: int = 0
     after: int = 0
+    ahead: tuple[str, ...] = ()
     without_time: str | None = None
     aggregate: str | None = None
     fill: float | None = None
+    closed: list[np.ndarray | None] = field(default_factory=list)
     _count: Counter[str] = field(default_factory=Counter)
 
     def __repr__(self) -> str:
@@ -126,8 +131,7 @@ class SeriesSet:
         count, notes = self._count, []
         if self.ignored:
             columns = "column" if len(self.ignored) == 1 else "columns"
-            shown = [repr(one) for one in self.ignored[:12]] + ["others"] * (len(self.ignored) > 12)
-            notes.append(f"{columns} not used: {', '.join(shown)}.")
+            notes.append(f"{columns} not used: {_listed(self.ignored)}.")
         if self.joined:
             notes.append(f"times are put together from the columns {' and '.join(map(repr, self.joined))}.")
         if self.spread:
@@ -142,7 +146,8 @@ class SeriesSet:
             notes.append(f"rows at the end of the table, from {self.without_time!r} on, have no time and are left out.")
         if self.after:
             what = "1 row is" if self.after == 1 else f"{self.after:,} rows are"
-            notes.append(f"{what} left out, after the last value of all; forecasts begin there.")
+            known = f", with {_listed(self.ahead)} known" if self.ahead else ""
+            notes.append(f"{what} left out, after the last value of all; forecasts begin there{known}.")
         if count["merged"]:
             what = "added to" if self.aggregate == "sum" else "averaged with"
             notes.append(f"{count['merged']:,} rows are {what} others of the same series and step.")
@@ -158,6 +163,11 @@ class SeriesSet:
         elif share > 0.1 and not count["negative"]:
             what = f"{share:.0%} of the steps have no row and count as missing"
             notes.append(f"{what}; if they mean that nothing was sold, give fill=0.")
+        if closed := sum(one is not None for one in self.closed):
+            what = f"{closed:,} of {len(self):,} series never {'has' if len(self) == 1 else 'have'} a value"
+            notes.append(
+                f"at some times of the week or day {what}; forecasts are empty there, and totals leave them out."
+            )
         return notes
 
     def names_by_column(self, names: Sequence[Any] | None = None) -> dict[str, list[Any]]:
@@ -167,7 +177,7 @@ class SeriesSet:
 
     def only(self, number: int) -> SeriesSet:
         """Return one of the series by itself, with what is known of the table it came from."""
-        each = ("names", "values", "calendars", "last", "month_days", "first")
+        each = ("names", "values", "calendars", "last", "month_days", "first", "closed")
         return replace(self, **{field: getattr(self, field)[number : number + 1] for field in each})
 
     # --- timestamps
@@ -206,6 +216,16 @@ class SeriesSet:
             return np.full(abs(horizon), NOWHERE)
         return calendar.after(self.last[number], horizon, self.month_days[number])
 
+    def closed_ahead(self, count: int, horizon: int) -> np.ndarray:
+        """Return which of the steps to come (count, horizon) of the first series are closed."""
+        out = np.zeros((count, horizon), dtype=bool)
+        for number, phases in enumerate(self.closed[:count]):
+            calendar = self.calendars[number]
+            if phases is not None and calendar is not None:
+                ahead = phases_of(self.local(self.future(number, horizon)), calendar)
+                out[number] = phases[ahead % len(phases)]
+        return out
+
     def past(self, number: int, count: int) -> Timestamps:
         """Return the timestamps of the last values of one series."""
         return np.concatenate([self.future(number, 1 - count)[::-1], [self.last[number]]])
@@ -230,6 +250,9 @@ class SeriesSet:
         self.add_untimed([name], [values], calendar)
         self.first[-1], self.last[-1] = times[0], times[-1]
         self.month_days[-1] = None if np.isnat(times[0]) else day_of_months(times) or day_of_months(times[-1:])
+        if calendar is not None and self.fill is None and np.isnan(values).any() and not np.isnat(times[0]):
+            moments = self.local(self.past(len(self) - 1, len(values)))
+            self.closed[-1] = closed_phases(values, phases_of(moments, calendar), calendar)
 
     def add_untimed(self, names: Sequence[Any], values: Sequence[np.ndarray], calendar: Calendar | None) -> None:
         """Append series without a time to count from; the calendar still tells their period."""
@@ -239,6 +262,7 @@ class SeriesSet:
         self.month_days += [None] * len(values)
         self.first += [NOWHERE] * len(values)
         self.last += [NOWHERE] * len(values)
+        self.closed += [None] * len(values)
 
     def _merged(
         self, name: Any, times: Timestamps, values: np.ndarray, given: Calendar | None
@@ -329,6 +353,15 @@ class SeriesSet:
             self.last[i] = ahead[-1] if len(ahead) else self.last[i]
             self._count["steps"] += len(ahead)
             self._count["gaps"] += len(ahead)
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """Return columns in words, the first of many.
+
+    >>> _listed(["a", "b"])
+    "'a', 'b'"
+    """
+    return ", ".join([repr(one) for one in columns[:12]] + ["others"] * (len(columns) > 12))
 
 
 def label(name: Any) -> str:

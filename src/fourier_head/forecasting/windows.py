@@ -41,7 +41,8 @@ def cut(series: SeriesSet, numbers: Sequence[int] | np.ndarray, dropped: Sequenc
     chosen: dict[str, Any] = {field: [getattr(series, field)[number] for number, _ in pairs] for field in fields}
     values = [series.values[number][: len(series.values[number]) - count] for number, count in pairs]
     last = [series.future(number, -count)[-1] if count else series.last[number] for number, count in pairs]
-    return replace(series, values=values, last=last, **chosen)
+    # What closed steps will be is asked of the end of a series alone.
+    return replace(series, values=values, last=last, closed=[], **chosen)
 
 
 def past_windows(series: SeriesSet, horizon: int, count: int, stride: int | None = None) -> Windows:

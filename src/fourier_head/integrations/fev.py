@@ -61,6 +61,7 @@ class FourierHeadModel(ForecastingModel):
                     progress=False,
                     **beside,
                 )
+                forecasts.series.closed = []  # every step is scored
                 point = forecasts.mean if task.eval_metric in SQUARED else forecasts.median
                 quantiles = forecasts.quantiles(task.quantile_levels) if task.quantile_levels else None
             place = {name: number for number, name in enumerate(forecasts.ids)}

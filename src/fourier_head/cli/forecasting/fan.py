@@ -68,6 +68,9 @@ def _fan(forecasts: Forecasts, number: int, title: str, quantiles: np.ndarray, l
         )
     else:
         then, soon = np.arange(1 - count, 1), np.arange(1, horizon + 1)
+    # Lines go on over closed steps: between two of them, one step alone would not be seen.
+    there = ~np.isnan(quantiles[:, 0])
+    soon, quantiles = soon[there], quantiles[there]
     # The fan opens at the last value that is known.
     x, lines = soon, quantiles
     if not np.isnan(past[-1]):
