@@ -220,14 +220,12 @@ def regularised() -> list[Claim]:
     strength = PROTOCOLS["released"].fourier.gamma_unit
     form = f"The regulariser is that of the released code, {strength:g} times the printed one."
     return [
-        Claim(
+        similar(
             "Models with and without regularisation perform similarly.",
             "Figure 8",
             "percent by which the KL with gamma 1e-6 is larger than without, geometric mean over all N and the sets",
-            "about 0",
             every,
-            note=f"Similar is taken to mean within {SIMILAR} %. At one N alone the interval reaches beyond it: {said}.",
-            holds=every.interval is not None and max(abs(end) for end in every.interval) < SIMILAR,
+            f"At one N alone the interval reaches beyond it: {said}.",
         ),
         Claim(
             "With frequencies in single digits no regularisation works best.",
@@ -262,6 +260,13 @@ def regularised() -> list[Claim]:
             note=f"{other}, {_percent(recommended[1], 1)} %.",
         ),
     ]
+
+
+def similar(claim: str, where: str, measure: str, figure: Figure, note: str = "") -> Claim:
+    """Return a claim that something makes no difference, which its whole interval shows."""
+    holds = figure.interval is not None and max(abs(end) for end in figure.interval) < SIMILAR
+    note = joined(f"Similar is taken to mean within {SIMILAR} %.", note)
+    return Claim(claim, where, measure, "about 0", figure, note=note, holds=holds)
 
 
 def _theirs(numbers: str) -> str:
@@ -315,15 +320,12 @@ def by_likelihood() -> list[Claim]:
     above = [n for n, one in beta.items() if one.interval is None or one.interval[1] >= 0]
     first = min((n for n in numbers if n > max(above, default=0)), default=numbers[-1])
     return [
-        Claim(
+        similar(
             "By maximum likelihood models with and without regularisation perform similarly.",
             "Figure 9",
             "percent by which the KL of Fourier-MLE with gamma 1e-6 is larger than without, geometric mean over all N "
             "and the sets",
-            "about 0",
             alike,
-            note=f"Similar is taken to mean within {SIMILAR} %.",
-            holds=alike.interval is not None and max(abs(end) for end in alike.interval) < SIMILAR,
         ),
         Claim(
             "By maximum likelihood Fourier-MLE has the best KL divergence on Beta for sufficiently many frequencies.",
