@@ -188,6 +188,7 @@ def test_the_lemmas_of_the_proof_do_not_hold():
     for one in found["gaps"]:
         assert one["gap"][-1] > one["gap"][0], "it would shrink as 1/N^5"
     uniform, cut = found["terms"]
-    assert (uniform["norm"], uniform["lemma"][0]) == ([0.0], pytest.approx(math.sqrt(512) / 2))
+    assert uniform["norm"] == [pytest.approx(0, abs=1e-12)]  # older numpy rounds the sum of the taps
+    assert uniform["lemma"][0] == pytest.approx(math.sqrt(512) / 2)
     assert max(cut["norm"]) < 0.01 * min(cut["lemma"])
     assert {row["protocol"] for row in lemma_rows(found)} == {"lemma A.3", "lemma A.5"}
