@@ -108,7 +108,7 @@ class Claim:
         undecided = unsettled and (interval is None or interval[0] <= self.bound <= interval[1])
         more = "" if figure is None or self.exact else size_of(figure, self.paper, unsettled)
         # Of what is to be small there is no size by which to tell how many.
-        needed = seeds_needed(figure, self.bound) if undecided and self.holds is None else None
+        needed = seeds_needed(figure, self.bound) if figure and undecided and self.holds is None else None
         if needed is not None:
             more += f" Some {needed} seeds would tell, were it as large as it seems."
         found: dict[str, Any] = {
@@ -176,13 +176,13 @@ def size_of(figure: Figure, paper: float | str | None, unsettled: bool) -> str:
     return f"{said}, not the paper's {paper:g}." if inside else f"{said}, the paper's {paper:g} too."
 
 
-def seeds_needed(figure: Figure | None, bound: float) -> int | None:
+def seeds_needed(figure: Figure, bound: float) -> int | None:
     """Return how many seeds would set a figure apart from a bound, if it stayed and varied as it does.
 
     >>> seeds_needed(Figure(1.0, (-1.0, 3.0), 4, "", ()), 0.0)
     9
     """
-    if figure is None or figure.interval is None or not figure.seeds or figure.seeds < 2 or figure.value == bound:
+    if figure.interval is None or not figure.seeds or figure.seeds < 2 or figure.value == bound:
         return None
     low, high = figure.student or figure.interval
     half = (high - low) / 2

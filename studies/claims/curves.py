@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from studies.claims.claim import Claim, joined
-from studies.claims.evidence import Figure, Selector, find, objects, one_row, paired
+from studies.claims.evidence import Figure, Selector, find, objects, one_row, paired, said
 from studies.claims.synthetic import EVERY, FOURIER, FOURIER_MLE, LINEAR, SETS
 from studies.common.intervals import t_interval
 from studies.synthetic import released
@@ -42,16 +42,6 @@ def _over(numbers: Sequence[int]) -> list[dict[str, Any]]:
     return [one | {"frequencies": n} for one in EVERY for n in numbers]
 
 
-def _percent(figure: Figure, digits: int = 0) -> str:
-    """Return a figure and its interval as a text.
-
-    >>> _percent(Figure(1.25, (-0.5, 3.0), 4, "", ()), 1)
-    '+1.2 (-0.5 to +3.0)'
-    """
-    low, high = figure.interval or (figure.value, figure.value)
-    return f"{figure.value:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
-
-
 def _deviation(values: np.ndarray) -> np.ndarray:
     return values.std(axis=1, ddof=1)
 
@@ -83,7 +73,7 @@ def steadiness() -> Claim:
     found = 100 * np.expm1(changes(np.arange(len(seeds))))
     ends = 100 * np.expm1(np.quantile([changes(one) for one in drawn], [0.025, 0.975], axis=0))
     named = zip(SETS.values(), found[:-1], *ends[:, :-1], strict=True)
-    said = ", ".join(f"{value:+.0f} ({low:+.0f} to {high:+.0f}) on {title}" for title, value, low, high in named)
+    by_set = ", ".join(f"{value:+.0f} ({low:+.0f} to {high:+.0f}) on {title}" for title, value, low, high in named)
     low, high = ends[:, -1].tolist()
 
     def beside(spread: np.ndarray) -> str:
@@ -98,7 +88,7 @@ def steadiness() -> Claim:
         "percent by which the deviation of log KL over seeds is larger than linear's, mean over sets, bootstrap",
         "below 0",
         Figure(float(found[-1]), (low, high), len(seeds), path, tuple(rows)),
-        note=f"By set, in percent: {said}. It is Beta that decides; on GMM-2 seeds of Fourier-12 differ more. The "
+        note=f"By set, in percent: {by_set}. It is Beta that decides; on GMM-2 seeds of Fourier-12 differ more. The "
         "paper speaks of error bars with the middle half of the seeds. Other measures, by set, which decide nothing: "
         f"quartile range of log KL {beside(_quartiles(table))}, of KL {beside(_quartiles(kl))}; deviation of KL "
         f"{beside(_deviation(kl))}, of smoothness {beside(_deviation(smoothness))}. By the deviations of KL in "
@@ -123,9 +113,9 @@ def saturation() -> list[Claim]:
                 f"percent by which the KL of Fourier-{MANY} is larger than Fourier-{MIDDLE}'s",
                 "0 or below",
                 late,
-                note=f"From N = {FEW} to {MIDDLE} it changes by {_percent(early)} %"
+                note=f"From N = {FEW} to {MIDDLE} it changes by {said(early, '+.0f')} %"
                 + (f", but from {MIDDLE} to {MANY} it gets worse again" if worse else "")
-                + f". Fourier-{MANY} against linear: {_percent(linear)} %.",
+                + f". Fourier-{MANY} against linear: {said(linear, '+.0f')} %.",
                 holds=improves and not worse,
             )
         )
@@ -174,10 +164,10 @@ def scaling_law() -> Claim:
         shares[name] = {seed: (many[seed] - middle[seed]) / (many[seed] - few[seed]) for seed in few}
     table = 100 * np.array([list(one.values()) for one in shares.values()])
     mean, interval = t_interval(table.mean(axis=0))
-    by_set = [t_interval(one) for one in table]
-    said = ", ".join(
+    each = [t_interval(one) for one in table]
+    by_set = ", ".join(
         f"{value:.0f} ({ends[0]:.0f} to {ends[1]:.0f}) on {title}"
-        for title, (value, ends) in zip(SETS.values(), by_set, strict=True)
+        for title, (value, ends) in zip(SETS.values(), each, strict=True)
         if ends is not None
     )
     law = "results/scaling-law/summary.json"
@@ -197,7 +187,7 @@ def scaling_law() -> Claim:
         figure,
         bound=most,
         note=f"The exponent is 3 or more by the theorem's leading term, which leaves {most:g} % to the last {MIDDLE} "
-        f"frequencies. By set: {said}. The law fitted over all N has exponents from {min(level):.2f} to "
+        f"frequencies. By set: {by_set}. The law fitted over all N has exponents from {min(level):.2f} to "
         f"{max(level):.2f} in {len(level)} of {len(exponents)} series of heads and does not level off in the others "
         f"(results/scaling-law/trained-heads.png); truncations of 1/k^2 on as many bins have {exact:.2f}, too.",
     )
@@ -216,7 +206,7 @@ def regularised() -> list[Claim]:
     other = "Under the recommended protocol, whose regulariser is another"
     alone = {n: change("kl", [n]) for n in FREQUENCIES}
     apart = [n for n, one in alone.items() if one.interval and max(abs(end) for end in one.interval) > SIMILAR]
-    said = ", ".join(f"{_percent(alone[n], 1)} at {n}" for n in apart)
+    beyond = ", ".join(f"{said(alone[n], '+.1f')} at {n}" for n in apart)
     strength = PROTOCOLS["released"].fourier.gamma_unit
     form = f"The regulariser is that of the released code, {strength:g} times the printed one."
     return [
@@ -225,7 +215,7 @@ def regularised() -> list[Claim]:
             "Figure 8",
             "percent by which the KL with gamma 1e-6 is larger than without, geometric mean over all N and the sets",
             every,
-            f"At one N alone the interval reaches beyond it: {said}.",
+            f"At one N alone the interval reaches beyond it: {beyond}.",
         ),
         Claim(
             "With frequencies in single digits no regularisation works best.",
@@ -247,7 +237,7 @@ def regularised() -> list[Claim]:
             note=joined(
                 f"It makes KL worse here. {form}",
                 _theirs("12 to 20"),
-                f"{other}, {_percent(recommended[0], 1)} %.",
+                f"{other}, {said(recommended[0], '+.1f')} %.",
             ),
         ),
         Claim(
@@ -257,7 +247,7 @@ def regularised() -> list[Claim]:
             "geometric mean over N and the sets",
             "below 0",
             smoother,
-            note=f"{other}, {_percent(recommended[1], 1)} %.",
+            note=f"{other}, {said(recommended[1], '+.1f')} %.",
         ),
     ]
 
@@ -286,7 +276,7 @@ def started() -> Claim:
 
     whole, small, code = 1000.0, 1.0, 100.0
     by_set = ", ".join(
-        f"{_percent(change(whole, small, late, over=[one]))} on {title}"
+        f"{said(change(whole, small, late, over=[one]), '+.0f')} on {title}"
         for one, title in zip(EVERY, SETS.values(), strict=True)
     )
     return Claim(
@@ -297,9 +287,10 @@ def started() -> Claim:
         "below 0",
         change(whole, small, late),
         note=f"By set: {by_set}. Beside it, which decides nothing: after {early} epochs "
-        f"{_percent(change(whole, small, early))} %; divided by 100, as in the released code, against undivided "
-        f"{_percent(change(code, small, late))} %; by 1000 against by 100 {_percent(change(whole, code, late))} %; in "
-        f"smoothness {_percent(change(whole, small, late, 'smoothness'), 1)} %. All start from the same density.",
+        f"{said(change(whole, small, early), '+.0f')} %; divided by 100, as in the released code, against undivided "
+        f"{said(change(code, small, late), '+.0f')} %; by 1000 against by 100 "
+        f"{said(change(whole, code, late), '+.0f')} %; in smoothness "
+        f"{said(change(whole, small, late, 'smoothness'), '+.1f')} %. All start from the same density.",
     )
 
 

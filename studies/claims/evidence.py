@@ -134,13 +134,11 @@ def _percent(change: float) -> float:
     return 100 * math.expm1(change)
 
 
-def said(figure: Figure) -> str:
-    """Return a figure in words, with its interval where there is one.
+def said(figure: Figure, form: str = ".3g") -> str:
+    """Return a figure in words, with its interval where there is one; ``form`` is that of its numbers.
 
-    >>> said(Figure(-0.12345, (-0.2, 0.054), 4, "", ()))
-    '-0.123 (-0.2 to 0.054)'
+    >>> said(Figure(-0.12345, (-0.2, 0.054), 4, "", ())), said(Figure(1.25, (-0.5, 3.0), 4, "", ()), "+.1f")
+    ('-0.123 (-0.2 to 0.054)', '+1.2 (-0.5 to +3.0)')
     """
-    if figure.interval is None:
-        return f"{figure.value:.3g}"
-    low, high = figure.interval
-    return f"{figure.value:.3g} ({low:.3g} to {high:.3g})"
+    value = f"{figure.value:{form}}"
+    return value if figure.interval is None else f"{value} ({figure.interval[0]:{form}} to {figure.interval[1]:{form}})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studies.claims.claim import Claim, joined
-from studies.claims.evidence import Figure, one_row
+from studies.claims.evidence import Figure, one_row, said
 from studies.common.intervals import t_interval
 
 CURVES = "forecasting-curves"
@@ -53,11 +53,11 @@ def law(words: str, kind: str, ends: tuple[str, ...], drawn: str) -> Claim:
         one_row(CURVES, model=head, protocol=f"over {kind}", metric="relative_mase_exponent")
         for head in ("fourier-550", "linear")
     )
-    said, flat = [], True
+    exponents, flat = [], True
     for name, figure in (("Fourier-550", ours), ("linear", linear)):
         low, high = figure.interval or (-np.inf, np.inf)
         flat &= low <= 0 <= high
-        said.append(f"{figure.value:.3f} ({low:.3f} to {high:.3f}) for {name}")
+        exponents.append(f"{said(figure, '.3f')} for {name}")
     return Claim(
         f"MASE follows a similar power law for both heads over {words}.",
         drawn,
@@ -65,8 +65,8 @@ def law(words: str, kind: str, ends: tuple[str, ...], drawn: str) -> Claim:
         "about 0",
         Figure(ours.value - linear.value, None, ours.seeds, ours.file, ours.rows + linear.rows),
         note=joined(
-            f"Exponents {' and '.join(said)}, with intervals by how far the {len(ends)} points lie from the law, not "
-            "over seeds.",
+            f"Exponents {' and '.join(exponents)}, with intervals by how far the {len(ends)} points lie from the law, "
+            "not over seeds.",
             "Both hold 0: from these curves not even a law is certain." if flat else "",
         ),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from studies.claims.claim import Claim, Side, decide
-from studies.claims.evidence import Figure, Selector, find, paired
+from studies.claims.evidence import Figure, Selector, find, paired, said
 from studies.common.intervals import t_interval
 from studies.synthetic import likelihood, released
 from studies.synthetic.arms import TABLES, TITLES, Paper
@@ -49,8 +49,8 @@ def _theirs(words: str, values: Sequence[Sequence[float]], digits: int = 3) -> s
     mean, ends = t_interval(np.subtract(*np.array(values)))
     low, high = ends or (mean, mean)
     settled = ", which settles nothing" if low <= 0 <= high else ""
-    said = f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-    return f"The difference in {words} of the paper's own four seeds, as released: {said}{settled}."
+    figure = f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+    return f"The difference in {words} of the paper's own four seeds, as released: {figure}{settled}."
 
 
 def against_linear() -> list[Claim]:
@@ -128,11 +128,10 @@ def _not_learned(dataset: str, study: str) -> str:
 def _fresh_gaussian() -> str:
     """Say what the twenty seeds said that the fresh ones replace, one of which was a mixture that did not learn."""
     before = _pair("kl", FOURIER, GMM, "gaussian")
-    low, high = before.interval or (before.value, before.value)
     lost = _not_learned("gaussian", FRESH) or "All of these mixtures learned."
     return (
         f"{lost} In the {before.seeds} seeds before these {_not_learned('gaussian', 'synthetic')} "
-        f"Their mean was {before.value:.3f} ({low:.3f} to {high:.3f}): one network in twenty can turn it."
+        f"Their mean was {said(before, '.3f')}: one network in twenty can turn it."
     )
 
 
@@ -190,7 +189,7 @@ def regressions() -> list[Claim]:
         studies = {head: FRESH if (head, name) == ("gmm", "gaussian") else "synthetic" for head in HEADS}
         figures = {head: _pair("mse", arm, REGRESSION, name, studies[head]) for head, arm in HEADS.items()}
         farthest = max(figures, key=lambda head: abs(figures[head].value))
-        others = ", ".join(f"{NAMES[head]} {one.value:+.4f}{_span(one)}" for head, one in figures.items())
+        others = ", ".join(f"{NAMES[head]} {said(one, '+.4f')}" for head, one in figures.items())
         again = _pair("mse", HEADS[farthest], REGRESSION, name, FRESH)
         found.append(
             Claim(
@@ -200,13 +199,13 @@ def regressions() -> list[Claim]:
                 _printed("mse", farthest, "regression", name),
                 figures[farthest],
                 note=f"Roughly is taken to mean within {ROUGHLY:g}: the prediction of each is the mean of the "
-                f"conditional distribution. {others}; on fresh seeds {NAMES[farthest]} {again.value:+.4f}"
-                f"{_span(again)}.",
+                f"conditional distribution. {others}; on fresh seeds {NAMES[farthest]} "
+                f"{said(again, '+.4f')}.",
                 holds=max(abs(end) for one in figures.values() for end in one.interval or (0.0,)) < ROUGHLY,
             )
         )
     points = {name: _mean("mse", REGRESSION, name) for name in SETS}
-    said = ", ".join(f"{points[name]:.3f} on {title}" for name, title in SETS.items())
+    by_set = ", ".join(f"{points[name]:.3f} on {title}" for name, title in SETS.items())
     unimodal = REGRESSION | {"dataset": "gaussian"}
     worse = paired("synthetic", "mse", REGRESSION | {"dataset": "gmm2"}, unimodal)
     return [
@@ -218,11 +217,6 @@ def regressions() -> list[Claim]:
             round(PAPER["regression", "mse"]["gmm2"][0] - PAPER["regression", "mse"]["gaussian"][0], 3),
             worse,
             "above",
-            note=f"{said}: nearly all of it is the spread of outcomes given the inputs, which no head can take away.",
+            note=f"{by_set}: nearly all of it is the spread of outcomes given the inputs, which no head can take away.",
         ),
     ]
-
-
-def _span(figure: Figure) -> str:
-    low, high = figure.interval or (figure.value, figure.value)
-    return f" ({low:+.4f} to {high:+.4f})"
