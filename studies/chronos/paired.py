@@ -20,6 +20,8 @@ from studies.common.results import row
 METRICS = {"mase": ("scaled", "count"), "wql": ("loss", "size")}
 """Scores of a set, and of what sums over its series they are quotients; see ``series_errors``."""
 BLOCKS, DRAWS = 1000, 10_000
+TIED = "linear-tied"
+"""The linear head of the paper by its released configuration: its weights are those of the embedding."""
 FILE = "errors.npz"
 Run = tuple[str, int]
 
@@ -160,13 +162,16 @@ def _percent(change: Any) -> Any:
 
 
 def comparisons(arms: Iterable[str]) -> list[tuple[str, str]]:
-    """Return which arms are compared: each with linear, and variants with the head they vary.
+    """Return which arms are compared: each with linear, plain Fourier heads with a tied one, variants with what they vary.
 
-    >>> comparisons(["linear", "fourier-550", "fourier-550-free"])
-    [('fourier-550', 'linear'), ('fourier-550-free', 'linear'), ('fourier-550-free', 'fourier-550')]
+    >>> comparisons(["linear", "linear-tied", "fourier-550"])
+    [('linear-tied', 'linear'), ('fourier-550', 'linear'), ('fourier-550', 'linear-tied')]
+    >>> comparisons(["fourier-550", "fourier-550-free"])
+    [('fourier-550-free', 'fourier-550')]
     """
     names = list(dict.fromkeys(arms))
     out = [(name, "linear") for name in names if name != "linear" and "@" not in name and "linear" in names]
+    out += [(name, TIED) for name in names if re.fullmatch(r"fourier-\d+", name) and TIED in names]
     for name in names:
         varied = re.fullmatch(r"(fourier-\d+)-[a-z]+", name)
         if varied and varied[1] in names:
