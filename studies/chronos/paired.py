@@ -209,8 +209,8 @@ def paired_rows(
 
 
 def paired_charts(rows: Sequence[Row]) -> list[Chart]:
-    """Draw the differences to the linear head over all sets, with their intervals, where there are any."""
-    shown = [one for one in rows if one.get("against") == "linear"]
+    """Draw the differences to linear heads over all sets, with their intervals, where there are any."""
+    shown = [one for one in rows if one.get("against") in ("linear", TIED)]
     groups = list(dict.fromkeys(one["dataset"] for one in shown if one["dataset"] == "all" or one["sets"] > 1))
     if not shown:
         return []
@@ -219,12 +219,17 @@ def paired_charts(rows: Sequence[Row]) -> list[Chart]:
         series = []
         for place, dataset in enumerate(groups):
             own = [one for one in shown if one["dataset"] == dataset and one["metric"] == f"{metric}_difference"]
-            names = [one["model"].removeprefix("fourier-").removeprefix("linear-") for one in own]
+            names = [_short(one) for one in own]
             below, means, above = np.array([[one["low"], one["ours"], one["high"]] for one in own]).T
             bars = {"error": above - means, "below": means - below}
             series.append(Series(dataset, names, means, f"curve-{place + 1}", "bars", **bars))
         panels.append(Panel(series, metric.upper(), "", "percent", marks=[Mark(0.0, "", "y")]))
-    caption = (
-        "Error against that of the linear head of the same seed, and 95 % intervals; below zero the arm is better."
-    )
+    caption = "Error against that of the linear head of the same seed, and 95 % intervals; below zero the arm is better."
+    if any(one["against"] == TIED for one in shown):
+        caption += " The last ones are against the linear head tied to the embedding, the paper's by its configuration."
     return [Chart("paired", "Differences to the linear head", panels, caption, columns=1)]
+
+
+def _short(one: Row) -> str:
+    name = one["model"].removeprefix("fourier-").removeprefix("linear-")
+    return f"{name} against tied" if one["against"] == TIED else name
