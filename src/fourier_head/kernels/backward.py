@@ -1,8 +1,5 @@
 """Turn stored coefficients into their gradient, and for narrow heads go on to the gradients of inputs and weights."""
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -1,8 +1,5 @@
 """Project and evaluate in one kernel."""
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -1,8 +1,5 @@
 """Find quantiles: make a grid of the distribution function, then look levels up in it."""
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -5,9 +5,6 @@ there for its gradient. What arrives from above is not known yet, so the gradien
 (times ``gain``); the backward pass has only matrices to multiply.
 """
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

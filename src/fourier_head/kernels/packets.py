@@ -6,9 +6,6 @@ Counted from the middle, harmonics j and -j of a packet add up to a real number,
 :math:`c_j = e^{-u^2/2} (\cos \theta + h u \sin \theta)`, :math:`\theta = \pi j (\mu + 1) / 2`, are real themselves.
 """
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

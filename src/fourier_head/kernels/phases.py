@@ -5,9 +5,6 @@ fixed-point fractions, ``high``, with 16 further bits in ``low``. A product with
 circle by itself, as unsigned integers do, and one conversion gives an angle in [-pi, pi), where cosines are cheap.
 """
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

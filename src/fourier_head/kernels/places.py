@@ -1,8 +1,5 @@
 """Read a row's target and the place of its domain inside a kernel, and write the gradients of single outputs."""
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -8,9 +8,6 @@ Few harmonics are one matrix product with a table of cosines. Many go through a 
 two small matrix products with a multiplication between them, all of it on the chip.
 """
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -1,8 +1,5 @@
 """The products of a backward pass with few outputs: both, and what arrives from above, in one kernel."""
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -12,9 +12,6 @@ with :math:`Q = \sum Q_k |q_k|^2`, :math:`g = \sum g_k \mathrm{Im}\, q_k`, :math
 :math:`S = \mathrm{Re} \sum S_k q_k e^{i \omega_k y}`: `spectrum.crps_with_tails` with its terms collected.
 """
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

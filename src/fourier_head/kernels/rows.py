@@ -1,8 +1,5 @@
 """What happens to a tile of coefficients: sums along the row going forward, stored constants, gradients going back."""
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

@@ -8,9 +8,6 @@ last binary digit, and the one drawn is half as long. Uniform noise, (2 + log2 K
 shift and each digit.
 """
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton

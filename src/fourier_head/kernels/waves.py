@@ -1,8 +1,5 @@
 """What comes before and after an FFT: coefficients ready for it, log-probabilities from its values."""
 
-# The arguments of a kernel are what Triton makes of them: no type of the host describes them.
-# mypy: disable-error-code="no-untyped-def"
-
 from __future__ import annotations
 
 import triton
