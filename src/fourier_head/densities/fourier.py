@@ -320,15 +320,11 @@ class FourierDensity(UnitDensity):
         found = None if self._validate_args else kernel_calls.quantiles(self, level)
         return super().quantile(level) if found is None else found
 
-    def rsample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def rsample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples whose gradients flow to the parameters."""
         return self.domain.keep_samples(super().rsample(sample_shape, generator))
 
-    def sample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def sample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples without gradients; one per density is drawn digit by digit where the kernels run."""
         with torch.no_grad():
             found = kernel_calls.sample(self, checked_shape(sample_shape), generator)

@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 
 from fourier_head._arrays import common_shape
 from fourier_head.densities.gaussians import HUGE, PARTS, absolute_mean, long_integral, panel_nodes, tail_integral
-from fourier_head.densities.scalar import Rows, ScalarDensity
+from fourier_head.densities.scalar import Rows, ScalarDensity, Shape
 from fourier_head.fourier.inversion import invert, with_implicit_gradient
 from fourier_head.fourier.series import bin_centers
 
@@ -111,7 +111,7 @@ class GaussianMixture(ScalarDensity):
         self.loc, self.scale = loc.to(dtype).expand(*batch_shape, count), scale.to(dtype).expand(*batch_shape, count)
         super().__init__(batch_shape, validate_args=validate_args if self.logits.numel() else False)
 
-    def expand(self, batch_shape: Sequence[int] | torch.Size, _instance: Distribution | None = None) -> GaussianMixture:
+    def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> GaussianMixture:
         """Return the same density for a larger batch, without copying."""
         new = self._get_checked_instance(GaussianMixture, _instance)
         batch_shape = torch.Size(batch_shape)

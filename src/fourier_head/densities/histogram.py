@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from fourier_head._arrays import common_shape, widened
-from fourier_head.densities.scalar import Rows, ScalarDensity
+from fourier_head.densities.scalar import Rows, ScalarDensity, Shape
 
 
 class HistogramDensity(ScalarDensity):
@@ -78,9 +78,7 @@ class HistogramDensity(ScalarDensity):
         # torch cannot check the parameters of an empty batch.
         super().__init__(batch_shape, validate_args=validate_args if self.logits.numel() else False)
 
-    def expand(
-        self, batch_shape: Sequence[int] | torch.Size, _instance: Distribution | None = None
-    ) -> HistogramDensity:
+    def expand(self, batch_shape: Shape, _instance: Distribution | None = None) -> HistogramDensity:
         """Return the same density for a larger batch, without copying."""
         new = self._get_checked_instance(HistogramDensity, _instance)
         batch_shape = torch.Size(batch_shape)

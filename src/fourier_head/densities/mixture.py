@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -174,9 +174,7 @@ class MixtureDensity(ScalarDensity):
         index = (component, *torch.meshgrid(*place, indexing="ij")) if place else component
         return self.components[index]._icdf(level)  # type: ignore[index]
 
-    def rsample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def rsample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples: a component for each, and a value of it; gradients flow to weights and components."""
         shape = self._extended_shape(torch.Size(sample_shape))
         which, level = self._uniform(shape, generator), self._uniform(shape, generator)

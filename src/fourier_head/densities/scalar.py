@@ -122,9 +122,7 @@ class ScalarDensity(Distribution):
         points = running_maximum(points)
         return points[order.argsort()].reshape(level.shape + self.batch_shape)
 
-    def rsample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def rsample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples whose gradients flow to the parameters."""
         return self._icdf(self._uniform(self._extended_shape(checked_shape(sample_shape)), generator))
 
@@ -133,15 +131,13 @@ class ScalarDensity(Distribution):
         device = self._like.device if generator is None else generator.device
         return torch.rand(shape, dtype=self._like.dtype, device=device, generator=generator).to(self._like.device)
 
-    def sample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def sample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples without gradients."""
         with torch.no_grad():
             return self.rsample(sample_shape, generator)
 
 
-def checked_shape(sample_shape: Sequence[int] | torch.Size) -> torch.Size:
+def checked_shape(sample_shape: Shape) -> torch.Size:
     """Return how many samples are asked for; one number is no shape, in torch's distributions neither."""
     if isinstance(sample_shape, int):
         raise TypeError(f"sample_shape must be a tuple, got {sample_shape}; write ({sample_shape},)")

@@ -124,9 +124,7 @@ class PathDensity(ScalarDensity):
     def _icdf(self, level: Tensor) -> Tensor:
         return self._over(_quantiles, level)
 
-    def rsample(
-        self, sample_shape: Sequence[int] | torch.Size = torch.Size(), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def rsample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples (*sample_shape, ..., series, horizon): a path for each, and given it every step on its own."""
         shape = self._extended_shape(torch.Size(sample_shape))
         path, level = (self._uniform(size, generator) for size in ((*shape[:-1], 1), shape))
