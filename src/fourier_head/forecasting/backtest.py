@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fourier_head.forecasting.evaluation import repeat_season
-from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.results import Forecasts, Predict
 from fourier_head.forecasting.scores import (
     COVERAGES,
     Forecast,
@@ -78,13 +77,10 @@ class Backtest:
         return pd.DataFrame(content | {key: [row[key] for row in self.rows] for key in keys})
 
 
-def backtest(
-    predict: Callable[[SeriesSet, int], Forecasts], series: SeriesSet, horizon: int, count: int, stride: int | None
-) -> Backtest:
+def backtest(predict: Predict, series: SeriesSet, horizon: int, count: int, stride: int | None) -> Backtest:
     """Return the scores of up to ``count`` windows of every series.
 
     Args:
-        predict: gives the forecasts of series for a horizon.
         stride: steps from one window to the next, see `past_windows`.
     """
     windows = past_windows(series, horizon, count, stride)

@@ -8,12 +8,11 @@ series whether that is better than no covariates at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.results import Predict
 from fourier_head.forecasting.scores import DECILES
 from fourier_head.forecasting.series_set import SeriesSet
 from fourier_head.forecasting.windows import Windows, past_windows
@@ -69,13 +68,10 @@ class Effects:
         return factor, self.shift + (self.factor - factor) * median
 
 
-def find_effects(
-    predict: Callable[[SeriesSet, int], Forecasts], series: SeriesSet, features: list[np.ndarray], horizon: int
-) -> Effects:
+def find_effects(predict: Predict, series: SeriesSet, features: list[np.ndarray], horizon: int) -> Effects:
     """Return what covariates do to each series, nothing where they do not help.
 
     Args:
-        predict: gives the forecasts of series for a horizon.
         series: what is to be forecast.
         features: of each series (length + horizon, features).
         horizon: steps ahead.
@@ -101,9 +97,7 @@ def find_effects(
     return Effects(replace(series, values=values), factor, shift, [WAYS[way] for way in chosen], gains, spread)
 
 
-def _losses(
-    predict: Callable[[SeriesSet, int], Forecasts], windows: Windows, features: list[np.ndarray], way: str
-) -> tuple[np.ndarray, np.ndarray]:
+def _losses(predict: Predict, windows: Windows, features: list[np.ndarray], way: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean pinball loss and the mean size of normal scores of every window, covariates used one way."""
     horizon = windows.targets.shape[1]
     parts = []

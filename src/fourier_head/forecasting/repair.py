@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fourier_head.forecasting.results import Forecasts
+from fourier_head.forecasting.results import Predict
 from fourier_head.forecasting.series_set import NOWHERE, SeriesSet
 from fourier_head.forecasting.windows import cut
 
-Predict = Callable[[SeriesSet, int], Forecasts]
 FAR = 8
 """Steps that a gap is forecast over at least: how intervals grow tells noise from what is not known of the level."""
 INNER = 0.6744897501960817
@@ -29,7 +27,6 @@ def anomalies(
     """Return what was expected of past values, and which of them lie outside of their interval.
 
     Args:
-        predict: gives the forecasts of series for a horizon.
         share: of outcomes that the interval should hold.
         last: values at the end of each series that are looked at, all unless given.
         steps: values forecast from one moment; 1 sees most, more cost less.
@@ -70,7 +67,6 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
     is. ``low`` and ``high`` of filled steps are the ends of the interval that should hold the given share.
 
     Args:
-        predict: gives the forecasts of series for a horizon.
         share: of outcomes that the interval should hold.
     """
     _check_share(share)

@@ -27,6 +27,9 @@ AT_ONCE = 1 << 24
 FARTHEST, KNOTS = 4.5, 73
 """Normal scores between which paths for totals and other functions go through quantiles at so many knots."""
 
+Predict = Callable[[SeriesSet, int], "Forecasts"]
+"""Gives the forecasts of series for a horizon."""
+
 
 class Forecasts:
     """Hold the forecasts of many series: a density for every series and step, all else computed when asked for.
