@@ -291,11 +291,7 @@ class Forecaster:
         return impute(predict, series, share)
 
     def _looking_back(
-        self,
-        data: Any,
-        settings: dict[str, Any],
-        trim: bool = True,
-        without: Sequence[str] = ("future", "covariates"),
+        self, data: Any, settings: dict[str, Any], trim: bool = True, without: Sequence[str] = ("future", "covariates")
     ) -> tuple[SeriesSet, Callable[..., Forecasts]]:
         """Return the series, and what forecasts their pasts without a word."""
         if given := [one for one in without if settings.get(one) is not None]:

@@ -180,12 +180,7 @@ def interval_error(row: dict[str, Any]) -> float | None:
 
 
 def score(
-    forecast: Forecast,
-    target: np.ndarray,
-    contexts: Sequence[np.ndarray],
-    season: int,
-    *,
-    allow_missing: bool = False,
+    forecast: Forecast, target: np.ndarray, contexts: Sequence[np.ndarray], season: int, *, allow_missing: bool = False
 ) -> dict[str, Any]:
     """Return the scores of one set: `mase`, `wql`, coverage of central intervals, `interval_error` and `pit`.
 

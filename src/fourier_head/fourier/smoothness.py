@@ -38,10 +38,7 @@ _ROWS = 1 << 23  # numbers of a batch worked on at a time
 
 
 def smoothness(
-    pmf: Numeric,
-    *,
-    discrepancy: Literal["l2", "l1"] = "l2",
-    max_sigma: int | Literal["released"] | None = None,
+    pmf: Numeric, *, discrepancy: Literal["l2", "l1"] = "l2", max_sigma: int | Literal["released"] | None = None
 ) -> Tensor:
     r"""Return how much of a categorical a Gaussian blur removes, averaged over blurs; 0 for the uniform one.
 

@@ -60,11 +60,7 @@ class FourierHeadForecaster(BaseForecaster):
     _config = {"remember_data": True}  # noqa: RUF012 (as sktime has it today)
 
     def __init__(
-        self,
-        forecaster: Any = "small",
-        freq: str | None = None,
-        natural: bool = True,
-        device: str | None = None,
+        self, forecaster: Any = "small", freq: str | None = None, natural: bool = True, device: str | None = None
     ) -> None:
         self.forecaster, self.freq, self.natural, self.device = forecaster, freq, natural, device
         with warnings.catch_warnings():  # of another default to come, whatever is chosen here

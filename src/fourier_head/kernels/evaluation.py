@@ -106,14 +106,7 @@ def direct(
     full = dtype == torch.float32
     rows = min(64, (1024 if full else 4096) // length)
     tile = min(tile, 64 if full else 4096 // length)
-    constants = {
-        "WALLS": has_walls(a),
-        "SPLIT": split,
-        "LOG": log,
-        "ROWS": rows,
-        "LENGTH": length,
-        "TILE": tile,
-    }
+    constants = {"WALLS": has_walls(a), "SPLIT": split, "LOG": log, "ROWS": rows, "LENGTH": length, "TILE": tile}
     table = tables.direct(points, length, log, dtype, a.device)
     sizes = (tokens, harmonics, a.stride(1), a.stride(0), points, floor, math.log(points), POWER_SCALE / points)
     grid = (ceil_div(tokens, rows), ceil_div(points, tile))

@@ -49,11 +49,7 @@ class Plan:
 
     @classmethod
     def for_rows(
-        cls,
-        rows: int,
-        epochs: int | None = None,
-        batch: int | None = None,
-        patience: int | str | None = "auto",
+        cls, rows: int, epochs: int | None = None, batch: int | None = None, patience: int | str | None = "auto"
     ) -> Plan:
         """Plan a course for so many rows: epochs, rows in a batch and patience, in epochs, as they are told.
 

@@ -41,14 +41,7 @@ class AggregatedSampler:
     missing.
     """
 
-    def __init__(
-        self,
-        store: SeriesStore,
-        context: int,
-        horizon: int,
-        *,
-        cut_share: float = 0.1,
-    ) -> None:
+    def __init__(self, store: SeriesStore, context: int, horizon: int, *, cut_share: float = 0.1) -> None:
         most = max(len(options) for options in STEPS.values())
         known = sorted(STEPS)
         blocks = torch.full((len(known), most), 2**40)

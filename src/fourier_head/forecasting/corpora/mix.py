@@ -41,12 +41,7 @@ class Corpus:
     torch.Size([32, 16])
     """
 
-    def __init__(
-        self,
-        parts: Mapping[str, Part | tuple[Source, float]],
-        *,
-        steps: Sequence[Augmentation] = (),
-    ) -> None:
+    def __init__(self, parts: Mapping[str, Part | tuple[Source, float]], *, steps: Sequence[Augmentation] = ()) -> None:
         self.parts = {name: Part(*part) for name, part in parts.items()}
         if bad := [n for n, p in self.parts.items() if not (p.share >= 0 and math.isfinite(p.share))]:
             raise ValueError(

@@ -86,14 +86,7 @@ class WindowSampler:
     (torch.Size([8, 16]), torch.Size([8, 4]), tensor([7]))
     """
 
-    def __init__(
-        self,
-        store: SeriesStore,
-        context: int,
-        horizon: int,
-        *,
-        cut_share: float = 0.5,
-    ) -> None:
+    def __init__(self, store: SeriesStore, context: int, horizon: int, *, cut_share: float = 0.5) -> None:
         if context < 1 or horizon < 1:
             raise ValueError(f"context and horizon must be at least 1, got {context} and {horizon}.")
         if not 0 <= cut_share <= 1:
