@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ BEYOND = 10.0
 """Visits of values beyond the last one that should have been seen, from which on that is a bound."""
 
 
+@dataclass(eq=False, repr=False)
 class Support:
     """Hold forecasts of many series to values that the series can take.
 
@@ -34,23 +37,17 @@ class Support:
                [-0.2,  0.3,  1.7]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        whole: np.ndarray,
-        positive: np.ndarray,
-        rare: Rare | None = None,
-        bounds: np.ndarray | None = None,
-        empty: np.ndarray | None = None,
-    ):
-        self.whole, self.positive, self.rare = whole, positive, Rare() if rare is None else rare
-        free = np.repeat([[-np.inf], [np.inf]], len(whole), axis=1)
-        self.bounds = free if bounds is None else bounds
-        self.empty = np.zeros(len(whole), dtype=bool) if empty is None else empty
+    whole: np.ndarray
+    positive: np.ndarray
+    rare: Rare
+    bounds: np.ndarray
+    empty: np.ndarray
 
     @classmethod
     def unknown(cls, count: int) -> Support:
         """Return the support of series that were not read yet: they may take any value."""
-        return cls(np.zeros(count, dtype=bool), np.zeros(count, dtype=bool))
+        whole, positive, empty = np.zeros((3, count), dtype=bool)
+        return cls(whole, positive, Rare(), np.repeat([[-np.inf], [np.inf]], count, axis=1), empty)
 
     def read(self, numbers: np.ndarray, contexts: Tensor, periods: Tensor | None = None) -> None:
         """Read off the pasts (B, time) of the series with these numbers what they take, NaN where nothing is.
