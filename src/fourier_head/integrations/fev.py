@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fourier_head.errors import needing
 from fourier_head.forecasting.forecaster import Forecaster
 
@@ -62,16 +64,10 @@ class FourierHeadModel(ForecastingModel):
                     **beside,
                 )
                 forecasts.series.closed = []  # every step is scored
-                point = forecasts.mean if task.eval_metric in SQUARED else forecasts.median
-                quantiles = forecasts.quantiles(task.quantile_levels) if task.quantile_levels else None
+                columns = {"predictions": forecasts.mean if task.eval_metric in SQUARED else forecasts.median}
+                if task.quantile_levels:
+                    quantiles = np.moveaxis(forecasts.quantiles(task.quantile_levels), -1, 0)
+                    columns |= dict(zip(map(str, task.quantile_levels), quantiles, strict=True))
             place = {name: number for number, name in enumerate(forecasts.ids)}
-            rows = []
-            for name in order:
-                number = place[name]
-                row: dict[str, Any] = {"predictions": point[number].tolist()}
-                for i, level in enumerate(task.quantile_levels):
-                    assert quantiles is not None
-                    row[str(level)] = quantiles[number, :, i].tolist()
-                rows.append(row)
-            out[target] = rows
+            out[target] = [{key: values[place[name]].tolist() for key, values in columns.items()} for name in order]
         return out
