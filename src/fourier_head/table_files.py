@@ -254,13 +254,8 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int]:
     """
     layouts = []
     for separator in ",;\t| ":
-        reader, rows, starts = (
-            csv.reader(
-                map(str.rstrip, lines) if separator == " " else lines, delimiter=separator, skipinitialspace=True
-            ),
-            [],
-            [0],
-        )
+        some = map(str.rstrip, lines) if separator == " " else lines
+        reader, rows, starts = csv.reader(some, delimiter=separator, skipinitialspace=True), [], [0]
         for row in reader:
             rows.append(row)
             starts.append(reader.line_num)

@@ -68,12 +68,8 @@ def without_anniversaries(series: SeriesSet, horizon: int) -> tuple[list[np.ndar
     """
     values, shift, numbers = series.values, None, []
     for number, (past, calendar) in enumerate(zip(series.values, series.calendars, strict=True)):
-        if (
-            calendar is None
-            or calendar.nanoseconds != DAY
-            or len(past) < FEWEST * YEAR
-            or np.isnat(series.last[number])
-        ):
+        days = calendar is not None and calendar.nanoseconds == DAY and not np.isnat(series.last[number])
+        if not days or len(past) < FEWEST * YEAR:
             continue
         last = series.local_end(number).astype("datetime64[D]")
         effect = effects_of(past[-YEARS * YEAR :], last, horizon)

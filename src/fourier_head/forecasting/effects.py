@@ -88,12 +88,10 @@ def find_effects(predict: Predict, series: SeriesSet, features: list[np.ndarray]
     chosen = gains.argmax(1)
     spread = np.where(chosen > 0, sizes[np.arange(len(series)), chosen], 1.0)
     values, factor, shift = [], np.ones((len(series), horizon)), np.zeros((len(series), horizon))
-    for number, way in enumerate(chosen):
-        past, factor[number], shift[number] = split(
-            series.values[number], _known(features[number], len(series.values[number])), WAYS[way],
-            int(series.periods[number]),
-        )  # fmt: skip
-        values.append(past)
+    for number, past in enumerate(series.values):
+        known, way = _known(features[number], len(past)), WAYS[chosen[number]]
+        rest, factor[number], shift[number] = split(past, known, way, int(series.periods[number]))
+        values.append(rest)
     return Effects(replace(series, values=values), factor, shift, [WAYS[way] for way in chosen], gains, spread)
 
 

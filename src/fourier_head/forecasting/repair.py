@@ -94,13 +94,10 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
         middle = sum(s * side[..., 2] for s, side in zip(shares, sides, strict=True))
         # Only what both sides do not know of the level is less for there being two of them.
         both = np.sqrt(noise + 1 / np.maximum(sum(1 / (w**2 - noise) for w in width), 1e-300))
-        reach = [
-            both
-            * sum(
-                s * np.abs(side[..., end] - side[..., 2]) / w for s, side, w in zip(shares, sides, width, strict=True)
-            )
-            for end in (0, 4)
-        ]
+        reach = []
+        for end in (0, 4):
+            off = [np.abs(side[..., end] - side[..., 2]) for side in sides]
+            reach.append(both * sum(s * one / w for s, one, w in zip(shares, off, width, strict=True)))
         # What a series can take is seen in all of it; the values of one side may be too few, or happen to be whole.
         kinds = [one.support for one in both_ways]
         whole, positive = kinds[0].whole | kinds[1].whole, kinds[0].positive | kinds[1].positive

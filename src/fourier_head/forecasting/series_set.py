@@ -297,15 +297,11 @@ class SeriesSet:
         same = np.flatnonzero(np.diff(place) == 0)
         if len(same):
             first, second = (str(times[same[0] + i].astype("datetime64[s]")) for i in (0, 1))
-            raise ValueError(
-                f"{label(name)} has two values in one step of its frequency {calendar.freq!r}, "
-                f"at {first} and {second}; "
-                + (
-                    "give the steps to put values together by, such as freq='D'."
-                    if self.aggregate
-                    else "give another freq, or say what to make of them with aggregate='sum' or aggregate='mean'."
-                )
-            )
+            hint = "give another freq, or say what to make of them with aggregate='sum' or aggregate='mean'"
+            if self.aggregate:
+                hint = "give the steps to put values together by, such as freq='D'"
+            step = f"one step of its frequency {calendar.freq!r}"
+            raise ValueError(f"{label(name)} has two values in {step}, at {first} and {second}; {hint}.")
         steps = int(place[-1]) + 1
         if steps > 100 * len(place) + 10_000:
             raise ValueError(

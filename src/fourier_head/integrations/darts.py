@@ -89,17 +89,8 @@ class FourierHeadModel(GlobalForecastingModel):
         series = self.training_series if series is None else series
         past_covariates = self.past_covariate_series if past_covariates is None else past_covariates
         future_covariates = self.future_covariate_series if future_covariates is None else future_covariates
-        super().predict(
-            n,
-            series,
-            past_covariates,
-            future_covariates,
-            num_samples,
-            verbose,
-            predict_likelihood_parameters,
-            show_warnings,
-            random_state,
-        )
+        settings = (num_samples, verbose, predict_likelihood_parameters, show_warnings, random_state)
+        super().predict(n, series, past_covariates, future_covariates, *settings)
         if series is None:
             raise ValueError("series must be given where fit() got several, or the model was saved without its own.")
         every = [series] if isinstance(series, TimeSeries) else list(series)

@@ -97,9 +97,8 @@ class BucketObjective(nn.Module):
         # One call for the steps of all buckets: one graph to compile.
         scores = self.scores(*(torch.cat(parts) for parts in zip(*asked, strict=True)))
         total = batch[0].new_zeros(())
-        for bucket, own, (_, _, u, *_) in zip(
-            self.buckets, scores.split([len(a[0]) for a in asked]), asked, strict=True
-        ):
+        parts = scores.split([len(a[0]) for a in asked])
+        for bucket, own, (_, _, u, *_) in zip(self.buckets, parts, asked, strict=True):
             total = total + bucket.weight * own.sum() / (~u.isnan()).sum().clamp_min(1)
         return total
 
