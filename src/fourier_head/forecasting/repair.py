@@ -24,13 +24,7 @@ SHORTEST = 12
 def anomalies(
     predict: Predict, series: SeriesSet, share: float = 0.99, last: int | None = None, steps: int = 1
 ) -> pd.DataFrame:
-    """Return what was expected of past values, and which of them lie outside of their interval.
-
-    Args:
-        share: of outcomes that the interval should hold.
-        last: values at the end of each series that are looked at, all unless given.
-        steps: values forecast from one moment; 1 sees most, more cost less.
-    """
+    """Return what was expected of past values, and which lie outside of their interval; see `Forecaster.anomalies`."""
     _check_share(share)
     owner, dropped = [], []
     for number, values in enumerate(series.values):
@@ -64,10 +58,7 @@ def impute(predict: Predict, series: SeriesSet, share: float = 0.8) -> pd.DataFr
     """Return every step of the series, those that were missing filled in from before and after.
 
     What follows from the values before a gap, and from those after it in turned time, is averaged, each by how sure it
-    is. ``low`` and ``high`` of filled steps are the ends of the interval that should hold the given share.
-
-    Args:
-        share: of outcomes that the interval should hold.
+    is. ``low`` and ``high`` of filled steps are the ends of the interval that should hold the given share of outcomes.
     """
     _check_share(share)
     gaps = [(n, a, b) for n, values in enumerate(series.values) for a, b in _gaps(values)]

@@ -191,11 +191,8 @@ class NumberLM(nn.Module):
     def _pad(self, ids: Sequence[Sequence[int]], values: Sequence[float] | Tensor | None) -> dict[str, Tensor]:
         batch = pad_right(ids, self.tokenizer.pad_token_id or 0)  # masked, so any id will do
         if values is not None:
-            batch["values"] = self._checked(values, len(ids))
+            batch["values"] = checked_values(values, len(ids), self.bins.low, self.bins.high)
         return batch
-
-    def _checked(self, values: Sequence[float] | Tensor, count: int) -> Tensor:
-        return checked_values(values, count, self.bins.low, self.bins.high)
 
     # --- the network
 
@@ -355,7 +352,7 @@ class NumberLM(nn.Module):
         if not isinstance(lora, bool) and not hasattr(lora, "peft_type"):
             raise TypeError(f"lora must be True, False or a LoraConfig, got {lora!r:.40}")
         ids = token_ids(self.tokenizer, prompts)
-        targets = self._checked(values, len(ids))
+        targets = checked_values(values, len(ids), self.bins.low, self.bins.high)
         if lora is not False and not self._adapter:
             with seeded(seed, self.device):
                 self.add_lora(None if lora is True else lora)

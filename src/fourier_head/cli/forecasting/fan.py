@@ -60,14 +60,11 @@ def _fan(forecasts: Forecasts, number: int, title: str, quantiles: np.ndarray, l
     count = max(1, min(len(values), count, max(SHOWN, horizon, min(period, MOST))))
     past = values[-count:] if len(values) else np.array([np.nan])
     timed = not np.isnat(forecasts.series.last[number])
-    then: Any
-    soon: Any
+    then: Any = np.arange(1 - count, 1)
+    soon: Any = np.arange(1, horizon + 1)
     if timed:
-        then, soon = (
-            _seconds(t) for t in (forecasts.series.past(number, count), forecasts.series.future(number, horizon))
-        )
-    else:
-        then, soon = np.arange(1 - count, 1), np.arange(1, horizon + 1)
+        moments = forecasts.series.past(number, count), forecasts.series.future(number, horizon)
+        then, soon = (times.astype("datetime64[ns]").astype(np.int64) / 1e9 for times in moments)
     # Lines go on over closed steps: between two of them, one step alone would not be seen.
     there = ~np.isnan(quantiles[:, 0])
     soon, quantiles = soon[there], quantiles[there]
@@ -84,14 +81,13 @@ def _fan(forecasts: Forecasts, number: int, title: str, quantiles: np.ndarray, l
         look: dict[str, Any] = {"colour": "curve-1", "kind": "band", "opacity": opacity}
         bands.append(Series(f"{100 * share:g} %", x, lines[:, high], lower=lines[:, low], time=timed, **look))
     series = [*_key([observed, median, *reversed(bands)]), *bands, median, observed]
-    mark = Mark(float(then[-1])) if count > 1 or timed else Mark(0.0)
     return Panel(
         series,
         title=title,
         clock=_clock(forecasts.series, number, count, horizon) if timed else (),
         x_label=_span(forecasts, number, count) if timed else "steps ahead",
         y_label="" if label == title else label,
-        marks=[mark],
+        marks=[Mark(float(then[-1]))],
     )
 
 
@@ -137,10 +133,6 @@ def _clock(series: SeriesSet, number: int, count: int, horizon: int) -> Changes:
     times = times[~np.isnat(times)]
     ahead = (series.local(times) - times) / np.timedelta64(1, "s")
     return changes_of(times, ahead) if ahead.any() else ()
-
-
-def _seconds(times: np.ndarray) -> np.ndarray:
-    return times.astype("datetime64[ns]").astype(np.int64) / 1e9
 
 
 def file_names(titles: Sequence[str]) -> list[str]:
