@@ -212,9 +212,8 @@ def _noted(frame: pd.DataFrame, skipped: int, units: int = 0) -> pd.DataFrame:
     frame.columns = pd.Index(names) if len(set(names)) == len(names) else frame.columns
     lines = "1 line is" if skipped == 1 else f"{skipped} lines are"
     frame.attrs["notes"] = [f"{lines} skipped before the names of the columns."] if skipped else []
-    frame.attrs["notes"] += ["what stands between the names of the columns and the first values is skipped."] * bool(
-        units
-    )
+    if units:
+        frame.attrs["notes"].append("what stands between the names of the columns and the first values is skipped.")
     return frame
 
 

@@ -35,7 +35,6 @@ def compare(
     from fourier_head._files import RESULTS, replacing
     from fourier_head.compare import figures, page
     from fourier_head.compare.data import bimodal, hills, read_table
-    from fourier_head.compare.figures import draw_examples
     from fourier_head.compare.parts import prepare
     from fourier_head.compare.results import TOOL, Result
     from fourier_head.compare.scores import score_truth
@@ -77,7 +76,7 @@ def compare(
 
                     runs[name].append(train(name, data, settings, frequencies, settings.seed + i, plan, report))
             result = Result(settings, data, plan, frequencies, reason, runs, score_truth(data), notes)
-            examples = draw_examples(data, result.first)
+            examples = figures.draw_examples(data, result.first)
         charts = [
             figures.densities(examples, result.names, table.target_name),
             figures.calibration(result.first),

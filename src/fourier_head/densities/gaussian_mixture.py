@@ -233,9 +233,8 @@ class GaussianMixture(ScalarDensity):
         with torch.no_grad():
             tail, near = frame.tail[..., None, :], frame.near[..., None, :]
             # Never nearer than the spacing of numbers: the ends must lie on both sides of a peak.
-            unit = (self.scale[..., None, :] / tail.abs().clamp_min(1)).maximum(
-                torch.finfo(near.dtype).eps * near.abs()
-            )
+            spacing = torch.finfo(near.dtype).eps * near.abs()
+            unit = (self.scale[..., None, :] / tail.abs().clamp_min(1)).maximum(spacing)
             inward = self.loc.new_tensor(_TAIL_CUTS)[:, None] * tail.sign()
             offset = torch.where(tail == 0, self.loc.new_tensor(_CUTS)[:, None], inward)
             ends = (near + offset * unit).flatten(-2).movedim(-1, 0)

@@ -110,9 +110,8 @@ class Placed(Domain):
 
     def nodes(self, resolution: int) -> Tensor:
         # Smooth between these corners: the Fourier density ends at -1 and 1, the tails have a kink at 0.
-        return torch.cat(
-            [_tail_nodes().flip(1) * torch.tensor([[-1.0], [1.0]]), self._core(resolution), _tail_nodes()], 1
-        )
+        beyond = _tail_nodes()
+        return torch.cat([beyond.flip(1) * torch.tensor([[-1.0], [1.0]]), self._core(resolution), beyond], 1)
 
     @staticmethod
     def _core(resolution: int) -> Tensor:
@@ -176,11 +175,8 @@ class Placed(Domain):
         """Return the score in the coordinate of the map, in closed form."""
         off = self.map.forward(value) - self.loc
         far = TAIL_CORNERS[-1]
-        score = d.at_points(
-            lambda q, y: spectrum.crps_with_tails(q, y, self.tails, d.walls),
-            d.spectrum,
-            (off / self.width).clamp(-far, far).to(self.loc.dtype),
-        )
+        v = (off / self.width).clamp(-far, far).to(self.loc.dtype)
+        score = d.at_points(lambda q, y: spectrum.crps_with_tails(q, y, self.tails, d.walls), d.spectrum, v)
         # Beyond all tails it is a distance, in whose rounding the gradient of the width would be lost.
         return score * self.width + (off.abs() - far * self.width).clamp_min(0).to(score.dtype)
 

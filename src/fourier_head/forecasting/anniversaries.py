@@ -174,9 +174,8 @@ def _middle(x: np.ndarray) -> np.ndarray:
     """Return medians along the last dimension of what is there, NaN where that are less than three values."""
     x = np.sort(x, axis=-1)
     count = (~np.isnan(x)).sum(-1)
-    low, high = (
-        np.take_along_axis(x, half[..., None], -1)[..., 0] for half in (np.maximum(count - 1, 0) // 2, count // 2)
-    )
+    places = np.maximum(count - 1, 0) // 2, count // 2
+    low, high = (np.take_along_axis(x, place[..., None], -1)[..., 0] for place in places)
     return np.where(count > 2, (low + high) / 2, np.nan)
 
 

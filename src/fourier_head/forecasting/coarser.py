@@ -85,13 +85,9 @@ class CoarserView:
         step = np.arange(1, self.horizon + 1)
         place, middles = (step - 0.5) / self.size, np.arange(self.steps) + 0.5
         rise = (np.log(step / BEGIN) / np.log(WHOLE / BEGIN)).clip(0, 1)
-        factor, shift = (
-            np.stack([np.interp(place, middles, row) for row in each])
-            for each in (
-                (1 + SHARE * (ratio - 1)).clip(1 / LARGEST, LARGEST),
-                np.where(known, 0.0, SHARE * (other - level)),
-            )
-        )
+        factors = (1 + SHARE * (ratio - 1)).clip(1 / LARGEST, LARGEST)
+        shifts = np.where(known, 0.0, SHARE * (other - level))
+        factor, shift = (np.stack([np.interp(place, middles, row) for row in each]) for each in (factors, shifts))
         return 1 + rise * (factor - 1), rise * shift
 
     def _possible(self, quantiles: np.ndarray) -> np.ndarray:

@@ -79,10 +79,8 @@ def find_effects(predict: Predict, series: SeriesSet, features: list[np.ndarray]
     windows = past_windows(series, horizon, WINDOWS)
     gains, sizes = np.zeros((len(series), len(WAYS))), np.ones((len(series), len(WAYS)))
     if len(windows):
-        losses, scores = (
-            np.stack(each, axis=1)
-            for each in zip(*(_losses(predict, windows, features, way) for way in WAYS), strict=True)
-        )
+        found = zip(*(_losses(predict, windows, features, way) for way in WAYS), strict=True)
+        losses, scores = (np.stack(each, axis=1) for each in found)
         gains = _judge(losses, windows.owner, len(series))
         sizes = (_means(scores, windows.owner, len(series)) / MEAN_SCORE).clip(1, WIDEST)
     chosen = gains.argmax(1)

@@ -98,6 +98,6 @@ def frequency_in_words(freq: str) -> str:
     ['monthly', 'on working days', 'every 15 minutes', 'every 2 quarters', 'every 250 milliseconds']
     """
     count, unit = parse_frequency(freq) or (1, freq)
-    return (
-        _ADVERBS.get(unit, f"every {unit}") if count == 1 else f"every {count} {unit.replace('business', 'working')}s"
-    )
+    if count == 1:
+        return _ADVERBS.get(unit, f"every {unit}")
+    return f"every {count} {unit.replace('business', 'working')}s"

@@ -165,9 +165,8 @@ def apply_rules(series: SeriesSet, horizon: int, config: MultiscaleConfig) -> Ru
             values = list(values) if values is series.values else values
             values[number] = past
             shift[number] += after
-    return Rules(
-        series if shift is None else replace(series, values=values), shift, **used, unseen=unseen, factor=factor
-    )
+    series = series if shift is None else replace(series, values=values)
+    return Rules(series, shift, **used, unseen=unseen, factor=factor)
 
 
 def without_absurd(contexts: Tensor) -> tuple[Tensor, Tensor]:

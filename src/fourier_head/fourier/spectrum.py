@@ -129,9 +129,8 @@ def cdf_and_density(q: Tensor, z: Tensor, walls: bool = False) -> tuple[Tensor, 
     z = z.to(q.dtype)
     s = q / _frequency(q, walls)
     if walls:
-        re, im = amplitude(
-            torch.nn.functional.pad(torch.stack([q, s], dim=-3), (1, 0)), phases_at(z.unsqueeze(-2), True)
-        )
+        both = torch.nn.functional.pad(torch.stack([q, s], dim=-3), (1, 0))
+        re, im = amplitude(both, phases_at(z.unsqueeze(-2), True))
         wave, integral = re[..., 0, :], -im[..., 1, :]
     else:
         rotated = torch.stack([s[..., 1, :], -s[..., 0, :]], dim=-2)

@@ -80,10 +80,8 @@ class MemberNetwork(nn.Module):
             sizes = (body.inputs, *body.widths)
             layers: list[nn.Module] = []
             for inner, outer in itertools.pairwise(sizes):
-                layers += [
-                    MemberLinear.stack([nn.Linear(inner, outer) for _ in range(body.members)]),
-                    body.activation(),
-                ]
+                own = [nn.Linear(inner, outer) for _ in range(body.members)]
+                layers += [MemberLinear.stack(own), body.activation()]
             last = [MemberLinear.stack([make(sizes[-1]).proj for _ in range(body.members)]) for make in make_heads]
             self.bodies[name] = nn.Sequential(*layers, MemberLinear.join(last))
         heads = [make(1) for make in make_heads]
@@ -152,9 +150,8 @@ class Weights:
         self.best_score = float("inf")
         self._first, self._second = torch.zeros_like(self.now), torch.zeros_like(self.now)
         self._steps = torch.zeros((), device=self.now.device)
-        for p, weight, gradient in zip(
-            self._layers, self.now.split(sizes, 1), self.gradient.split(sizes, 1), strict=True
-        ):
+        views = self.now.split(sizes, 1), self.gradient.split(sizes, 1)
+        for p, weight, gradient in zip(self._layers, *views, strict=True):
             p.data, p.grad = weight.view(p.shape), gradient.view(p.shape)
         self._data, self._gradients = [p.data for p in self._layers], [p.grad for p in self._layers]
         self._kept: Sequence[Tensor] = ()

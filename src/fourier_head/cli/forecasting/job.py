@@ -182,7 +182,6 @@ def _write(
 ) -> None:
     """Write table, charts, page and the list of files."""
     from fourier_head.cli.forecasting import fan, page
-    from fourier_head.cli.forecasting.page import section
     from fourier_head.pages.drawing import save_png
     from fourier_head.tasks.runs import hardware, to_json
 
@@ -205,7 +204,7 @@ def _write(
         "seconds": summary["seconds"],
         "hardware": hardware(forecaster.device.type == "cuda"),
         "command": settings.command,
-        "backtest": None if backtest is None else section(backtest, BACKTEST),
+        "backtest": None if backtest is None else page.section(backtest, BACKTEST),
     }
     (stage / "index.html").write_text(page.build(forecasts, fans, about), encoding="utf-8")
     files = [RESULTS, file, "charts", "index.html"]

@@ -90,9 +90,8 @@ class FineSynth(Synth):
         kind = draws.uniform()
         wave = torch.where(kind < 0.3, torch.exp((sharp * wave).clamp(-6, 4)), wave)
         wave = torch.where(kind > 0.75, torch.tanh(2 * sharp * (wave - draws.uniform(-0.5, 1.0))), wave)
-        wave = torch.where(
-            (kind > 0.3) & (kind < 0.4), wave.clamp_min(draws.uniform(-0.5, 0.8)), wave
-        )  # nights of zero
+        nights = (kind > 0.3) & (kind < 0.4)  # of zero
+        wave = torch.where(nights, wave.clamp_min(draws.uniform(-0.5, 0.8)), wave)
         return unit(wave - wave.mean(1, keepdim=True))
 
     def _week(self, draws: Draws, period: Tensor) -> Tensor:

@@ -251,10 +251,8 @@ class PlainSynth:
         rare = draws.poisson(draws.log_uniform(0.01, 1.0).expand(shape).contiguous())
         rare = rare * torch.where(draws.chance(0.5), 1.0, draws.log_uniform(1.0, 20.0).round())
         steps = draws.randn(*shape).cumsum(1) * draws.log_uniform(0.01, 0.3) + draws.normal() * 5
-        values = torch.stack((line, growth, season, level, rare, steps)).gather(
-            0, kind.T.unsqueeze(-1).expand(1, *shape)
-        )
-        values = values.squeeze(0)
+        kinds = torch.stack((line, growth, season, level, rare, steps))
+        values = kinds.gather(0, kind.T.unsqueeze(-1).expand(1, *shape)).squeeze(0)
         size = 10 ** draws.uniform(-2.0, 4.0)
         values = torch.where((kind == 4) | draws.chance(0.3), values, values * size)
         told = torch.where(draws.chance(0.9), period, 1).squeeze(1)
