@@ -112,6 +112,8 @@ class Contract:
         assert d.sample().shape == batch
         assert d.sample((4, 3)).shape == (4, 3, *batch)
         assert d.sample((0,)).shape == (0, *batch)
+        with pytest.raises(TypeError, match=r"sample_shape must be a tuple, got 5; write \(5,\)"):
+            d.sample(5)
         x = self.points(d, 5)
         for f in (d.log_prob, d.cdf, d.crps):
             assert f(x).shape == (5, *batch)

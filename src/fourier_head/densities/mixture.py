@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from fourier_head._arrays import common_shape
-from fourier_head.densities.scalar import ScalarDensity, Shape
+from fourier_head.densities.scalar import ScalarDensity, Shape, checked_shape
 from fourier_head.fourier.inversion import Curve, highest, invert
 from fourier_head.fourier.quadrature import between
 
@@ -176,7 +176,7 @@ class MixtureDensity(ScalarDensity):
 
     def rsample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples: a component for each, and a value of it; gradients flow to weights and components."""
-        shape = self._extended_shape(torch.Size(sample_shape))
+        shape = self._extended_shape(checked_shape(sample_shape))
         which, level = self._uniform(shape, generator), self._uniform(shape, generator)
         with torch.no_grad():
             x = self.icdf_of(self.choose(which), level)

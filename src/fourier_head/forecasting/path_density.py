@@ -14,7 +14,7 @@ from torch.distributions import Distribution, constraints
 from fourier_head._arrays import common_shape
 from fourier_head.densities.fourier import FourierDensity
 from fourier_head.densities.mixture import MixtureDensity
-from fourier_head.densities.scalar import ScalarDensity, Shape
+from fourier_head.densities.scalar import ScalarDensity, Shape, checked_shape
 from fourier_head.densities.tabulated import ENDS, TabulatedMixture
 
 AT_ONCE = 1 << 17
@@ -126,7 +126,7 @@ class PathDensity(ScalarDensity):
 
     def rsample(self, sample_shape: Shape = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples (*sample_shape, ..., series, horizon): a path for each, and given it every step on its own."""
-        shape = self._extended_shape(torch.Size(sample_shape))
+        shape = self._extended_shape(checked_shape(sample_shape))
         path, level = (self._uniform(size, generator) for size in ((*shape[:-1], 1), shape))
 
         def draw(block: Any, path: Tensor, level: Tensor) -> Tensor:
