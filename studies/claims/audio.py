@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from studies.claims.claim import Claim
@@ -18,7 +20,7 @@ Head = tuple[str, int | None]
 """The name of a head and its number of frequencies."""
 
 
-def audio() -> list[Claim]:
+def audio() -> Iterator[Claim]:
     """Return the claims of appendix C.1."""
     best = chosen()
     linear, n = ("linear", None), max((score, n) for (head, n), (score, _) in best.items() if head == "fourier")[1]
@@ -28,56 +30,53 @@ def audio() -> list[Claim]:
         f"Fourier-{one} {said(against('smoothness', ('fourier', one), (FIRST, RELEASED), linear))}"
         for one in frequencies()
     )
-    return [
-        Claim(
-            "A Fourier head with one frequency has an F1 118 % above the linear head's.",
-            WHERE,
-            "percent by which macro F1 is larger, both trained as the paper trains",
-            118.0,
-            against("macro_f1", ("fourier", 1), (FIRST, RELEASED), linear, ratio=True),
-            "above",
-            LIMIT,
-        ),
-        one_is_best(best[("fourier", 1)][1]),
-        Claim(
-            "The gain is one of the head (learning rate and length chosen for each).",
-            WHERE,
-            f"percent by which macro F1 of {recipes}",
-            None,
-            against("macro_f1", ("fourier", n), ours, linear, theirs, ratio=True),
-            "above",
-            "The paper trains both heads in one way, for two epochs, in which the linear head learns next to nothing "
-            "here; left to train longer they are level.",
-            own=True,
-        ),
-        Claim(
-            "The Fourier head's likeliest tempo is nearer to the truth (learning rate and length chosen for each).",
-            WHERE,
-            f"percent by which the mean error of the likeliest tempo of {recipes}",
-            None,
-            against("bpm_error", ("fourier", n), ours, linear, theirs, ratio=True),
-            note="The error of the median of the distribution, which the plan does not name, is larger by "
-            f"{said(against('bpm_error_median', ('fourier', n), ours, linear, theirs, ratio=True))}.",
-            own=True,
-        ),
-        Claim(
-            "The Fourier head learns smoother distributions than the linear head.",
-            f"{WHERE}, figure 7",
-            f"smoothness of Fourier-{n} ({ours[1]}) minus linear's ({theirs[1]}), recipes and N chosen on validation "
-            "clips",
-            "below 0",
-            against("smoothness", ("fourier", n), ours, linear, theirs),
-            note=f"As the paper trains, where the linear head is hardly better than guessing: {short}.",
-        ),
-        Claim(
-            "The same with an Audio Spectrogram Transformer from AudioSet's weights on SynTheory.",
-            WHERE,
-            "macro F1",
-            "+118 %",
-            note="Neither weights nor data can be had here; `python -m studies tempo --model FOLDER --data FOLDER` "
-            "runs it.",
-        ),
-    ]
+    yield Claim(
+        "A Fourier head with one frequency has an F1 118 % above the linear head's.",
+        WHERE,
+        "percent by which macro F1 is larger, both trained as the paper trains",
+        118.0,
+        against("macro_f1", ("fourier", 1), (FIRST, RELEASED), linear, ratio=True),
+        "above",
+        LIMIT,
+    )
+    yield one_is_best(best[("fourier", 1)][1])
+    yield Claim(
+        "The gain is one of the head (learning rate and length chosen for each).",
+        WHERE,
+        f"percent by which macro F1 of {recipes}",
+        None,
+        against("macro_f1", ("fourier", n), ours, linear, theirs, ratio=True),
+        "above",
+        "The paper trains both heads in one way, for two epochs, in which the linear head learns next to nothing "
+        "here; left to train longer they are level.",
+        own=True,
+    )
+    yield Claim(
+        "The Fourier head's likeliest tempo is nearer to the truth (learning rate and length chosen for each).",
+        WHERE,
+        f"percent by which the mean error of the likeliest tempo of {recipes}",
+        None,
+        against("bpm_error", ("fourier", n), ours, linear, theirs, ratio=True),
+        note="The error of the median of the distribution, which the plan does not name, is larger by "
+        f"{said(against('bpm_error_median', ('fourier', n), ours, linear, theirs, ratio=True))}.",
+        own=True,
+    )
+    yield Claim(
+        "The Fourier head learns smoother distributions than the linear head.",
+        f"{WHERE}, figure 7",
+        f"smoothness of Fourier-{n} ({ours[1]}) minus linear's ({theirs[1]}), recipes and N chosen on validation clips",
+        "below 0",
+        against("smoothness", ("fourier", n), ours, linear, theirs),
+        note=f"As the paper trains, where the linear head is hardly better than guessing: {short}.",
+    )
+    yield Claim(
+        "The same with an Audio Spectrogram Transformer from AudioSet's weights on SynTheory.",
+        WHERE,
+        "macro F1",
+        "+118 %",
+        note="Neither weights nor data can be had here; `python -m studies tempo --model FOLDER --data FOLDER` "
+        "runs it.",
+    )
 
 
 def chosen() -> dict[Head, tuple[float, Recipe]]:

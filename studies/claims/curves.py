@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,48 +97,40 @@ def steadiness() -> Claim:
     )
 
 
-def saturation() -> list[Claim]:
+def saturation() -> Iterator[Claim]:
     """Return for each set whether KL improves with N and does not get worse again."""
-    found = []
     for name, title in SETS.items():
         few, middle, many = (with_frequencies(n) | {"dataset": name} for n in (FEW, MIDDLE, MANY))
         early, late = (paired("synthetic", "kl", a, b, ratio=True) for a, b in ((middle, few), (many, middle)))
         linear = paired("synthetic", "kl", many, LINEAR | {"dataset": name}, ratio=True)
         improves = early.interval is not None and early.interval[1] < 0
         worse = late.interval is not None and late.interval[0] > 0
-        found.append(
-            Claim(
-                f"As N increases the KL divergence improves until it saturates, on {title}.",
-                "Section 4.1, figure 8",
-                f"percent by which the KL of Fourier-{MANY} is larger than Fourier-{MIDDLE}'s",
-                "0 or below",
-                late,
-                note=f"From N = {FEW} to {MIDDLE} it changes by {said(early, '+.0f')} %"
-                + (f", but from {MIDDLE} to {MANY} it gets worse again" if worse else "")
-                + f". Fourier-{MANY} against linear: {said(linear, '+.0f')} %.",
-                holds=improves and not worse,
-            )
+        yield Claim(
+            f"As N increases the KL divergence improves until it saturates, on {title}.",
+            "Section 4.1, figure 8",
+            f"percent by which the KL of Fourier-{MANY} is larger than Fourier-{MIDDLE}'s",
+            "0 or below",
+            late,
+            note=f"From N = {FEW} to {MIDDLE} it changes by {said(early, '+.0f')} %"
+            + (f", but from {MIDDLE} to {MANY} it gets worse again" if worse else "")
+            + f". Fourier-{MANY} against linear: {said(linear, '+.0f')} %.",
+            holds=improves and not worse,
         )
-    return found
 
 
-def degrading() -> list[Claim]:
+def degrading() -> Iterator[Claim]:
     """Return what the paper says of smoothness over N: that it degrades, and as its theorem has it."""
     few, many = (with_frequencies(n) for n in (FEW, MANY))
-    return [
-        *(
-            Claim(
-                f"Smoothness degrades as N increases, on {title}.",
-                "Figure 8",
-                f"smoothness of Fourier-{MANY} minus Fourier-{FEW}'s",
-                "above 0",
-                paired("synthetic", "smoothness", many | {"dataset": name}, few | {"dataset": name}),
-                "above",
-            )
-            for name, title in SETS.items()
-        ),
-        scaling_law(),
-    ]
+    for name, title in SETS.items():
+        yield Claim(
+            f"Smoothness degrades as N increases, on {title}.",
+            "Figure 8",
+            f"smoothness of Fourier-{MANY} minus Fourier-{FEW}'s",
+            "above 0",
+            paired("synthetic", "smoothness", many | {"dataset": name}, few | {"dataset": name}),
+            "above",
+        )
+    yield scaling_law()
 
 
 def late_share(exponent: float) -> float:
@@ -193,7 +185,7 @@ def scaling_law() -> Claim:
     )
 
 
-def regularised() -> list[Claim]:
+def regularised() -> Iterator[Claim]:
     """Return what the paper says of heads with gamma 1e-6 and without."""
 
     def change(metric: str, numbers: Sequence[int], protocol: str = "released") -> Figure:
@@ -209,47 +201,45 @@ def regularised() -> list[Claim]:
     beyond = ", ".join(f"{said(alone[n], '+.1f')} at {n}" for n in apart)
     strength = PROTOCOLS["released"].fourier.gamma_unit
     form = f"The regulariser is that of the released code, {strength:g} times the printed one."
-    return [
-        similar(
-            "Models with and without regularisation perform similarly.",
-            "Figure 8",
-            "percent by which the KL with gamma 1e-6 is larger than without, geometric mean over all N and the sets",
-            every,
-            f"At one N alone the interval reaches beyond it: {beyond}.",
+    yield similar(
+        "Models with and without regularisation perform similarly.",
+        "Figure 8",
+        "percent by which the KL with gamma 1e-6 is larger than without, geometric mean over all N and the sets",
+        every,
+        f"At one N alone the interval reaches beyond it: {beyond}.",
+    )
+    yield Claim(
+        "With frequencies in single digits no regularisation works best.",
+        "Section 2.3",
+        f"percent by which the KL with gamma 1e-6 is larger than without, N = {LOW[0]} to {LOW[-1]}, geometric "
+        "mean over N and the sets",
+        "above 0",
+        few,
+        "above",
+        note=joined(form, "The paper says it of all its experiments; this is the toy one.", _theirs("2 to 8")),
+    )
+    yield Claim(
+        "With more than 10 frequencies a regularisation of 1e-6 works best.",
+        "Section 2.3",
+        f"percent by which the KL with gamma 1e-6 is larger than without, N = {HIGH[0]} to {HIGH[-1]}, geometric "
+        "mean over N and the sets",
+        "below 0",
+        many,
+        note=joined(
+            f"It makes KL worse here. {form}",
+            _theirs("12 to 20"),
+            f"{other}, {said(recommended[0], '+.1f')} %.",
         ),
-        Claim(
-            "With frequencies in single digits no regularisation works best.",
-            "Section 2.3",
-            f"percent by which the KL with gamma 1e-6 is larger than without, N = {LOW[0]} to {LOW[-1]}, geometric "
-            "mean over N and the sets",
-            "above 0",
-            few,
-            "above",
-            note=joined(form, "The paper says it of all its experiments; this is the toy one.", _theirs("2 to 8")),
-        ),
-        Claim(
-            "With more than 10 frequencies a regularisation of 1e-6 works best.",
-            "Section 2.3",
-            f"percent by which the KL with gamma 1e-6 is larger than without, N = {HIGH[0]} to {HIGH[-1]}, geometric "
-            "mean over N and the sets",
-            "below 0",
-            many,
-            note=joined(
-                f"It makes KL worse here. {form}",
-                _theirs("12 to 20"),
-                f"{other}, {said(recommended[0], '+.1f')} %.",
-            ),
-        ),
-        Claim(
-            "Regularisation makes heads with more than 10 frequencies smoother.",
-            "Section 2.3",
-            f"percent by which smoothness with gamma 1e-6 is larger than without, N = {HIGH[0]} to {HIGH[-1]}, "
-            "geometric mean over N and the sets",
-            "below 0",
-            smoother,
-            note=f"{other}, {said(recommended[1], '+.1f')} %.",
-        ),
-    ]
+    )
+    yield Claim(
+        "Regularisation makes heads with more than 10 frequencies smoother.",
+        "Section 2.3",
+        f"percent by which smoothness with gamma 1e-6 is larger than without, N = {HIGH[0]} to {HIGH[-1]}, "
+        "geometric mean over N and the sets",
+        "below 0",
+        smoother,
+        note=f"{other}, {said(recommended[1], '+.1f')} %.",
+    )
 
 
 def similar(claim: str, where: str, measure: str, figure: Figure, note: str = "") -> Claim:
@@ -294,7 +284,7 @@ def started() -> Claim:
     )
 
 
-def by_likelihood() -> list[Claim]:
+def by_likelihood() -> Iterator[Claim]:
     """Return what figure 9 says of heads trained by maximum likelihood, over N."""
     with_it, without = (
         {key: value for key, value in FOURIER_MLE.items() if key != "frequencies"} | {"gamma": gamma}
@@ -310,21 +300,19 @@ def by_likelihood() -> list[Claim]:
     }
     above = [n for n, one in beta.items() if one.interval is None or one.interval[1] >= 0]
     first = min((n for n in numbers if n > max(above, default=0)), default=numbers[-1])
-    return [
-        similar(
-            "By maximum likelihood models with and without regularisation perform similarly.",
-            "Figure 9",
-            "percent by which the KL of Fourier-MLE with gamma 1e-6 is larger than without, geometric mean over all N "
-            "and the sets",
-            alike,
-        ),
-        Claim(
-            "By maximum likelihood Fourier-MLE has the best KL divergence on Beta for sufficiently many frequencies.",
-            "Figure 9",
-            f"KL of Fourier-MLE minus GMM-MLE's at N = {first}",
-            "below 0",
-            beta[first],
-            note=f"It is below at every N measured from {first} to {numbers[-1]}, and above at "
-            f"{', '.join(str(n) for n in above)}.",
-        ),
-    ]
+    yield similar(
+        "By maximum likelihood models with and without regularisation perform similarly.",
+        "Figure 9",
+        "percent by which the KL of Fourier-MLE with gamma 1e-6 is larger than without, geometric mean over all N "
+        "and the sets",
+        alike,
+    )
+    yield Claim(
+        "By maximum likelihood Fourier-MLE has the best KL divergence on Beta for sufficiently many frequencies.",
+        "Figure 9",
+        f"KL of Fourier-MLE minus GMM-MLE's at N = {first}",
+        "below 0",
+        beta[first],
+        note=f"It is below at every N measured from {first} to {numbers[-1]}, and above at "
+        f"{', '.join(str(n) for n in above)}.",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,22 +24,20 @@ RELEASED_EPISODES = 10
 """Episodes that the paper's released code plays after an epoch."""
 
 
-def games() -> list[Claim]:
+def games() -> Iterator[Claim]:
     """Return the claims of section 5."""
-    return [
-        *returns(),
-        *curves(),
-        *ablations(),
-        Claim(
-            "These figures on the DQN replay data of the paper.",
-            "Section 5",
-            "normalised return",
-            "+46 % on Seaquest, +377 % on Gravitar",
-            note=f"By the paper's own table 2 {_gain('seaquest')}, {_gain('gravitar')}: section 5 prints an increase "
-            "for the one and a ratio for the other, and abstract and introduction repeat the ratio. "
-            "The bucket of the DQN replay set is closed; `studies.atari.dopamine` reads its files.",
-        ),
-    ]
+    yield from returns()
+    yield from curves()
+    yield from ablations()
+    yield Claim(
+        "These figures on the DQN replay data of the paper.",
+        "Section 5",
+        "normalised return",
+        "+46 % on Seaquest, +377 % on Gravitar",
+        note=f"By the paper's own table 2 {_gain('seaquest')}, {_gain('gravitar')}: section 5 prints an increase "
+        "for the one and a ratio for the other, and abstract and introduction repeat the ratio. "
+        "The bucket of the DQN replay set is closed; `studies.atari.dopamine` reads its files.",
+    )
 
 
 def _gain(name: str) -> str:
@@ -60,32 +58,28 @@ def study_of(game: str) -> str:
     return LONG if any(run["game"] == game for run in objects(path)) else SHORT
 
 
-def returns() -> list[Claim]:
+def returns() -> Iterator[Claim]:
     """Return the comparisons of table 2, at the last epoch."""
-    found = []
     for name, game in GAMES.items():
         study = study_of(name)
         figure, n = chosen_figure(study, name)
         run = find(f"results/{study}/runs.json", arm(study, name))[0]
         length = f"{run['epochs']} epochs of {run['samples']:,} contexts, {run['episodes']} episodes after each."
-        found.append(
-            Claim(
-                f"The Fourier head has the higher returns on {game.title}.",
-                "Table 2",
-                f"normalised return of Fourier-{n} minus linear's at the last epoch, N chosen "
-                "on the episodes of the epoch before",
-                round(game.fourier[0] - game.linear[0], 2),
-                figure,
-                "above",
-                joined(
-                    level(study, name),
-                    length,
-                    "Other recordings than the paper's: levels do not compare.",
-                    counted_as_published(name),
-                ),
-            )
+        yield Claim(
+            f"The Fourier head has the higher returns on {game.title}.",
+            "Table 2",
+            f"normalised return of Fourier-{n} minus linear's at the last epoch, N chosen "
+            "on the episodes of the epoch before",
+            round(game.fourier[0] - game.linear[0], 2),
+            figure,
+            "above",
+            joined(
+                level(study, name),
+                length,
+                "Other recordings than the paper's: levels do not compare.",
+                counted_as_published(name),
+            ),
         )
-    return found
 
 
 def level(study: str, name: str) -> str:
@@ -145,20 +139,18 @@ def counted_as_published(name: str) -> str:
     )
 
 
-def curves() -> list[Claim]:
+def curves() -> Iterator[Claim]:
     """Return what figures 4 and 16 say of the number of frequencies and of smoothness."""
-    found = []
     for name in ("seaquest", "bank_heist", "double_dunk", "gravitar"):
         study = study_of(name)
         if name == "seaquest":
-            found.append(grows(study, name, "return", "Returns on Seaquest grow with the number of frequencies."))
+            yield grows(study, name, "return", "Returns on Seaquest grow with the number of frequencies.")
             words = "Next-action distributions on Seaquest become less smooth as frequencies grow in number."
-            found.append(grows(study, name, "smoothness", words))
-        found.append(smoother(study, name))
+            yield grows(study, name, "smoothness", words)
+        yield smoother(study, name)
         if name == "gravitar":
             words = "Returns on Gravitar grow with the number of frequencies."
-            found.append(grows(study, name, "return", words, own=True))
-    return found
+            yield grows(study, name, "return", words, own=True)
 
 
 def grows(study: str, name: str, metric: str, claim: str, own: bool = False) -> Claim:
@@ -179,7 +171,7 @@ def smoother(study: str, name: str) -> Claim:
     """Return the claim that the Fourier head with the chosen N, whose returns are compared, is smoother."""
 
     def difference(n: int) -> Figure:
-        return paired(study, _last_smoothness, arm(study, name, n), arm(study, name))
+        return paired(study, lambda run: _last(run, "smoothness"), arm(study, name, n), arm(study, name))
 
     chosen = chosen_frequencies(study, name)
     others = [n for n in frequencies(study, name) if n != chosen]
@@ -205,50 +197,38 @@ def sure(n: int) -> float:
     return 100 * min(1.0, (n + 1) / len(ACTIONS))
 
 
-def ablations() -> list[Claim]:
+def ablations() -> Iterator[Claim]:
     """Return the comparisons over sizes of models and of data, one seed each."""
-    path, found = "results/atari-ablations/runs.json", []
+    path = "results/atari-ablations/runs.json"
     apart = [
-        abs(one["returns"][-1] - _last_return(find(path, {"label": one["label"]})[0]))
+        abs(one["returns"][-1] - _last(find(path, {"label": one["label"]})[0], "return"))
         for one in objects("results/atari-ablations/again.json")
     ]
+    head = {"head": "fourier", "frequencies": PLANNED}
     for key, whole, words, drawn in (("layers", 6, "model", "figure 14"), ("share", 1.0, "dataset", "figure 15")):
         changes, rows = [], []
-        for run in find(
-            path, {"game": "seaquest", "head": "fourier", "frequencies": PLANNED, "gamma": 1e-6, "seed": 0}
-        ):
+        for run in find(path, {"game": "seaquest", "seed": 0, "gamma": 1e-6} | head):
             if run[key] == whole:
                 continue
             pair = {name: run[name] for name in ("game", "layers", "share", "samples", "seed")}
             (other,) = find(path, pair | {"head": "linear"})
-            changes.append(_last_return(run) - _last_return(other))
-            rows += [pair | {"head": "fourier", "frequencies": PLANNED}, pair | {"head": "linear"}]
+            changes.append(_last(run, "return") - _last(other, "return"))
+            rows += [pair | head, pair | {"head": "linear"}]
         ahead = sum(change > 0 for change in changes)
-        found.append(
-            Claim(
-                f"The Fourier head has the higher returns across {words} sizes.",
-                f"Section 5, {drawn}",
-                f"return of Fourier-{PLANNED} minus linear's on Seaquest, mean over {len(changes)} {words} sizes",
-                "above 0",
-                Figure(float(np.mean(changes)), None, 1, path, tuple(rows)),
-                "above",
-                f"Ahead in {ahead} of {len(changes)} pairs at the last epoch. Two trainings of one arm end up to "
-                f"{max(apart):.0f} points apart (`results/atari-ablations/again.json`).",
-            )
+        yield Claim(
+            f"The Fourier head has the higher returns across {words} sizes.",
+            f"Section 5, {drawn}",
+            f"return of Fourier-{PLANNED} minus linear's on Seaquest, mean over {len(changes)} {words} sizes",
+            "above 0",
+            Figure(float(np.mean(changes)), None, 1, path, tuple(rows)),
+            "above",
+            f"Ahead in {ahead} of {len(changes)} pairs at the last epoch. Two trainings of one arm end up to "
+            f"{max(apart):.0f} points apart (`results/atari-ablations/again.json`).",
         )
-    return found
 
 
 def _last(run: Mapping[str, Any], metric: str) -> float:
     return float(run["evaluations"][-1][metric])
-
-
-def _last_return(run: Mapping[str, Any]) -> float:
-    return _last(run, "return")
-
-
-def _last_smoothness(run: Mapping[str, Any]) -> float:
-    return _last(run, "smoothness")
 
 
 def main_runs(study: str, game: str) -> list[dict[str, Any]]:
@@ -285,4 +265,4 @@ def chosen_frequencies(study: str, game: str) -> int:
 def chosen_figure(study: str, game: str) -> tuple[Figure, int]:
     """Return how much more a game's Fourier arm gets than linear at the end, and its N, chosen one epoch earlier."""
     n, normalise = chosen_frequencies(study, game), GAMES[game].normalise
-    return paired(study, lambda run: normalise(_last_return(run)), arm(study, game, n), arm(study, game)), n
+    return paired(study, lambda run: normalise(_last(run, "return")), arm(study, game, n), arm(study, game)), n

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -134,7 +134,7 @@ def all_n(start: float) -> str:
     )
 
 
-def language() -> list[Claim]:
+def language() -> Iterator[Claim]:
     """Return the claims, total variation distances in percent."""
     best = chosen(STUDY)
     ours, start = best[0], next(arm for arm in best if arm["init_scale"] == PAPER_START)
@@ -149,86 +149,84 @@ def language() -> list[Claim]:
         f"On the seeds of the choice text's distance is {text[Recipe().lr]:.2f} at the paper's learning rate and "
         f"{min(text.values()):.2f} at its own: most of a lead at one rate for all is text's rate."
     )
-    return [
-        compared(
-            "LoRA on text learns a better distribution than the base model.",
-            TEXT,
-            BASE,
-            "text against the base model (the paper: 2.07 times better)",
-            _times(PAPER_GAIN["linear"]),
+    yield compared(
+        "LoRA on text learns a better distribution than the base model.",
+        TEXT,
+        BASE,
+        "text against the base model (the paper: 2.07 times better)",
+        _times(PAPER_GAIN["linear"]),
+    )
+    yield compared(
+        "LoRA with the Fourier head learns a better distribution than the base model.",
+        ours,
+        BASE,
+        f"{name(ours)} against the base model (the paper: 4.86 times better)",
+        _times(PAPER_GAIN["fourier"]),
+        how,
+    )
+    yield compared(
+        "The Fourier head learns a better distribution than LoRA on text.",
+        ours,
+        TEXT,
+        f"{name(ours)} against text (the paper: 2.3 times better)",
+        _times(PAPER_GAIN["fourier"] / PAPER_GAIN["linear"]),
+        joined(how, rate),
+    )
+    yield compared(
+        "It does so with the paper's initialisation, weights divided by 1000.",
+        start,
+        TEXT,
+        f"{name(start)}, divided by 1000, against text",
+        _times(PAPER_GAIN["fourier"] / PAPER_GAIN["linear"]),
+        joined(how, rate),
+    )
+    yield every_n(ours["init_scale"])
+    yield compared(
+        "Dividing the first weights of the head by 1000 improves learning.",
+        eight,
+        usual,
+        f"Fourier-8, divided by 1000 against divided by {usual['init_scale']:.0f}",
+        "below 0",
+        joined(
+            f"Either start has its own learning rate, {rates[0] / rates[1]:.0f} times as high for the smaller one. "
+            "At one rate for both it is far behind (`results/numbers-start`): the density depends on the direction "
+            "of the weights alone, and a step of one length turns small weights farther, so that the first steps "
+            "decide.",
+            all_n(usual["init_scale"]),
+            "The paper's other start, weights that are not divided at all, was not run.",
         ),
-        compared(
-            "LoRA with the Fourier head learns a better distribution than the base model.",
-            ours,
-            BASE,
-            f"{name(ours)} against the base model (the paper: 4.86 times better)",
-            _times(PAPER_GAIN["fourier"]),
-            how,
+        where="Section 2.3",
+    )
+    yield compared(
+        "The Fourier head gives more different answers than LoRA on text.",
+        ours,
+        TEXT,
+        f"unique answers of {name(ours)} against text's",
+        "above 0",
+        joined(
+            different(ours["init_scale"]),
+            f"A sampler of the truth has {truth.value:.0f} unique answers of {Recipe().answers}: more are no sign "
+            "of a better distribution.",
         ),
-        compared(
-            "The Fourier head learns a better distribution than LoRA on text.",
-            ours,
-            TEXT,
-            f"{name(ours)} against text (the paper: 2.3 times better)",
-            _times(PAPER_GAIN["fourier"] / PAPER_GAIN["linear"]),
-            joined(how, rate),
-        ),
-        compared(
-            "It does so with the paper's initialisation, weights divided by 1000.",
-            start,
-            TEXT,
-            f"{name(start)}, divided by 1000, against text",
-            _times(PAPER_GAIN["fourier"] / PAPER_GAIN["linear"]),
-            joined(how, rate),
-        ),
-        every_n(ours["init_scale"]),
-        compared(
-            "Dividing the first weights of the head by 1000 improves learning.",
-            eight,
-            usual,
-            f"Fourier-8, divided by 1000 against divided by {usual['init_scale']:.0f}",
-            "below 0",
-            joined(
-                f"Either start has its own learning rate, {rates[0] / rates[1]:.0f} times as high for the smaller one. "
-                "At one rate for both it is far behind (`results/numbers-start`): the density depends on the direction "
-                "of the weights alone, and a step of one length turns small weights farther, so that the first steps "
-                "decide.",
-                all_n(usual["init_scale"]),
-                "The paper's other start, weights that are not divided at all, was not run.",
-            ),
-            where="Section 2.3",
-        ),
-        compared(
-            "The Fourier head gives more different answers than LoRA on text.",
-            ours,
-            TEXT,
-            f"unique answers of {name(ours)} against text's",
-            "above 0",
-            joined(
-                different(ours["init_scale"]),
-                f"A sampler of the truth has {truth.value:.0f} unique answers of {Recipe().answers}: more are no sign "
-                "of a better distribution.",
-            ),
-            score="unique",
-            side="above",
-        ),
-        compared(
-            "It is better on Gaussians that it was not trained on, too.",
-            free,
-            TEXT,
-            f"{name(free)} against text, on eight other Gaussians",
-            None,
-            "Every training answer was of a Gaussian of its own. Text copies the numbers in its prompt, which a new "
-            "head has to learn to read.",
-            study="numbers-many",
-            group="unseen",
-            own=True,
-        ),
-        Claim(
-            "These figures with Llama-3.1-8B-Instruct and ten seeds.",
-            WHERE,
-            "total variation distance",
-            "2.07 and 4.86 times better than the base model",
-            note="Its weights cannot be had here; `python -m studies numbers --model FOLDER` runs it.",
-        ),
-    ]
+        score="unique",
+        side="above",
+    )
+    yield compared(
+        "It is better on Gaussians that it was not trained on, too.",
+        free,
+        TEXT,
+        f"{name(free)} against text, on eight other Gaussians",
+        None,
+        "Every training answer was of a Gaussian of its own. Text copies the numbers in its prompt, which a new "
+        "head has to learn to read.",
+        study="numbers-many",
+        group="unseen",
+        own=True,
+    )
+    yield Claim(
+        "These figures with Llama-3.1-8B-Instruct and ten seeds.",
+        WHERE,
+        "total variation distance",
+        "2.07 and 4.86 times better than the base model",
+        note="Its weights cannot be had here; `python -m studies numbers --model FOLDER` runs it.",
+    )

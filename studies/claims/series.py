@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,25 +26,23 @@ BOOTSTRAP, STUDENT = "interval by a bootstrap over seeds and series", "interval 
 """How intervals were made: by what was planned where there is a plan, else by Student's t."""
 
 
-def series() -> list[Claim]:
+def series() -> Iterator[Claim]:
     """Return the claims of section 6 and appendix D.2."""
-    return [
-        *against_linear(),
-        *smoothness(),
-        parameters(),
-        *variants(),
-        *frequencies(),
-        *curves(),
-        bins(),
-        Claim(
-            f"These figures on the Chronos corpus, with Traffic and Weather, after {STEPS:,} steps.",
-            "Section 6",
-            "relative MASE and WQL",
-            f"{PAPER['fourier-550']['relative_mase']} and {PAPER['fourier-550']['relative_wql']}",
-            note=f"Corpus and the two sets cannot be had here, and {STEPS * BATCH / 1e6:.0f} million windows take "
-            "days; the study runs them where they are.",
-        ),
-    ]
+    yield from against_linear()
+    yield from smoothness()
+    yield parameters()
+    yield from variants()
+    yield from frequencies()
+    yield from curves()
+    yield bins()
+    yield Claim(
+        f"These figures on the Chronos corpus, with Traffic and Weather, after {STEPS:,} steps.",
+        "Section 6",
+        "relative MASE and WQL",
+        f"{PAPER['fourier-550']['relative_mase']} and {PAPER['fourier-550']['relative_wql']}",
+        note=f"Corpus and the two sets cannot be had here, and {STEPS * BATCH / 1e6:.0f} million windows take "
+        "days; the study runs them where they are.",
+    )
 
 
 def _change(ours: str, theirs: str, metric: str = "relative_mase") -> float:
@@ -112,9 +110,8 @@ def _strengths() -> str:
     )
 
 
-def against_linear() -> list[Claim]:
+def against_linear() -> Iterator[Claim]:
     """Return the comparisons of scores with the linear head, that of the released configuration and one of its own."""
-    found = []
     for n, metric in ((550, "mase"), (550, "wql"), (256, "mase")):
         arm, name, study = f"fourier-{n}", metric.upper(), PAIRS if n == 550 else SEEDS
         where = "Table 3" if n == 550 else "Table 8"
@@ -125,40 +122,42 @@ def against_linear() -> list[Claim]:
         else:
             figure, method = paired(study, _score(metric), {"model": arm}, {"model": TIED}, ratio=True), STUDENT
             left_out = ""
+        yield Claim(
+            f"Fourier-{n} has a lower {name} than the linear head.",
+            where,
+            f"percent by which {name} is larger than that of the linear head of the released configuration, tied to "
+            f"the embedding; {method}",
+            _change(arm, "linear", f"relative_{metric}"),
+            figure,
+            note=joined(
+                _by_t(figure),
+                left_out,
+                _smooth_start(),
+                _by_released_code(metric, arm, "linear") if metric == "wql" else "",
+                _budget(),
+            ),
+        )
         apart = _difference(study, arm, "linear", metric)
-        released = _by_released_code(metric, arm, "linear") if metric == "wql" else ""
-        found += [
-            Claim(
-                f"Fourier-{n} has a lower {name} than the linear head.",
-                where,
-                f"percent by which {name} is larger than that of the linear head of the released configuration, tied "
-                f"to the embedding; {method}",
-                _change(arm, "linear", f"relative_{metric}"),
-                figure,
-                note=joined(_by_t(figure), left_out, _smooth_start(), released, _budget()),
-            ),
-            Claim(
-                f"Fourier-{n} has a lower {name} than a linear head with weights of its own.",
-                where,
-                f"percent by which {name} is larger than that of a linear head that is not tied; {planned}",
-                None,
-                apart,
-                note=joined(_by_t(apart), _without_electricity(study, arm, "linear", metric)),
-                own=True,
-            ),
-        ]
-    return found
+        yield Claim(
+            f"Fourier-{n} has a lower {name} than a linear head with weights of its own.",
+            where,
+            f"percent by which {name} is larger than that of a linear head that is not tied; {planned}",
+            None,
+            apart,
+            note=joined(_by_t(apart), _without_electricity(study, arm, "linear", metric)),
+            own=True,
+        )
 
 
 def _smooth_start() -> str:
     """Say what speaks for the tied head here."""
     return (
-        "Embeddings start smooth along the bins here (`--embedding smooth`), and with them the rows of a tied head: how "
-        "the two compare from the start of T5, which is noise, is planned and not known."
+        "Embeddings start smooth along the bins here (`--embedding smooth`), and with them the rows of a tied head: "
+        "how the two compare from the start of T5, which is noise, is planned and not known."
     )
 
 
-def smoothness() -> list[Claim]:
+def smoothness() -> Iterator[Claim]:
     """Return what is said of smoothness against the linear head."""
 
     def on_tourism(run: Mapping[str, Any]) -> float:
@@ -171,30 +170,28 @@ def smoothness() -> list[Claim]:
         return f"{1 / (1 + against(model, measure).value / 100):.1f} times"
 
     times = {n: PAPER["linear"]["smoothness"] / PAPER[f"fourier-{n}"]["smoothness"] for n in NUMBERS}
-    return [
-        Claim(
-            "Next-token distributions are at least 8 times smoother than the linear head's, for all N.",
-            "Section 6, table 8",
-            "percent by which the smoothness of Fourier-550, the least smooth, is larger than that of the tied linear "
-            f"head (8 times: {100 / 8 - 100:g}); {STUDENT}",
-            _change("fourier-550", "linear", "smoothness"),
-            against(TIED, "smoothness"),
-            note=f"{smoother(TIED, 'smoothness')}; {smoother('linear', 'smoothness')} where the linear head has weights "
-            f"of its own. The paper's own table has {times[550]:.1f} times for Fourier-550 and {times[256]:.0f} to "
-            f"{times[64]:.0f} times for fewer frequencies.",
-            bound=100 / 8 - 100,
-        ),
-        Claim(
-            "On Tourism Monthly the next-token distribution is smoother with the Fourier head, about 4 times.",
-            "Appendix D.2, figure 17",
-            "percent by which the smoothness of Fourier-550 is larger than that of the tied linear head (4 times: "
-            f"{100 / 4 - 100:g}); {STUDENT}",
-            100 / 4 - 100,
-            against(TIED, on_tourism),
-            note=f"{smoother(TIED, on_tourism)}, and {smoother('linear', on_tourism)} where the linear head has weights "
-            "of its own, in the mean over distributions of that set; the paper's figure has one of them.",
-        ),
-    ]
+    yield Claim(
+        "Next-token distributions are at least 8 times smoother than the linear head's, for all N.",
+        "Section 6, table 8",
+        "percent by which the smoothness of Fourier-550, the least smooth, is larger than that of the tied linear "
+        f"head (8 times: {100 / 8 - 100:g}); {STUDENT}",
+        _change("fourier-550", "linear", "smoothness"),
+        against(TIED, "smoothness"),
+        note=f"{smoother(TIED, 'smoothness')}; {smoother('linear', 'smoothness')} where the linear head has weights "
+        f"of its own. The paper's own table has {times[550]:.1f} times for Fourier-550 and {times[256]:.0f} to "
+        f"{times[64]:.0f} times for fewer frequencies.",
+        bound=100 / 8 - 100,
+    )
+    yield Claim(
+        "On Tourism Monthly the next-token distribution is smoother with the Fourier head, about 4 times.",
+        "Appendix D.2, figure 17",
+        "percent by which the smoothness of Fourier-550 is larger than that of the tied linear head (4 times: "
+        f"{100 / 4 - 100:g}); {STUDENT}",
+        100 / 4 - 100,
+        against(TIED, on_tourism),
+        note=f"{smoother(TIED, on_tourism)}, and {smoother('linear', on_tourism)} where the linear head has weights "
+        "of its own, in the mean over distributions of that set; the paper's figure has one of them.",
+    )
 
 
 def parameters() -> Claim:
@@ -215,9 +212,8 @@ def parameters() -> Claim:
     )
 
 
-def variants() -> list[Claim]:
+def variants() -> Iterator[Claim]:
     """Return what regularisation and mixed bins are worth by table 8."""
-    found = []
     for name, other, words in (
         ("free", "no regulariser", "Regularisation"),
         ("uniform", "uniform bins", "Mixed-precision bins"),
@@ -237,67 +233,61 @@ def variants() -> list[Claim]:
                 "smoothness": "",
             }
         most = max(abs(end) for end in wql.interval or (0.0,))
-        found += [
-            Claim(
-                f"{words} {verb} MASE of Fourier-550.",
-                "Section 6, table 8",
-                f"percent by which MASE without it ({other}) is larger; {BOOTSTRAP}, as planned",
-                gain,
-                mase,
-                "above",
-                joined(
-                    _by_t(mase),
-                    _without_electricity(SEEDS, arm, "fourier-550", "mase"),
-                    why["mase"],
-                    _strengths() if name == "free" else "",
-                    _budget(),
-                ),
+        yield Claim(
+            f"{words} {verb} MASE of Fourier-550.",
+            "Section 6, table 8",
+            f"percent by which MASE without it ({other}) is larger; {BOOTSTRAP}, as planned",
+            gain,
+            mase,
+            "above",
+            joined(
+                _by_t(mase),
+                _without_electricity(SEEDS, arm, "fourier-550", "mase"),
+                why["mase"],
+                _strengths() if name == "free" else "",
+                _budget(),
             ),
-            Claim(
-                f"{words} {verb} smoothness of Fourier-550.",
-                "Section 6, table 8",
-                f"percent by which smoothness without it ({other}) is larger; {STUDENT}",
-                _change(arm, "fourier-550", "smoothness"),
-                paired(SEEDS, "smoothness", {"model": arm}, {"model": "fourier-550"}, ratio=True),
-                "above",
-                why["smoothness"],
+        )
+        yield Claim(
+            f"{words} {verb} smoothness of Fourier-550.",
+            "Section 6, table 8",
+            f"percent by which smoothness without it ({other}) is larger; {STUDENT}",
+            _change(arm, "fourier-550", "smoothness"),
+            paired(SEEDS, "smoothness", {"model": arm}, {"model": "fourier-550"}, ratio=True),
+            "above",
+            why["smoothness"],
+        )
+        yield Claim(
+            f"{words} {'has' if name == 'free' else 'have'} minimal effect on WQL of Fourier-550.",
+            "Table 8",
+            f"percent by which WQL without it ({other}) is larger; {BOOTSTRAP}, as planned",
+            _change(arm, "fourier-550", "relative_wql"),
+            wql,
+            note=joined(
+                f"Minimal is taken to mean less than what the paper has in MASE, {gain:g} %; the interval reaches "
+                f"{most:.1f}.",
+                _by_t(wql),
+                why["wql"],
             ),
-            Claim(
-                f"{words} {'has' if name == 'free' else 'have'} minimal effect on WQL of Fourier-550.",
-                "Table 8",
-                f"percent by which WQL without it ({other}) is larger; {BOOTSTRAP}, as planned",
-                _change(arm, "fourier-550", "relative_wql"),
-                wql,
-                note=joined(
-                    f"Minimal is taken to mean less than what the paper has in MASE, {gain:g} %; the interval reaches "
-                    f"{most:.1f}.",
-                    _by_t(wql),
-                    why["wql"],
-                ),
-                holds=most < gain,
-            ),
-        ]
-    return found
+            holds=most < gain,
+        )
 
 
-def frequencies() -> list[Claim]:
+def frequencies() -> Iterator[Claim]:
     """Return what table 8 says of the number of frequencies."""
-    found = []
     ours, theirs = {"model": "fourier-550"}, {"model": "fourier-256"}
     for metric in ("mase", "wql"):
         few, many = (
             one_row(SEEDS, dataset="all", model=f"fourier-{n}", metric=f"relative_{metric}") for n in (256, 550)
         )
-        found.append(
-            Claim(
-                f"More frequencies improve {metric.upper()}: 550 is better than 256.",
-                "Section 6, table 8",
-                f"percent by which {metric.upper()} of Fourier-550 is larger than that of Fourier-256; {STUDENT}",
-                _change("fourier-550", "fourier-256", f"relative_{metric}"),
-                paired(SEEDS, _score(metric), ours, theirs, ratio=True),
-                before=f"Means {many.value:.3f} and {few.value:.3f}.",
-                note=_by_released_code(metric, "fourier-550", "fourier-256"),
-            )
+        yield Claim(
+            f"More frequencies improve {metric.upper()}: 550 is better than 256.",
+            "Section 6, table 8",
+            f"percent by which {metric.upper()} of Fourier-550 is larger than that of Fourier-256; {STUDENT}",
+            _change("fourier-550", "fourier-256", f"relative_{metric}"),
+            paired(SEEDS, _score(metric), ours, theirs, ratio=True),
+            before=f"Means {many.value:.3f} and {few.value:.3f}.",
+            note=_by_released_code(metric, "fourier-550", "fourier-256"),
         )
     arms = [one_row(TABLES, dataset="all", model=f"fourier-{n}", metric="relative_mase") for n in NUMBERS]
     linear, free = (
@@ -307,30 +297,27 @@ def frequencies() -> list[Claim]:
     ahead = sum(arm.value < linear.value for arm in arms)
     rows = tuple(row for arm in (*arms, linear) for row in arm.rows)
     smooth = [one_row(TABLES, dataset="all", model=f"fourier-{n}", metric="smoothness").value for n in NUMBERS]
-    return [
-        *found,
-        Claim(
-            f"Fourier heads of all N ({NUMBERS[0]} to {NUMBERS[-1]}) have a lower MASE than the linear head.",
-            "Section 6, table 8",
-            f"percent by which the highest MASE among the {len(arms)} N is larger than linear's",
-            _change("fourier-64", "linear"),
-            Figure(worst, None, linear.seeds, linear.file, rows),
-            note=f"{ahead} of {len(arms)} are below linear there, where Fourier-550 with and without regulariser are "
-            f"{abs(arms[-1].value - free.value):.3f} apart. Over three seeds see 256 and 550.",
-        ),
-        Claim(
-            "Fewer frequencies give smoother next-token distributions.",
-            "Section 6, table 8",
-            f"percent by which the smoothness of Fourier-550 is larger than that of Fourier-256; {STUDENT}",
-            _change("fourier-550", "fourier-256", "smoothness"),
-            paired(SEEDS, "smoothness", ours, theirs, ratio=True),
-            "above",
-            f"One seed of every N ({', '.join(map(str, NUMBERS))}) has "
-            f"{', '.join(f'{value:.4f}' for value in smooth)} (`results/{TABLES}`): {smooth[-1] / smooth[0]:.1f} times "
-            f"from the first to the last, "
-            f"{PAPER['fourier-550']['smoothness'] / PAPER['fourier-64']['smoothness']:.1f} times in the paper.",
-        ),
-    ]
+    yield Claim(
+        f"Fourier heads of all N ({NUMBERS[0]} to {NUMBERS[-1]}) have a lower MASE than the linear head.",
+        "Section 6, table 8",
+        f"percent by which the highest MASE among the {len(arms)} N is larger than linear's",
+        _change("fourier-64", "linear"),
+        Figure(worst, None, linear.seeds, linear.file, rows),
+        note=f"{ahead} of {len(arms)} are below linear there, where Fourier-550 with and without regulariser are "
+        f"{abs(arms[-1].value - free.value):.3f} apart. Over three seeds see 256 and 550.",
+    )
+    yield Claim(
+        "Fewer frequencies give smoother next-token distributions.",
+        "Section 6, table 8",
+        f"percent by which the smoothness of Fourier-550 is larger than that of Fourier-256; {STUDENT}",
+        _change("fourier-550", "fourier-256", "smoothness"),
+        paired(SEEDS, "smoothness", ours, theirs, ratio=True),
+        "above",
+        f"One seed of every N ({', '.join(map(str, NUMBERS))}) has "
+        f"{', '.join(f'{value:.4f}' for value in smooth)} (`results/{TABLES}`): {smooth[-1] / smooth[0]:.1f} times "
+        f"from the first to the last, "
+        f"{PAPER['fourier-550']['smoothness'] / PAPER['fourier-64']['smoothness']:.1f} times in the paper.",
+    )
 
 
 def _beyond(dataset: str, kind: str) -> float:

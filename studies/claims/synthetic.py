@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -53,9 +53,8 @@ def _theirs(words: str, values: Sequence[Sequence[float]], digits: int = 3) -> s
     return f"The difference in {words} of the paper's own four seeds, as released: {figure}{settled}."
 
 
-def against_linear() -> list[Claim]:
+def against_linear() -> Iterator[Claim]:
     """Return the comparisons of tables 1 and 6 with the linear head."""
-    found = []
     for metric, table in (("kl", "Table 1"), ("smoothness", "Table 1"), ("mse", "Table 6")):
         words = WORDS.get(metric, metric)
         for name, title in SETS.items():
@@ -73,16 +72,14 @@ def against_linear() -> list[Claim]:
                     f"released metrics hold: there it has {own[0]:.4f} and Fourier-12 {own[1]:.4f}. "
                     + _theirs("MSE", [released.GAUSSIAN_MSE[head] for head in ("fourier", "linear")], 4)
                 )
-            found.append(
-                Claim(
-                    f"Fourier-12 has the lower {words} on {title} than the linear head.",
-                    table,
-                    f"{words} of Fourier-12 minus linear's, same seeds",
-                    _printed(metric, "fourier", "linear", name),
-                    _pair(metric, FOURIER, LINEAR, name),
-                    note=reason,
-                    before=f"{means}, the paper {ours} and {theirs}.",
-                )
+            yield Claim(
+                f"Fourier-12 has the lower {words} on {title} than the linear head.",
+                table,
+                f"{words} of Fourier-12 minus linear's, same seeds",
+                _printed(metric, "fourier", "linear", name),
+                _pair(metric, FOURIER, LINEAR, name),
+                note=reason,
+                before=f"{means}, the paper {ours} and {theirs}.",
             )
     gain = paired("synthetic", "kl", FOURIER, LINEAR, ratio=True, over=EVERY)
     inside = gain.interval is not None and gain.interval[0] <= -40 <= gain.interval[1]
@@ -96,18 +93,15 @@ def against_linear() -> list[Claim]:
         f"three sets, {100 * np.mean(printed):.0f} % on average, and its four seeds, as released, {seeds:.0f} % "
         f"({least:.0f} to {most:.0f}) by our measure."
     )
-    return [
-        *found,
-        Claim(
-            "The Fourier head improves the KL divergence by about 40 % on average.",
-            "Table 1",
-            "percent by which the KL of Fourier-12 is larger than linear's, geometric mean over the sets",
-            -40.0,
-            gain,
-            note=less if status == "confirmed" and not inside else why,
-            holds=inside,
-        ),
-    ]
+    yield Claim(
+        "The Fourier head improves the KL divergence by about 40 % on average.",
+        "Table 1",
+        "percent by which the KL of Fourier-12 is larger than linear's, geometric mean over the sets",
+        -40.0,
+        gain,
+        note=less if status == "confirmed" and not inside else why,
+        holds=inside,
+    )
 
 
 def _not_learned(dataset: str, study: str) -> str:
@@ -135,11 +129,11 @@ def _fresh_gaussian() -> str:
     )
 
 
-def against_mixtures() -> list[Claim]:
+def against_mixtures() -> Iterator[Claim]:
     """Return the comparisons with the mixture head, by cross-entropy and by maximum likelihood."""
     sides: dict[str, Side] = {name: "below" if name == "beta" else "above" for name in SETS}
-    found = [
-        Claim(
+    for name, title in SETS.items():
+        yield Claim(
             f"The GMM head has the {'higher' if sides[name] == 'below' else 'lower'} KL divergence on {title}.",
             "Table 5",
             "KL of Fourier-12 minus the GMM head's",
@@ -148,12 +142,10 @@ def against_mixtures() -> list[Claim]:
             sides[name],
             note=_fresh_gaussian() if name == "gaussian" else _not_learned(name, "synthetic"),
         )
-        for name, title in SETS.items()
-    ]
     for metric in likelihood.METRICS:
         words = WORDS.get(metric, metric)
-        found += [
-            Claim(
+        for name, title in SETS.items():
+            yield Claim(
                 f"By maximum likelihood {'Fourier' if name == 'beta' else 'GMM'}-MLE has the lower {words} on {title}.",
                 "Table 7",
                 f"{words} of Fourier-MLE minus GMM-MLE's",
@@ -161,15 +153,12 @@ def against_mixtures() -> list[Claim]:
                 _pair(metric, FOURIER_MLE, {"head": "gmm"}, name, "likelihood"),
                 sides[name],
             )
-            for name, title in SETS.items()
-        ]
-    return found
 
 
-def smoothest() -> list[Claim]:
+def smoothest() -> Iterator[Claim]:
     """Return which head has the smoothest predictions."""
-    return [
-        Claim(
+    for name, title in SETS.items():
+        yield Claim(
             f"The {'GMM' if name == 'beta' else 'Fourier'} head is the smoothest on {title}.",
             "Table 5",
             "smoothness of Fourier-12 minus the GMM head's",
@@ -177,13 +166,10 @@ def smoothest() -> list[Claim]:
             _pair("smoothness", FOURIER, GMM, name),
             "above" if name == "beta" else "below",
         )
-        for name, title in SETS.items()
-    ]
 
 
-def regressions() -> list[Claim]:
+def regressions() -> Iterator[Claim]:
     """Return the comparisons of all heads with a pointwise regression."""
-    found = []
     for name, title in SETS.items():
         # A mixture that did not learn is among the first twenty on Gaussian; fresh seeds stand for them, as in table 5.
         studies = {head: FRESH if (head, name) == ("gmm", "gaussian") else "synthetic" for head in HEADS}
@@ -191,32 +177,27 @@ def regressions() -> list[Claim]:
         farthest = max(figures, key=lambda head: abs(figures[head].value))
         others = ", ".join(f"{NAMES[head]} {said(one, '+.4f')}" for head, one in figures.items())
         again = _pair("mse", HEADS[farthest], REGRESSION, name, FRESH)
-        found.append(
-            Claim(
-                f"The MSE of a pointwise regression is roughly that of every head, on {title}.",
-                "Table 6",
-                f"MSE of the head farthest from it, {NAMES[farthest]}, minus the regression's",
-                _printed("mse", farthest, "regression", name),
-                figures[farthest],
-                note=f"Roughly is taken to mean within {ROUGHLY:g}: the prediction of each is the mean of the "
-                f"conditional distribution. {others}; on fresh seeds {NAMES[farthest]} "
-                f"{said(again, '+.4f')}.",
-                holds=max(abs(end) for one in figures.values() for end in one.interval or (0.0,)) < ROUGHLY,
-            )
+        yield Claim(
+            f"The MSE of a pointwise regression is roughly that of every head, on {title}.",
+            "Table 6",
+            f"MSE of the head farthest from it, {NAMES[farthest]}, minus the regression's",
+            _printed("mse", farthest, "regression", name),
+            figures[farthest],
+            note=f"Roughly is taken to mean within {ROUGHLY:g}: the prediction of each is the mean of the "
+            f"conditional distribution. {others}; on fresh seeds {NAMES[farthest]} "
+            f"{said(again, '+.4f')}.",
+            holds=max(abs(end) for one in figures.values() for end in one.interval or (0.0,)) < ROUGHLY,
         )
     points = {name: _mean("mse", REGRESSION, name) for name in SETS}
     by_set = ", ".join(f"{points[name]:.3f} on {title}" for name, title in SETS.items())
     unimodal = REGRESSION | {"dataset": "gaussian"}
     worse = paired("synthetic", "mse", REGRESSION | {"dataset": "gmm2"}, unimodal)
-    return [
-        *found,
-        Claim(
-            "A pointwise regression does extremely well on Gaussian and poorly on the bimodal sets.",
-            "Section 4.1, figure 10",
-            "MSE of the regression on GMM-2 minus its own on Gaussian",
-            round(PAPER["regression", "mse"]["gmm2"][0] - PAPER["regression", "mse"]["gaussian"][0], 3),
-            worse,
-            "above",
-            note=f"{by_set}: nearly all of it is the spread of outcomes given the inputs, which no head can take away.",
-        ),
-    ]
+    yield Claim(
+        "A pointwise regression does extremely well on Gaussian and poorly on the bimodal sets.",
+        "Section 4.1, figure 10",
+        "MSE of the regression on GMM-2 minus its own on Gaussian",
+        round(PAPER["regression", "mse"]["gmm2"][0] - PAPER["regression", "mse"]["gaussian"][0], 3),
+        worse,
+        "above",
+        note=f"{by_set}: nearly all of it is the spread of outcomes given the inputs, which no head can take away.",
+    )
