@@ -91,9 +91,8 @@ def steadiness() -> Claim:
         note=f"By set, in percent: {by_set}. It is Beta that decides; on GMM-2 seeds of Fourier-12 differ more. The "
         "paper speaks of error bars with the middle half of the seeds. Other measures, by set, which decide nothing: "
         f"quartile range of log KL {beside(_quartiles(table))}, of KL {beside(_quartiles(kl))}; deviation of KL "
-        f"{beside(_deviation(kl))}, of smoothness {beside(_deviation(smoothness))}. By the deviations of KL in "
-        f"table 1 the change is {theirs[0]:+.0f} %, and relative to the means beside them, as in log KL, "
-        f"{theirs[1]:+.0f} %.",
+        f"{beside(_deviation(kl))}, of smoothness {beside(_deviation(smoothness))}. By the deviations of KL in table 1 "
+        f"the change is {theirs[0]:+.0f} %, and relative to the means beside them, as in log KL, {theirs[1]:+.0f} %.",
     )
 
 

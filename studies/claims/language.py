@@ -188,10 +188,9 @@ def language() -> Iterator[Claim]:
         f"Fourier-8, divided by 1000 against divided by {usual['init_scale']:.0f}",
         "below 0",
         joined(
-            f"Either start has its own learning rate, {rates[0] / rates[1]:.0f} times as high for the smaller one. "
-            "At one rate for both it is far behind (`results/numbers-start`): the density depends on the direction "
-            "of the weights alone, and a step of one length turns small weights farther, so that the first steps "
-            "decide.",
+            f"Either start has its own learning rate, {rates[0] / rates[1]:.0f} times as high for the smaller one. At "
+            "one rate for both it is far behind (`results/numbers-start`): the density depends on the direction of the "
+            "weights alone, and a step of one length turns small weights farther, so that the first steps decide.",
             all_n(usual["init_scale"]),
             "The paper's other start, weights that are not divided at all, was not run.",
         ),

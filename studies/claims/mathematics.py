@@ -145,12 +145,11 @@ def proof() -> Iterator[Claim]:
         f"norm at N = {row['frequencies']}, {row['bins']} bins, width {row['sigma']:g}, t = 2",
         float(f"{row['expected']:.4g}"),
         blurred,
-        note="The proof takes the coefficients of the blur to be negligible. That of the constant is 1, and those "
-        "of harmonics below m / (2 pi sigma) are near it: what it counts as removed is kept. Of a uniform density "
-        f"a blur removes {uniform['ours']:g}, by the lemma {uniform['expected']:.2f}. So the C1 of the proof is at "
-        f"least 1/sqrt(m) for any density, {rough['bins'] ** -0.5:.4f} with {rough['bins']} bins; section 3.1 has "
-        f"0 for the uniform one, and these series reach {rough['ours']:.1e}. (The root's expansion also drops a "
-        "factor 1/B2.)",
+        note="The proof takes the coefficients of the blur to be negligible. That of the constant is 1, and those of "
+        "harmonics below m / (2 pi sigma) are near it: what it counts as removed is kept. Of a uniform density a blur "
+        f"removes {uniform['ours']:g}, by the lemma {uniform['expected']:.2f}. So the C1 of the proof is at least "
+        f"1/sqrt(m) for any density, {rough['bins'] ** -0.5:.4f} with {rough['bins']} bins; section 3.1 has 0 for the "
+        f"uniform one, and these series reach {rough['ours']:.1e}. (The root's expansion also drops a factor 1/B2.)",
         holds=_near(blurred.value, row["expected"]),
         exact=True,
     )

@@ -313,9 +313,8 @@ def frequencies() -> Iterator[Claim]:
         _change("fourier-550", "fourier-256", "smoothness"),
         paired(SEEDS, "smoothness", ours, theirs, ratio=True),
         "above",
-        f"One seed of every N ({', '.join(map(str, NUMBERS))}) has "
-        f"{', '.join(f'{value:.4f}' for value in smooth)} (`results/{TABLES}`): {smooth[-1] / smooth[0]:.1f} times "
-        f"from the first to the last, "
+        f"One seed of every N ({', '.join(map(str, NUMBERS))}) has {', '.join(f'{value:.4f}' for value in smooth)} "
+        f"(`results/{TABLES}`): {smooth[-1] / smooth[0]:.1f} times from the first to the last, "
         f"{PAPER['fourier-550']['smoothness'] / PAPER['fourier-64']['smoothness']:.1f} times in the paper.",
     )
 

@@ -183,9 +183,8 @@ def regressions() -> Iterator[Claim]:
             f"MSE of the head farthest from it, {NAMES[farthest]}, minus the regression's",
             _printed("mse", farthest, "regression", name),
             figures[farthest],
-            note=f"Roughly is taken to mean within {ROUGHLY:g}: the prediction of each is the mean of the "
-            f"conditional distribution. {others}; on fresh seeds {NAMES[farthest]} "
-            f"{said(again, '+.4f')}.",
+            note=f"Roughly is taken to mean within {ROUGHLY:g}: the prediction of each is the mean of the conditional "
+            f"distribution. {others}; on fresh seeds {NAMES[farthest]} {said(again, '+.4f')}.",
             holds=max(abs(end) for one in figures.values() for end in one.interval or (0.0,)) < ROUGHLY,
         )
     points = {name: _mean("mse", REGRESSION, name) for name in SETS}

@@ -164,9 +164,8 @@ def overview_chart(
         "overview",
         "Accuracy of forecasts",
         [Panel(series, "", "relative MASE", "relative WQL")],
-        f"Geometric means over the {count} {'verified ' if verified else ''}sets of score over that of "
-        "seasonal naive; lower left is better. Filled points are ours, hollow ones the best published models, "
-        "sizes of one joined.",
+        f"Geometric means over the {count} {'verified ' if verified else ''}sets of score over that of seasonal naive; "
+        "lower left is better. Filled points are ours, hollow ones the best published models, sizes of one joined.",
         columns=1,
         height=3.6,
     )
