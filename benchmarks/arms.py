@@ -56,6 +56,11 @@ class Problem:
             self.linear_vector = vector(self.num_bins)
 
     @property
+    def about(self) -> dict[str, object]:
+        """Return its shape by the names that tables have for it."""
+        return {"tokens": self.tokens, "n": self.width, "m": self.num_bins, "N": self.frequencies}
+
+    @property
     def leaves(self) -> list[Tensor]:
         """Return everything a step computes gradients for."""
         named = ("x", "weight", "vector", "linear_weight", "linear_vector")

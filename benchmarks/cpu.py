@@ -67,9 +67,8 @@ def main() -> None:
         if hasattr(torch.nn.functional, "linear_cross_entropy"):
             steps["torch linear_cross_entropy"] = arms.step(arms.torch_linear_ce, p)
         for name, (wall, work) in measure(steps).items():
-            rows.append({"tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "implementation": name,
-                         "median_ms": round(wall, 2), **about, "torch": torch.__version__,
-                         "work_ms": round(work, 2)})  # fmt: skip
+            row = {**p.about, "implementation": name, "median_ms": round(wall, 2), **about}
+            rows.append({**row, "torch": torch.__version__, "work_ms": round(work, 2)})
             print(shape, name, rows[-1]["median_ms"], "ms,", rows[-1]["work_ms"], "ms at work", flush=True)
     save([*rows, *of_others(about)], "cpu")
 

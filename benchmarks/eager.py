@@ -9,7 +9,6 @@ queued, the two are the same.
 
 from __future__ import annotations
 
-import argparse
 import platform
 import statistics
 
@@ -17,7 +16,7 @@ import torch
 
 from benchmarks import arms, heads
 from benchmarks.arms import Problem, Step
-from benchmarks.files import save
+from benchmarks.files import parser_of, save
 from benchmarks.head import SHAPES
 from benchmarks.timing import in_a_row, machine
 
@@ -48,8 +47,7 @@ def measure(p: Problem, steps: int, turns: int) -> list[dict[str, object]]:
     }
     return [
         {
-            "tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies,
-            "dtype": str(p.dtype).removeprefix("torch."), "implementation": name, "host_us": round(host, 1),
+            **p.about, "dtype": str(p.dtype).removeprefix("torch."), "implementation": name, "host_us": round(host, 1),
             "total_us": round(total, 1), "total_ratio": round(total / medians[LINEAR][1], 3),
         }
         for name, (host, total) in medians.items()
@@ -57,7 +55,7 @@ def measure(p: Problem, steps: int, turns: int) -> list[dict[str, object]]:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=200, help="in a row")
     parser.add_argument("--turns", type=int, default=5, help="of every contender")

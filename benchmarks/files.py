@@ -1,13 +1,19 @@
-"""Tables of results: how benchmarks write and read their CSV files."""
+"""What all benchmarks share: how their words are read, and how their tables are written and read."""
 
 from __future__ import annotations
 
+import argparse
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def parser_of(words: str | None) -> argparse.ArgumentParser:
+    """Return a parser that describes a benchmark as its module does."""
+    return argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def read(path: Path) -> list[dict[str, str]]:

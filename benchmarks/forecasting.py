@@ -11,7 +11,6 @@ nor does ``--only``, which picks rows.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gc
 import importlib.util
@@ -28,7 +27,7 @@ from studies.chronos.tokenizer import EOS, PAD, ChronosTokenizer
 from torch import Tensor, nn
 
 from benchmarks.arms import PENALTY, Step
-from benchmarks.files import save
+from benchmarks.files import parser_of, save
 from benchmarks.series import competition_series, random_walks, store
 from benchmarks.timing import machine
 from benchmarks.turns import CHUNK, Case, Running, begin, tell_failure, time_in_turn
@@ -309,7 +308,7 @@ def table(rows: list[dict[str, object]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny shapes on the CPU, to see that everything runs")
     parser.add_argument("--limit", type=float, help="seconds after which nothing new is begun")
     parser.add_argument("--only", default="", help="measure rows that contain this text, such as 'training T5'")

@@ -9,7 +9,6 @@ Backward is what both take less forward. ``--only`` takes words of which a conte
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 from benchmarks import arms, errors, heads
 from benchmarks.arms import Problem, Step
 from benchmarks.errors import Errors
-from benchmarks.files import RESULTS, save
+from benchmarks.files import RESULTS, parser_of, save
 from benchmarks.timing import Clock, Spread, machine, peak_memory
 
 # (tokens, n, m, N)
@@ -71,10 +70,7 @@ def _write(row: dict[str, object], name: str, spread: Spread | None) -> None:
 
 def measure(p: Problem, name: str, make: Callable[[], tuple[Step, Step]], clock: Clock) -> dict[str, object]:
     """Return one row: times of forward and both in two modes, memory."""
-    row: dict[str, object] = {
-        "tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "bias": p.bias,
-        "dtype": str(p.dtype).removeprefix("torch."), "implementation": name,
-    }  # fmt: skip
+    row = {**p.about, "bias": p.bias, "dtype": str(p.dtype).removeprefix("torch."), "implementation": name}
     forward, both = make()
     repeats = 20 if p.tokens * p.width < 1 << 20 else 1
     _write(row, "forward_device", clock.device(forward))
@@ -130,7 +126,7 @@ def table(rows: list[dict[str, object]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=30, help="timed runs per step")
     parser.add_argument("--shapes", type=int, nargs="*", default=list(range(len(SHAPES))), help="which of the shapes")
     parser.add_argument("--only", nargs="*", help="contenders whose names hold one of these words")

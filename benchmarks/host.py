@@ -7,7 +7,6 @@ Prints, for every loss, the processor time of forward and of forward + backward 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import cProfile
 import pstats
@@ -20,6 +19,7 @@ import torch
 
 from benchmarks import arms, heads
 from benchmarks.arms import Problem
+from benchmarks.files import parser_of
 from fourier_head import kernels, reductions
 
 LINEAR = "linear + CE"
@@ -92,7 +92,7 @@ def calls(step: Step) -> int:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--turns", type=int, default=150, help="of every contender")
     parser.add_argument("--steps", type=int, default=12, help="in a turn")
     arguments = parser.parse_args(given)

@@ -10,16 +10,16 @@ of them (50,000 series of 64 steps unless given), beside plain torch, a mixture 
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem, Step
-from benchmarks.files import save
+from benchmarks.files import parser_of, save
 from benchmarks.head import SHAPES
 from benchmarks.timing import Clock, machine
 from fourier_head import Adaptive, FourierDensity, FourierHead, MixtureHead, kernels
@@ -168,24 +168,28 @@ def forecasts(rows: int, device: str = "cuda") -> dict[str, dict[str, tuple[int,
         total = logits.softmax(-1).cumsum(-1)
         return torch.searchsorted(total, levels.expand(rows, -1).contiguous())
 
+    bins = f"linear, {FORECAST_BINS} bins"
     found: dict[str, dict[str, tuple[int, Step]]] = {
-        QUANTILES: {
-            f"linear, {FORECAST_BINS} bins": (rows, linear),
-            "mixture of 16": (few, lambda: mixture.density(parameters).quantile(levels)),
-        },
-        SAMPLE: {
-            f"linear, {FORECAST_BINS} bins": (rows, lambda: torch.multinomial(logits.softmax(-1), 1)),
-            "mixture of 16": (few, lambda: mixture.density(parameters).sample()),
-        },
-        "log-density": {"mixture of 16": (few, lambda: mixture.density(parameters).log_prob(value[:few]))},
-        "distribution function": {"mixture of 16": (few, lambda: mixture.density(parameters).cdf(value[:few]))},
+        QUANTILES: {bins: (rows, linear)},
+        SAMPLE: {bins: (rows, lambda: torch.multinomial(logits.softmax(-1), 1))},
+        "log-density": {},
+        "distribution function": {},
     }
+
+    def ask(way: str, count: int, density: Callable[[], Any]) -> None:
+        """Add all tasks for so many rows of a density, which is made anew for each."""
+        given = value[:count]
+        found[QUANTILES][way] = count, lambda: density().quantile(levels)
+        found[SAMPLE][way] = count, lambda: density().sample()
+        found["log-density"][way] = count, lambda: density().log_prob(given)
+        found["distribution function"][way] = count, lambda: density().cdf(given)
+
+    ask("mixture of 16", few, lambda: mixture.density(parameters))
     for name, packets in (("adaptive", 0), ("adaptive, packets=4", 4)):
         head = FourierHead(1, num_frequencies=FORECAST_FREQUENCIES, domain=Adaptive(), packets=packets).to(device)
         start = head.layout.start(head.domain.start()).to(device)
         outputs = start + torch.randn(rows, head.layout.out_features, device=device, generator=generator)
         for impl, count in (("auto", rows), ("reference", few)):
-            way = f"FourierHead, {name}" + ("" if impl == "auto" else ", plain torch")
 
             def density(
                 head: FourierHead = head, impl: str = impl, y: torch.Tensor = outputs[:count]
@@ -194,11 +198,7 @@ def forecasts(rows: int, device: str = "cuda") -> dict[str, dict[str, tuple[int,
                 made.impl = impl
                 return made
 
-            found[QUANTILES][way] = count, lambda density=density: density().quantile(levels)
-            found[SAMPLE][way] = count, lambda density=density: density().sample()
-            given = value[:count]
-            found["log-density"][way] = count, lambda density=density, v=given: density().log_prob(v)
-            found["distribution function"][way] = count, lambda density=density, v=given: density().cdf(v)
+            ask(f"FourierHead, {name}" + ("" if impl == "auto" else ", plain torch"), count, density)
     return found
 
 
@@ -213,7 +213,7 @@ def measure_forecasts(rows: int, clock: Clock | None) -> Iterator[dict[str, obje
             print(f"{task}, {name}: {spread.median / count * 1e3:.3f} ns a row, {count} rows", flush=True)
             yield {
                 "task": task, "tokens": count, "m": FORECAST_BINS, "N": FORECAST_FREQUENCIES, "head": name,
-                "median_us": round(spread.median, 1), "low_us": round(spread.low, 1), "high_us": round(spread.high, 1),
+                **spread.columns(1),
             }  # fmt: skip
 
 
@@ -238,7 +238,7 @@ def measure(
 ) -> list[dict[str, object]]:
     """Return one row per task and way; without a clock, only run each once."""
     rows: list[dict[str, object]] = []
-    shape = (p.tokens, p.width, p.num_bins, p.frequencies)
+    shape = tuple(p.about.values())
     for task, ways in steps.items():
         linear = 0.0
         for name, step in ways.items():
@@ -253,10 +253,8 @@ def measure(
                 print(shape, SHORT[task], name, "failed:", type(problem).__name__, str(problem)[:160], flush=True)
                 continue
             linear = spread.median if name == "linear" else linear
-            row = dict(zip(("tokens", "n", "m", "N"), shape, strict=True))
-            rows.append({"task": task} | row | {
-                "head": name, "median_us": round(spread.median, 1), "low_us": round(spread.low, 1),
-                "high_us": round(spread.high, 1), "error": "" if math.isnan(worst) else f"{worst:.1e}"})  # fmt: skip
+            row = {"task": task, **p.about, "head": name, **spread.columns(1)}
+            rows.append(row | {"error": "" if math.isnan(worst) else f"{worst:.1e}"})
             ratio = f" {spread.median / linear:.2f}x" if linear else ""
             wrong = "" if math.isnan(worst) else f" err {worst:.0e}"
             print(f"{p.num_bins},{p.frequencies} {SHORT[task]} {name}: {spread.median:.1f}{ratio}{wrong}", flush=True)
@@ -265,7 +263,7 @@ def measure(
 
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=10, help="timed runs per step")
     parser.add_argument("--shapes", type=int, nargs="*", default=list(range(len(SHAPES))), help="which of the shapes")
     parser.add_argument("--variants", action="store_true", help="measure parts and other ways, too")

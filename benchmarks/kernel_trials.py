@@ -12,7 +12,6 @@ spilled bytes. On a machine with a GPU that fills Triton's cache, so that the tr
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import os
@@ -28,7 +27,7 @@ import torch
 
 from benchmarks import heads
 from benchmarks.arms import Problem
-from benchmarks.files import save
+from benchmarks.files import parser_of, save
 from benchmarks.head import SHAPES
 from benchmarks.timing import Clock
 from fourier_head.kernels import Score
@@ -97,9 +96,7 @@ def applied(variant: Variant) -> Iterator[None]:
 
 def trial(p: Problem, case: str, variant: Variant, clock: Clock) -> dict[str, object]:
     """Return the times of a step by a variant."""
-    row: dict[str, object] = {
-        "tokens": p.tokens, "n": p.width, "m": p.num_bins, "N": p.frequencies, "loss": case, "variant": variant.name,
-    }  # fmt: skip
+    row = {**p.about, "loss": case, "variant": variant.name}
     with applied(variant):
         _, both = heads.steps(heads.arms(p)[case](), p)
         graph = clock.graph(both, 20 if p.tokens * p.width <= FEW else 1)
@@ -210,7 +207,7 @@ def compile_all(shapes: list[int]) -> None:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=15, help="timed runs per step")
     parser.add_argument("--shapes", type=int, nargs="*", default=[0, 3, 2, 1], help="which of the shapes, in order")
     parser.add_argument("--compile", action="store_true", help="registers and spilled bytes, without a card")

@@ -5,14 +5,13 @@ Writes ``benchmarks/results/sweep.csv`` and ``sweep.png`` beside it; forward and
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 
 import torch
 
 from benchmarks import arms
 from benchmarks.arms import Problem
-from benchmarks.files import RESULTS, save
+from benchmarks.files import RESULTS, parser_of, save
 from benchmarks.timing import Clock, Spread, machine, peak_memory
 
 BASE = (16384, 384, 4096, 550)
@@ -34,7 +33,7 @@ def problems(axis: str) -> list[Problem]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=20, help="timed runs per step")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -51,13 +50,8 @@ def main() -> None:
                 spread: Spread | None = clock.graph(step)
                 if spread is None:
                     continue
-                row: dict[str, object] = {
-                    "axis": axis, "tokens": shape.tokens, "n": shape.width, "m": shape.num_bins,
-                    "N": shape.frequencies, "implementation": name, "median_us": round(spread.median, 2),
-                    "low_us": round(spread.low, 2), "high_us": round(spread.high, 2),
-                    "peak_extra_bytes": peak_memory(step),
-                }  # fmt: skip
-                rows.append(row | about)
+                row = {"axis": axis, **shape.about, "implementation": name, **spread.columns(2)}
+                rows.append({**row, "peak_extra_bytes": peak_memory(step), **about})
                 print(axis, row[axis], name, row["median_us"], flush=True)
             del shape
             torch.cuda.empty_cache()

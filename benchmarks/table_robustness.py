@@ -10,7 +10,6 @@ has the means over draws.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.files import RESULTS, append, write
+from benchmarks.files import RESULTS, append, parser_of, write
 from benchmarks.table_methods import METHODS, Floats
 from benchmarks.tables import score
 from fourier_head.compare.results import hardware
@@ -113,7 +112,7 @@ def write_means(rows: list[list[Any]], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=["fourier", "ngboost", "lightgbm"])
     parser.add_argument("--tables", nargs="+", default=[name for name, _ in tables()])
     parser.add_argument("--draws", type=int, default=5, help="of each table")

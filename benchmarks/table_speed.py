@@ -11,7 +11,6 @@ Threads are as many as ``OMP_NUM_THREADS`` says, or all cores.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.files import RESULTS, append
+from benchmarks.files import RESULTS, append, parser_of
 from benchmarks.table_methods import METHODS, Floats, Normal
 from fourier_head.compare.results import hardware
 from fourier_head.integrations.scikit_learn import FourierRegressor
@@ -100,7 +99,7 @@ def quantiles(density: Any) -> Floats:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--what", nargs="+", choices=["fit", "quantiles", "sample"], default=["fit"])
     parser.add_argument("--method", choices=["fourier", "ngboost", "catboost"], default="fourier")
     parser.add_argument("--device", default="cpu")

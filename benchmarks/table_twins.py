@@ -9,14 +9,13 @@ that are not asked for stay as they are.
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.files import RESULTS, read, write
+from benchmarks.files import RESULTS, parser_of, read, write
 from benchmarks.table_methods import METHODS, Floats
 from benchmarks.tables import SETS
 
@@ -43,7 +42,7 @@ def split_scores(table: dict[str, Any], method: str, split: int) -> tuple[float,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the npz files")
     parser.add_argument("--set", choices=SETS, default="wine-quality-red")
     parser.add_argument("--splits", type=int, default=20)

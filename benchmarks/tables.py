@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.files import RESULTS, append, read, write
+from benchmarks.files import RESULTS, append, parser_of, read, write
 from benchmarks.table_methods import METHODS, OURS, REVISIONS, Floats
 
 SCORES = ("nll", "crps", "rmse", "coverage_90", "sharpness", "seconds", "processor_seconds")
@@ -239,7 +239,7 @@ def draw(table: dict[str, dict[str, float]], difference: float, path: Path) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, help="folder with the npz files; without, only the summary is made")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--splits", type=int, default=20, help="how many of a set's splits (protein has five)")

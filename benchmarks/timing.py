@@ -25,6 +25,10 @@ class Spread:
     low: float
     high: float
 
+    def columns(self, digits: int) -> dict[str, object]:
+        """Return them by the names that tables have for them, rounded."""
+        return {f"{name}_us": round(value, digits) for name, value in vars(self).items()}
+
 
 def spread(times: list[float]) -> Spread:
     """Return the median of times with their percentiles."""

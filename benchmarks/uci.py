@@ -8,14 +8,13 @@ log-likelihood, CRPS and root mean squared error, in the units of the target.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.files import RESULTS, read, save
+from benchmarks.files import RESULTS, parser_of, read, save
 from benchmarks.tables import density_scores
 from fourier_head.compare.results import hardware
 from fourier_head.integrations.scikit_learn import FourierRegressor
@@ -52,7 +51,7 @@ def summary(name: str, arm: str, scores: list[tuple[float, ...]], seconds: float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the npz files")
     parser.add_argument("--sets", nargs="+", help="names of sets; all in the folder unless given")
     parser.add_argument("--splits", type=int, default=20, help="how many of a set's splits")
