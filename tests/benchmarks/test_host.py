@@ -1,11 +1,8 @@
 """The count of what the host does: every loss is there, and afterwards kernels compute again."""
 
-import importlib.util
-
 import pytest
 
-if importlib.util.find_spec("triton") is None:
-    pytest.skip("needs triton", allow_module_level=True)
+pytest.importorskip("triton")
 
 from benchmarks import host
 from fourier_head.kernels import launch, rowwise

@@ -1,12 +1,9 @@
 """Trials of the row kernel: every variant computes the same, and what is compiled is what heads ask for."""
 
-import importlib.util
-
 import pytest
 import torch
 
-if importlib.util.find_spec("triton") is None:
-    pytest.skip("needs triton", allow_module_level=True)
+pytest.importorskip("triton")
 
 from benchmarks.arms import Problem
 from benchmarks.head import SHAPES

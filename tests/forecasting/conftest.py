@@ -2,6 +2,7 @@
 
 import pytest
 
+from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.pages import drawing
 from tests.drawn_once import once
 
@@ -11,6 +12,20 @@ def _each_fan_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "save_png", once(titled=False))
         yield
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    """Return a tiny forecaster; modules that need another one have a fixture of this name."""
+    from tests.forecasting.test_forecaster import tiny
+
+    return tiny()
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """Return the forecaster of the package."""
+    return Forecaster.from_pretrained("small", "cpu")
 
 
 @pytest.fixture(scope="session")

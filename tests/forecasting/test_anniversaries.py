@@ -7,17 +7,11 @@ from studies.zero_shot.anniversaries import main
 
 from fourier_head.forecasting.anniversaries import NONE, effects_of, labels_of, without_anniversaries
 from fourier_head.forecasting.inputs import read_series
-from tests.forecasting.test_forecaster import tiny
 
 WEEK = np.array([0.0, 5.0, 10.0, 5.0, 0.0, -20.0, -30.0])
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:the network reads")
-
-
-@pytest.fixture(scope="module")
-def forecaster():
-    return tiny()
 
 
 def days(end="2024-11-14", count=1770):

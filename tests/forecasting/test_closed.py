@@ -7,18 +7,12 @@ import pandas as pd
 import pytest
 
 from fourier_head.forecasting.inputs import read_series
-from tests.forecasting.test_forecaster import tiny
 
 YEAR = pd.date_range("2022-01-03", "2022-12-31")
 
 
 def sales(days, seed=0):
     return pd.DataFrame({"date": days, "sold": np.random.default_rng(seed).poisson(50, len(days)).astype(float)})
-
-
-@pytest.fixture(scope="module")
-def forecaster():
-    return tiny()
 
 
 def quietly(predict):

@@ -8,14 +8,8 @@ import pytest
 
 from fourier_head.forecasting.covariates import read_covariates
 from fourier_head.forecasting.effects import split
-from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
 from tests.forecasting.test_forecaster import tiny, walk
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    return Forecaster.from_pretrained("small", "cpu")
 
 
 def shops(count=2, days=200, horizon=14, effect=0.8, seed=0):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fourier_head.forecasting.forecaster import Forecaster
-from fourier_head.forecasting.patch.pretrained import shipped
 from tests.forecasting.test_forecaster import tiny, walk
 
 LEVELS = [0.01, 0.1, 0.5, 0.9, 0.99]
@@ -15,8 +14,6 @@ LEVELS = [0.01, 0.1, 0.5, 0.9, 0.99]
 def test_onnx_gives_the_same_quantiles(make, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    if "small" not in shipped():
-        pytest.skip("the package has no weights yet")
     forecaster = make()
     path = forecaster.to_onnx(tmp_path / "new" / "forecaster.onnx", 12, LEVELS)
     pasts = [walk(50), 1e9 * walk(20, 1), 1e6 + walk(60, 2), np.full(30, 5.0), walk(9, 3)]

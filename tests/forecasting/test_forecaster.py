@@ -12,7 +12,6 @@ import torch
 from fourier_head.errors import UserError
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig, MultiscaleForecaster
-from fourier_head.forecasting.patch.pretrained import shipped
 from fourier_head.forecasting.rolling import normalise
 
 CONFIG = MultiscaleConfig(spans=(32, 64), horizon=16, patch=8, width=16, layers=1, heads=2)
@@ -27,11 +26,6 @@ def tiny(config=CONFIG, seed=0):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return Forecaster(model)
-
-
-@pytest.fixture(scope="module")
-def forecaster():
-    return tiny()
 
 
 def walk(count, seed=0):
@@ -228,22 +222,18 @@ def test_forecasts_move_and_stretch_with_their_series(forecaster, horizon):
     assert turned.max() < 0  # the sign of a series is its own
 
 
-@pytest.mark.skipif("small" not in shipped(), reason="the package has no weights yet")
-def test_a_level_of_a_thousand_costs_nothing():
+def test_a_level_of_a_thousand_costs_nothing(shipped):
     """The forecaster that is scored is the one that people call, and it takes levels off."""
     t, random = np.arange(140), np.random.default_rng(0)
     x = np.sin(2 * np.pi * t / 12) + 0.3 * random.standard_normal((20, 140))
-    forecaster = Forecaster.from_pretrained("small", "cpu")
     at_zero, at_thousand = (
-        forecaster.predict(level + unit * x[:, :128], 12, freq="ME").density.crps(
-            torch.tensor(level + unit * x[:, 128:])
-        )
+        shipped.predict(level + unit * x[:, :128], 12, freq="ME").density.crps(torch.tensor(level + unit * x[:, 128:]))
         for level, unit in ((0, 1), (1000, 2))
     )
     assert at_thousand.mean() / 2 < 1.05 * at_zero.mean()
     levels = (0.1, 0.5, 0.9)
-    scored = forecaster([*(1000 + 2 * x[:, :128])], 12, "ME")
-    asked = forecaster.predict(1000 + 2 * x[:, :128], 12, freq="ME").quantiles(levels)
+    scored = shipped([*(1000 + 2 * x[:, :128])], 12, "ME")
+    asked = shipped.predict(1000 + 2 * x[:, :128], 12, freq="ME").quantiles(levels)
     # Products of matrices of other sizes round otherwise.
     found = scored.quantiles[..., [scored.levels.index(level) for level in levels]]
     np.testing.assert_allclose(found, asked, rtol=1e-8)
@@ -355,16 +345,14 @@ def test_an_unknown_model_is_named(tmp_path):
         Forecaster.from_pretrained(tmp_path / "nothing")
 
 
-@pytest.mark.skipif("small" not in shipped(), reason="the package has no weights yet")
-def test_the_shipped_forecaster_follows_a_season_and_knows_what_it_knows():
-    forecaster = Forecaster.from_pretrained("small", "cpu")
+def test_the_shipped_forecaster_follows_a_season_and_knows_what_it_knows(shipped):
     t = np.arange(120)
     random = np.random.default_rng(0)
     values = 100 + 20 * np.sin(2 * np.pi * t / 12) + random.standard_normal(120)
     truth = 100 + 20 * np.sin(2 * np.pi * np.arange(120, 138) / 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        forecasts = forecaster.predict(values, 18, freq="ME")
+        forecasts = shipped.predict(values, 18, freq="ME")
     low, middle, high = np.moveaxis(forecasts.quantiles([0.05, 0.5, 0.95])[0], -1, 0)
     assert np.abs(middle - truth).mean() < 4
     assert ((low < truth) & (truth < high)).mean() > 0.8

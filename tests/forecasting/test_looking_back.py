@@ -8,13 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fourier_head.cli import app
-from fourier_head.forecasting.forecaster import Forecaster
 from tests.forecasting.test_forecaster import tiny, walk
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    return Forecaster.from_pretrained("small", "cpu")
 
 
 def weeks(count, seed=0, noise=1.0):

@@ -13,7 +13,7 @@ from fourier_head.errors import UserError
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.patch.multiscale import DITHER, MultiscaleConfig, MultiscaleForecaster
 from fourier_head.forecasting.patch.predict import batches
-from fourier_head.forecasting.patch.pretrained import load_model, save_model, shipped
+from fourier_head.forecasting.patch.pretrained import load_model, save_model
 from fourier_head.forecasting.patch.scaling import fill_forward, scale_of
 
 TINY = {"spans": (32, 96), "horizon": 32, "patch": 8, "width": 24, "layers": 2, "heads": 2, "frequencies": 5}
@@ -207,18 +207,15 @@ def test_networks_of_another_kind_are_refused(tmp_path) -> None:
         load_model(tmp_path / "m")
 
 
-@pytest.mark.skipif("small" not in shipped(), reason="the package has no weights yet")
-def test_the_shipped_network_reads_far_and_reaches_far() -> None:
-    config = Forecaster.from_pretrained("small", "cpu").config
-    assert config.context >= 2048
-    assert config.horizon >= 256
+def test_the_shipped_network_reads_far_and_reaches_far(shipped) -> None:
+    assert shipped.config.context >= 2048
+    assert shipped.config.horizon >= 256
 
 
-@pytest.mark.skipif("small" not in shipped(), reason="the package has no weights yet")
-def test_tails_are_sane_where_the_truth_is_known() -> None:
+def test_tails_are_sane_where_the_truth_is_known(shipped) -> None:
     """N(100, 10): deviation, mean of samples, far levels, totals of 14 steps, of which 99 % are below 1487."""
     rng = np.random.default_rng(0)
-    forecasts = Forecaster.from_pretrained("small", "cpu").predict(rng.normal(100, 10, (20, 200)), 14, freq="D")
+    forecasts = shipped.predict(rng.normal(100, 10, (20, 200)), 14, freq="D")
     deviation = forecasts.density.stddev.numpy()
     assert 8 < np.median(deviation) < 25
     assert deviation.max() < 60

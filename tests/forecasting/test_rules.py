@@ -8,19 +8,13 @@ import pytest
 import torch
 from studies.first_user.study import Settings, cases, run
 
-from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.patch.multiscale import MultiscaleConfig
 from fourier_head.forecasting.rules import apply_rules, profile_of, without_absurd
 from fourier_head.forecasting.support import Support
-from tests.forecasting.test_forecaster import CONFIG, tiny, walk
+from tests.forecasting.test_forecaster import CONFIG, walk
 
 LEVELS = [0.05, 0.5, 0.9, 0.95, 0.99]
-
-
-@pytest.fixture(scope="module")
-def forecaster():
-    return tiny()
 
 
 def test_one_absurd_value_counts_as_missing(forecaster):
@@ -169,11 +163,11 @@ def test_a_season_that_the_network_reads_is_left_to_it_unless_it_is_clear():
     assert apply_rules(read_series([week[: 2 * 168]], freq="h"), 24, MultiscaleConfig()).profile == []
 
 
-def test_a_clear_week_is_forecast_nearly_to_its_noise():
+def test_a_clear_week_is_forecast_nearly_to_its_noise(shipped):
     hour = np.arange(24 * 7 * 6 + 48)
     level = 50 + 20 * np.sin(2 * np.pi * hour / 24) + 15 * (hour // 24 % 7 >= 5)
     past, future = np.split(level + np.random.default_rng(0).normal(size=len(hour)), [-48])
-    forecasts = Forecaster.from_pretrained("small", "cpu").predict(past, 48, freq="h")
+    forecasts = shipped.predict(past, 48, freq="h")
     assert abs(forecasts.median[0] - future).mean() < 1.2  # of noise alone 0.8; Monday follows on a Sunday
 
 

@@ -11,15 +11,9 @@ from fourier_head.forecasting import trading_days
 from fourier_head.forecasting.anniversaries import easter
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.trading_days import EASTER, EVERY, WORKING, coefficients, counts, without_trading_days
-from tests.forecasting.test_forecaster import tiny
 
 SOLD = np.array([1.0, 1.0, 1.0, 1.0, 1.2, 1.6, 0.3])
 """What is sold on a day of the week, from Monday on."""
-
-
-@pytest.fixture(scope="module")
-def forecaster():
-    return tiny()
 
 
 def months(count=180, end="2024-08"):

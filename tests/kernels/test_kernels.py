@@ -1,14 +1,12 @@
 """The fused kernels against the float64 reference: on a GPU where there is one, else in Triton's interpreter."""
 
-import importlib.util
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-if importlib.util.find_spec("triton") is None:
-    pytest.skip("needs triton", allow_module_level=True)
+pytest.importorskip("triton")
 from benchmarks import arms
 from fourier_head.fourier import series, spectrum
 from fourier_head.kernels import plan

@@ -1,12 +1,9 @@
 """Launches from the second on, which go by what the first one has compiled; here by a kernel that takes notes."""
 
-import importlib.util
-
 import pytest
 import torch
 
-if importlib.util.find_spec("triton") is None:
-    pytest.skip("needs triton", allow_module_level=True)
+pytest.importorskip("triton")
 
 from fourier_head.kernels import launch
 

@@ -1,14 +1,12 @@
 """Losses of projected rows, one kernel each, against the float64 reference: every domain, packets, walls and atoms."""
 
-import importlib.util
 import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-if importlib.util.find_spec("triton") is None:
-    pytest.skip("needs triton", allow_module_level=True)
+pytest.importorskip("triton")
 
 from fourier_head import Adaptive, Circle, FourierHead, Interval, Line
 from fourier_head.kernels import launch, matrices, plan, resident, rowwise
