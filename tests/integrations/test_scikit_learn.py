@@ -350,34 +350,34 @@ def test_missing_dependency_names_the_extra(monkeypatch):
 
 def test_bad_values_get_a_sentence():
     x, y = spread_out(30)
-    with pytest.raises(ValueError, match="Input X contains infinity"):
-        quick().fit(np.where(x > 0, np.inf, x), y)
-    with pytest.raises(ValueError, match="y must hold numbers"):
-        quick().fit(x, np.where(y > 0, "much", "little"))
-    with pytest.raises(ValueError, match="y must hold numbers to predict, got datetime64"):
-        quick().fit(x, np.arange(30).astype("datetime64[s]"))
     unknown = np.array([None, *y[1:]], dtype=object)
-    with pytest.raises(ValueError, match="y contains NaN or infinity: leave out rows whose target is not known"):
-        quick().fit(x, unknown)
-    with pytest.raises(ValueError, match="'a': X must be a data frame"):
-        quick().fit(np.array([["a"]] * 30, dtype=object), y)
-    with pytest.raises(ValueError, match=r"y must hold numbers up to 1e\+150 in size, got 1e\+300: divide them"):
-        quick().fit(x, np.append(y[1:], -1e300))
+    for X, targets, words in (
+        (np.where(x > 0, np.inf, x), y, "Input X contains infinity"),
+        (x, np.where(y > 0, "much", "little"), "y must hold numbers"),
+        (x, np.arange(30).astype("datetime64[s]"), "y must hold numbers to predict, got datetime64"),
+        (x, unknown, "y contains NaN or infinity: leave out rows whose target is not known"),
+        (np.array([["a"]] * 30, dtype=object), y, "'a': X must be a data frame"),
+        (x, np.append(y[1:], -1e300), r"y must hold numbers up to 1e\+150 in size, got 1e\+300: divide them"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            quick().fit(X, targets)
     with pytest.raises(ValueError, match=r"(?i)sample.weight.* at least one"):
         quick().fit(x, y, sample_weight=np.zeros(30))
     model = quick(max_epochs=1).fit(x, y)
-    with pytest.raises(ValueError, match="levels must be one number or a list of numbers above 0 and below 1"):
-        model.predict_quantiles(x, [0.5, 1.0])
-    with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
-        model.predict_density(x).interval(90)
-    with pytest.raises(ValueError, match="n_samples must be at least 1"):
-        model.sample(x, 0)
+    density = model.predict_density(x)
+    assert isinstance(density, PredictiveDistribution)
+    assert repr(density) == "PredictiveDistribution(30 rows)"
+    levels = "levels must be one number or a list of numbers above 0 and below 1"
+    for call, words in (
+        (lambda: model.predict_quantiles(x, [0.5, 1.0]), levels),
+        (lambda: density.interval(90), "coverage must lie between 0 and 1"),
+        (lambda: model.sample(x, 0), "n_samples must be at least 1"),
+        (lambda: density.pdf(np.zeros(7)), "y must have one value for each of the 30 rows"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
     with pytest.raises(TypeError, match=r"n_samples must be a whole number, got 2\.5"):
         model.sample(x, 2.5)
-    assert repr(model.predict_density(x)) == "PredictiveDistribution(30 rows)"
-    with pytest.raises(ValueError, match="y must have one value for each of the 30 rows"):
-        model.predict_density(x).pdf(np.zeros(7))
-    assert isinstance(model.predict_density(x), PredictiveDistribution)
 
 
 def test_rows_without_weight_change_nothing():

@@ -272,31 +272,24 @@ def test_plain_configurations_stay_plain():
 
 def test_errors():
     case = CASES["bert"]
-    with pytest.raises(ValueError, match="BertModel has no recognisable head"):
-        replace_head(transformers.BertModel(case.config(**case.settings)), BINS, 5)
-    with pytest.raises(ValueError, match="has no module 'nowhere' to replace"):
-        case.model(name="nowhere")
-    with pytest.raises(ValueError, match="must be a linear layer, but"):
-        case.model(name="bert.encoder")
-    with pytest.raises(ValueError, match="must be a transformers PreTrainedModel"):
-        replace_head(torch.nn.Linear(2, 2), 5)
-    with pytest.raises(ValueError, match="colour"):
-        case.model(colour="red")
-    with pytest.raises(ValueError, match="num_frequencies is for a FourierHead"):
-        case.model(head=LinearHead)
-    with pytest.raises(ValueError, match="no swapped head"):
-        find_head(torch.nn.Linear(2, 2))
-    batch = case.batch()
+    batch, config = case.batch(), case.config(**case.settings)
     batch["labels"][0] = BINS
-    with pytest.raises(ValueError, match=f"labels do not fit the head: .* from 0 to {BINS - 1} .* got {BINS}"):
-        case.model()(**batch)
+    for call, words in (
+        (lambda: replace_head(transformers.BertModel(config), BINS, 5), "BertModel has no recognisable head"),
+        (lambda: replace_head(torch.nn.Linear(2, 2), 5), "must be a transformers PreTrainedModel"),
+        (lambda: replace_head(transformers.BertForQuestionAnswering(config), BINS, 5), "forward takes no labels"),
+        (lambda: case.model(name="nowhere"), "has no module 'nowhere' to replace"),
+        (lambda: case.model(name="bert.encoder"), "must be a linear layer, but"),
+        (lambda: case.model(colour="red"), "colour"),
+        (lambda: case.model(head=LinearHead), "num_frequencies is for a FourierHead"),
+        (lambda: find_head(torch.nn.Linear(2, 2)), "no swapped head"),
+        (lambda: case.model()(**batch), f"labels do not fit the head: .* from 0 to {BINS - 1} .* got {BINS}"),
+        (lambda: case.model(name="bert.pooler.dense")(input_ids=batch["input_ids"]), r"bert\.pooler\.dense"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
     with pytest.raises(TypeError, match="integer bin ids"):
         case.model()(**{**batch, "labels": torch.rand(4)})
-    answers = transformers.BertForQuestionAnswering(case.config(**case.settings))
-    with pytest.raises(ValueError, match="forward takes no labels"):
-        replace_head(answers, BINS, 5)
-    with pytest.raises(ValueError, match=r"bert\.pooler\.dense"):
-        case.model(name="bert.pooler.dense")(input_ids=batch["input_ids"])
 
 
 @pytest.mark.parametrize(

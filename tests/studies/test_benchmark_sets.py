@@ -28,12 +28,7 @@ def test_relative_scores_are_geometric_means_of_ratios():
         row("m", "unknown", "verified", 100.0, 100.0),
     ]
     verified, everything = relative_scores(ours, naive)
-    assert (verified["dataset"], verified["sets"], everything["dataset"], everything["sets"]) == (
-        "verified",
-        2,
-        "all",
-        3,
-    )
+    assert [(one["dataset"], one["sets"]) for one in (verified, everything)] == [("verified", 2), ("all", 3)]
     assert verified["relative_mase"] == pytest.approx(1.0)
     assert verified["relative_wql"] == pytest.approx(0.5)
     assert everything["relative_mase"] == pytest.approx(2.0)
@@ -72,25 +67,21 @@ def test_infinite_values_of_a_set_are_missing(tmp_path):
 def test_bad_folders_and_files_get_one_sentence(tmp_path):
     with pytest.raises(UserError, match="must be a folder of parquet files"):
         read_evaluation_sets(tmp_path / "nowhere")
-    write_set(tmp_path / "mine.parquet", freq=["h", "D"], target=[[1.0, 2.0], [1.0, 2.0]])
+    two = [[1.0, 2.0], [1.0, 2.0]]
+    for columns, words in (
+        ({"freq": ["h", None], "target": two}, "one frequency, got None, h"),
+        ({"freq": ["h"], "target": ["text"]}, r"lists of numbers, .* got string"),
+        ({"freq": ["h"], "value": [1.0]}, "has no column 'target': "),
+        ({"freq": ["h"], "target": [[1.0]]}, "longer than the horizon of 1, got none"),
+        ({"freq": ["h", "D"], "target": two}, "one frequency, got D, h"),
+    ):
+        write_set(tmp_path / "mine.parquet", **columns)
+        with pytest.raises(UserError, match=words):
+            read_evaluation_sets(tmp_path, horizon=1)
     with pytest.raises(UserError, match="horizon must be given for mine"):
         read_evaluation_sets(tmp_path)
-    with pytest.raises(UserError, match="one frequency, got D, h"):
-        read_evaluation_sets(tmp_path, horizon=1)
     with pytest.raises(UserError, match="did you mean mine"):
         read_evaluation_sets(tmp_path, ["mime"])
-    write_set(tmp_path / "mine.parquet", freq=["h", None], target=[[1.0, 2.0], [1.0, 2.0]])
-    with pytest.raises(UserError, match="one frequency, got None, h"):
-        read_evaluation_sets(tmp_path, horizon=1)
-    write_set(tmp_path / "mine.parquet", freq=["h"], target=["text"])
-    with pytest.raises(UserError, match=r"lists of numbers, .* got string"):
-        read_evaluation_sets(tmp_path, horizon=1)
-    write_set(tmp_path / "mine.parquet", freq=["h"], value=[1.0])
-    with pytest.raises(UserError, match="has no column 'target': "):
-        read_evaluation_sets(tmp_path, horizon=1)
-    write_set(tmp_path / "mine.parquet", freq=["h"], target=[[1.0]])
-    with pytest.raises(UserError, match="longer than the horizon of 1, got none"):
-        read_evaluation_sets(tmp_path, horizon=1)
     with pytest.raises(ValueError, match="longer than the horizon"):
         EvaluationSet("short", [np.zeros(3)], 3, 1)
 
@@ -132,16 +123,16 @@ def test_bad_tables_of_published_scores_get_one_sentence(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         read_published_scores(tmp_path / "none.csv")
     table = tmp_path / "table.csv"
-    for text in ("", "a,b\n1,2\n", "dataset,score\nm5,1\n"):
+    for text, words in (
+        ("", "table of published scores"),
+        ("a,b\n1,2\n", "table of published scores"),
+        ("dataset,score\nm5,1\n", "table of published scores"),
+        ("dataset,model,MASE,WQL\nm5,x,1.0,much\n", "got 'much' for x on m5"),
+        ("dataset,model,MASE,WQL\nm5,x,1.0\n", "got '' for x on m5"),
+    ):
         table.write_text(text)
-        with pytest.raises(UserError, match="table of published scores"):
+        with pytest.raises(UserError, match=words):
             read_published_scores(table)
-    table.write_text("dataset,model,MASE,WQL\nm5,x,1.0,much\n")
-    with pytest.raises(UserError, match="got 'much' for x on m5"):
-        read_published_scores(table)
-    table.write_text("dataset,model,MASE,WQL\nm5,x,1.0\n")
-    with pytest.raises(UserError, match="got '' for x on m5"):
-        read_published_scores(table)
     table.write_text(",x,x,y,y\nset,MASE,WQL,MASE,WQL\nm5,1.0,0.5,1.0,\n")
     assert [row["model"] for row in read_published_scores(table)] == ["x"]  # y has one of two scores
 

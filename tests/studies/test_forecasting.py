@@ -83,16 +83,21 @@ def test_missing_files_get_one_sentence(tmp_path):
         read_corpus(tmp_path / "none")
     with pytest.raises(UserError, match="--evaluation must name"):
         read_sets(None)
-    with pytest.raises(UserError, match=r"--positions must .*got far"):
-        run(Settings(quick=True, positions="far"))
-    with pytest.raises(UserError, match="--init must be positive, got -1"):
-        run(Settings(quick=True, init=-1.0))
-    with pytest.raises(UserError, match="--size must be one of"):
-        run(Settings(size="huge", quick=True))
-    with pytest.raises(UserError, match="--learning-rate must be positive, got -1"):
-        run(Settings(learning_rate=-1.0, quick=True))
-    with pytest.raises(UserError, match="--device must be"):
-        run(Settings(device="tpu", quick=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"positions": "far"}, r"--positions must .*got far"),
+        ({"init": -1.0}, "--init must be positive, got -1"),
+        ({"size": "huge"}, "--size must be one of"),
+        ({"learning_rate": -1.0}, "--learning-rate must be positive, got -1"),
+        ({"device": "tpu"}, "--device must be"),
+    ],
+)
+def test_bad_options_get_one_sentence(options, words):
+    with pytest.raises(UserError, match=words):
+        run(Settings(quick=True, **options))
 
 
 def test_sets_of_ones_own_need_a_horizon(tmp_path):
