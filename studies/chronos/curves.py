@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +67,7 @@ def curves(results: Sequence[Mapping[str, Any]], arms: Mapping[str, Arm]) -> dic
     return found
 
 
-def law_rows(results: Sequence[Mapping[str, Any]], arms: Mapping[str, Arm], naive: Sequence[ScoreRow]) -> list[Row]:
+def law_rows(results: Sequence[Mapping[str, Any]], arms: Mapping[str, Arm], naive: Sequence[ScoreRow]) -> Iterator[Row]:
     """Return the exponents of relative MASE and WQL over sizes and data, for every head with three points.
 
     `low` to `high` is by Student's t over the exponents of single seeds; of one seed, by how far its points lie from
@@ -77,7 +77,6 @@ def law_rows(results: Sequence[Mapping[str, Any]], arms: Mapping[str, Arm], naiv
     for one in results:
         (whole,) = (found for found in relative_scores(one["scores"], naive) if found["dataset"] == "all")
         scores[one["model"], one["seed"]] = whole
-    out = []
     for kind, heads in curves(results, arms).items():
         for head, places in heads.items():
             seeds = sorted({seed for _, seed in scores if all((name, seed) in scores for name in places)})
@@ -91,23 +90,20 @@ def law_rows(results: Sequence[Mapping[str, Any]], arms: Mapping[str, Arm], naiv
                 mean, interval = t_interval(exponents)
                 low, high = interval or laws[0].interval or (None, None)
                 about = arms[next(iter(places))].about
-                out.append(
-                    row(
-                        f"{metric}_exponent",
-                        mean,
-                        std=float(exponents.std(ddof=1)) if len(seeds) > 1 else None,
-                        seeds=len(seeds),
-                        dataset="all",
-                        **{key: about[key] for key in ("head", "frequencies", "packets", "gamma")},
-                        protocol=f"over {kind}",
-                        model=head,
-                        factor=math.exp(float(np.mean([math.log(law.factor) for law in laws]))),
-                        points=len(places),
-                        low=low,
-                        high=high,
-                    )
+                yield row(
+                    f"{metric}_exponent",
+                    mean,
+                    std=float(exponents.std(ddof=1)) if len(seeds) > 1 else None,
+                    seeds=len(seeds),
+                    dataset="all",
+                    **{key: about[key] for key in ("head", "frequencies", "packets", "gamma")},
+                    protocol=f"over {kind}",
+                    model=head,
+                    factor=math.exp(float(np.mean([math.log(law.factor) for law in laws]))),
+                    points=len(places),
+                    low=low,
+                    high=high,
                 )
-    return out
 
 
 def curve_charts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -82,9 +82,8 @@ def same_arm(one: Row, other: Row) -> bool:
     return all(one[key] == other[key] for key in FOURIER_KEYS)
 
 
-def gains(means: Sequence[Row]) -> list[Row]:
+def gains(means: Sequence[Row]) -> Iterator[Row]:
     """Return how many times smaller than the base model's the TVD of each arm is."""
-    out = []
     for context in contexts(means):
         top = best(means, context)
         for dataset in GROUPS:
@@ -98,8 +97,7 @@ def gains(means: Sequence[Row]) -> list[Row]:
                     paper = PAPER_GAIN[head] if shown and dataset == "trained" and context == PAPER_CONTEXT else None
                     more = {key: arm[key] for key in ("dataset", "head", *FOURIER_KEYS, "in_context")}
                     gain = base[0]["ours"] / arm["ours"]
-                    out.append(row("tvd_gain_over_base", gain, paper=paper, seeds=arm["seeds"], **more))
-    return out
+                    yield row("tvd_gain_over_base", gain, paper=paper, seeds=arm["seeds"], **more)
 
 
 def notes(name: str, size: int, recipe: Recipe, missing: int, many: bool = False) -> list[str]:

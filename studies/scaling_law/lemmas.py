@@ -10,7 +10,7 @@ so that the norms are sums over harmonics.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,18 +93,16 @@ def measure_lemmas() -> dict[str, Any]:
     return {"t": DECAY, "gap_bins": GAP_BINS, "gaps": gaps, "term_bins": TERM_BINS, "width": TERM_WIDTH, "terms": terms}
 
 
-def lemma_rows(found: dict[str, Any]) -> list[Row]:
+def lemma_rows(found: dict[str, Any]) -> Iterator[Row]:
     """Return gaps and norms as rows; of a norm `expected` is the lemma's main term."""
-    rows = []
     for one in found["gaps"]:
         more = {"t": found["t"], "bins": found["gap_bins"], "sigma": one["sigma"], "dataset": f"1/k^{found['t']}"}
         chosen = [(n, gap) for n, gap in zip(one["n"], one["gap"], strict=True) if n in (2, 4, 8, 16, one["n"][-1])]
-        rows += [row("gap_of_blurs", gap, protocol="lemma A.3", frequencies=n, **more) for n, gap in chosen]
+        yield from (row("gap_of_blurs", gap, protocol="lemma A.3", frequencies=n, **more) for n, gap in chosen)
     for one in found["terms"]:
         more = {"t": found["t"], "bins": found["term_bins"], "sigma": found["width"], "dataset": one["dataset"]}
         for n, norm, said in zip(one["n"], one["norm"], one["lemma"], strict=True):
-            rows.append(row("blurred_norm", norm, protocol="lemma A.5", frequencies=n, expected=said, **more))
-    return rows
+            yield row("blurred_norm", norm, protocol="lemma A.5", frequencies=n, expected=said, **more)
 
 
 def lemma_note(found: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ Where the study `synthetic` has been run, the law is fitted to its trained heads
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,8 +187,9 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     else:
         heads = []
         told = "Trained heads were left out: there are no results of the study synthetic to fit."
-    rows = law_rows(measured) + caveat_rows(negative, alias) + trained
-    rows += [one for name, found in near.items() for one in expressivity_rows(name, found)] + lemma_rows(lemmas)
+    rows = [*law_rows(measured), *caveat_rows(negative, alias), *trained]
+    rows += [one for name, found in near.items() for one in expressivity_rows(name, found)]
+    rows += lemma_rows(lemmas)
     drawn = [chart(measured) for chart in (charts.law_chart, charts.local_chart, charts.kernel_chart)]
     drawn += [charts.negative_chart(negative), charts.alias_chart(alias), charts.expressivity_chart(near)]
     drawn.append(charts.lemma_chart(lemmas))
@@ -229,38 +230,34 @@ def trained_note(fits: Sequence[Row]) -> str:
     return f"{text}. Truncations of 1/k^2 on as many bins have about 1 there, where the theorem says 3."
 
 
-def law_rows(measured: Sequence[dict[str, Any]]) -> list[Row]:
+def law_rows(measured: Sequence[dict[str, Any]]) -> Iterator[Row]:
     """Return fitted exponents beside the theorem's, and the metric at some numbers of frequencies."""
-    rows = []
     for one in measured:
         t, dataset = one["t"], f"1/k^{one['t']}"
         for regime in one["regimes"]:
             more = {"t": t, "bins": regime["bins"], "from": regime["first"], "to": regime["last"]}
             more |= {"expected": regime["expected"], "C2": regime["C2"], "residual": regime["residual"]}
             chosen = {"dataset": dataset, "protocol": regime["protocol"], "paper": 2 * t - 1}
-            rows.append(row("exponent", regime["exponent"], **chosen, **more))
+            yield row("exponent", regime["exponent"], **chosen, **more)
         for n, value in zip(one["n"], one["metric"], strict=True):
             if n in (1, 2, 4, 8, 16, 32) or n == one["n"][-1]:
                 m = max(regime["bins"] for regime in one["regimes"])
-                rows.append(row("smoothness", value, dataset=dataset, protocol="metric", frequencies=n, t=t, bins=m))
-    return rows
+                yield row("smoothness", value, dataset=dataset, protocol="metric", frequencies=n, t=t, bins=m)
 
 
-def caveat_rows(negative: dict[str, Any], alias: dict[str, Any]) -> list[Row]:
+def caveat_rows(negative: dict[str, Any], alias: dict[str, Any]) -> Iterator[Row]:
     """Return how far below zero truncations go, and what aliases do to smoothness and to the normaliser."""
-    rows = []
     for cut in negative["cuts"]:
         for metric in ("minimum", "negative_mass", "minimum_fejer"):
             more = {"frequencies": cut["frequencies"], "half_width": negative["half_width"]}
-            rows.append(row(metric, cut[metric], dataset="triangle", **more))
+            yield row(metric, cut[metric], dataset="triangle", **more)
     m = alias["bins"]
     for n in (m // 4, m // 2 - 1, 3 * m // 4, m - 1, m, 2 * m):
         for key, metric in (("midpoint", "smoothness"), ("exact", "smoothness"), ("sum", "sum_of_midpoints")):
             protocol = {"midpoint": "bin centres", "exact": "exact bins", "sum": "bin centres"}[key]
             value = alias[key][n - 1]
             more = {"frequencies": n, "bins": m, "protocol": protocol, "half_width": alias["half_width"]}
-            rows.append(row(metric, value, dataset="triangle", **more))
-    return rows
+            yield row(metric, value, dataset="triangle", **more)
 
 
 def notes(measured: Sequence[dict[str, Any]], negative: dict[str, Any], alias: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,17 +140,15 @@ def measure_steps(trials: int, samples: int, seed: int) -> dict[str, list[float]
     return {name: [b - a for a, b in itertools.pairwise(values)] for name, values in means.items()}
 
 
-def step_rows(steps: Sequence[dict[str, list[float]]]) -> list[Row]:
+def step_rows(steps: Sequence[dict[str, list[float]]]) -> Iterator[Row]:
     """Return the expected steps between colours over seeds, beside the paper's, and in how many seeds they go up."""
-    rows = []
     for metric in ("l2", "spectral_entropy"):
         for i, colour in enumerate(list(NOISES)[1:]):
             values = torch.tensor([one[metric][i] for one in steps], dtype=torch.float64)
             noise = NOISES[colour]
             more = {"dataset": f"{colour} noise", "protocol": "from the colour before", "seeds": len(values)}
             more |= {"paper": (noise.l2 if metric == "l2" else noise.entropy)[2], "up": int((values > 0).sum())}
-            rows.append(row(f"{metric}_step", values.mean().item(), std=values.std().item(), **more))
-    return rows
+            yield row(f"{metric}_step", values.mean().item(), std=values.std().item(), **more)
 
 
 def run(settings: Settings, console: Console = SILENT) -> Summary:
@@ -172,34 +170,33 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     results = [result for _, result in settings.finish(tasks, console, "measurements", all_of_them=True)]
     results, steps = results[:first], results[first:]
     waves, noise = dict(zip(periods, results, strict=False)), dict(zip(NOISES, results[len(periods) :], strict=True))
+    noises = list(noise_rows(noise))
     return settings.write(
-        wave_rows(waves) + noise_rows(noise) + step_rows(steps) + continuous_rows(),
+        [*wave_rows(waves), *noises, *step_rows(steps), *continuous_rows()],
         runs=[dict(task.settings) | result for task, result in zip(tasks, results, strict=False)],
-        charts=[shapes_chart(), waves_chart(waves[1.0]), noise_chart(noise_rows(noise))],
+        charts=[shapes_chart(), waves_chart(waves[1.0]), noise_chart(noises)],
         notes=notes(waves, noise),
         quick=f"{trials} trials, one wavelength and a third of the sine waves",
     )
 
 
-def wave_rows(waves: dict[float, dict[str, list[float]]]) -> list[Row]:
+def wave_rows(waves: dict[float, dict[str, list[float]]]) -> Iterator[Row]:
     """Return where each norm first falls, for every number of wavelengths, and the curve at a few places."""
-    rows = []
     for periods, curves in waves.items():
         for norm, values in curves.items():
             # The paper tells no wavelength; its number goes with the plainest reading, one of them.
             paper = PAPER_L1_BREAK if norm == "l1" and periods == 1 else None
             falls, fall = sum(a > b for a, b in itertools.pairwise(values)), first_fall(values)
             more = {"periods": periods, "sine_waves": len(values), "falls": falls}
-            rows.append(row(f"{norm}_first_fall", fall, dataset="square wave", paper=paper, **more))
+            yield row(f"{norm}_first_fall", fall, dataset="square wave", paper=paper, **more)
             if periods == 1:
                 for count in SHOWN:
                     if count <= len(values):
                         value = values[count - 1]
-                        rows.append(row(norm, value, dataset="square wave", periods=periods, sine_waves=count))
-    return rows
+                        yield row(norm, value, dataset="square wave", periods=periods, sine_waves=count)
 
 
-def noise_rows(noise: dict[str, dict[str, list[float]]]) -> list[Row]:
+def noise_rows(noise: dict[str, dict[str, list[float]]]) -> Iterator[Row]:
     """Return the noise table: mean and deviation over trials, and the step from the smoother colour before."""
     conventions = {
         "l2_full": ("l2", "all sigma"),
@@ -207,7 +204,6 @@ def noise_rows(noise: dict[str, dict[str, list[float]]]) -> list[Row]:
         "spectral_entropy": ("spectral_entropy", "nats"),
         "spectral_entropy_varying": ("spectral_entropy", "bits, no constant"),
     }
-    rows = []
     for key, (metric, protocol) in conventions.items():
         before: float | None = None
         for colour, measured in noise.items():
@@ -219,9 +215,8 @@ def noise_rows(noise: dict[str, dict[str, list[float]]]) -> list[Row]:
             step = None if before is None else mean - before
             more: dict[str, Any] = {"paper_std": paper_std, "step": step, "paper_step": paper_step}
             more |= {"dataset": f"{colour} noise", "protocol": protocol, "seeds": len(values)}
-            rows.append(row(metric, mean, std=std, paper=paper, **more))
+            yield row(metric, mean, std=std, paper=paper, **more)
             before = mean
-    return rows
 
 
 def notes(waves: dict[float, dict[str, list[float]]], noise: dict[str, dict[str, list[float]]]) -> list[str]:

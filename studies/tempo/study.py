@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
     runs = [result | {"dataset": settings.dataset} for _, result in finished]
     if settings.split == "random":
         runs += chosen_runs(runs)
-    rows = aggregate(runs, METRICS, KEYS) + ratio_rows(runs)
+    rows = [*aggregate(runs, METRICS, KEYS), *ratio_rows(runs)]
     said = notes(runs, first)
     if stopped:
         said.insert(0, f"Stopped at the time limit: {len(runs)} of {len(tasks)} runs are in these numbers.")
@@ -174,9 +174,8 @@ def chosen_runs(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def ratio_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
+def ratio_rows(runs: Sequence[dict[str, Any]]) -> Iterator[Row]:
     """Return how many times the linear head's F1 and BPM error each other head has, over the same seeds."""
-    rows = []
     linear = {(r["protocol"].split(",")[0], r["seed"]): r for r in runs if r["head"] == "linear"}
     others = dict.fromkeys((r["protocol"], r["head"], r["frequencies"]) for r in runs if r["head"] != "linear")
     for arm in others:
@@ -194,8 +193,7 @@ def ratio_rows(runs: Sequence[dict[str, Any]]) -> list[Row]:
             more = {key: mine[0][key] for key in KEYS} | {"paper": PAPER_F1_RATIO.get(arm[2]) if known else None}
             std = float(np.std(ratio, ddof=1)) if len(ratio) > 1 else None
             # Of the means rather than the mean of ratios: a seed on which the linear head fails does not count double.
-            rows.append(row(f"{metric}_to_linear", means[0] / means[1], std=std, seeds=len(ratio), **more))
-    return rows
+            yield row(f"{metric}_to_linear", means[0] / means[1], std=std, seeds=len(ratio), **more)
 
 
 def notes(runs: Sequence[dict[str, Any]], settings: Mapping[str, Any]) -> list[str]:

@@ -287,7 +287,7 @@ def read_published(folder: Path) -> list[ScoreRow]:
     return read_published_scores(table) if table.is_file() else []
 
 
-def relative(scores: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list[ScoreRow]:
+def relative(scores: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> Iterator[ScoreRow]:
     """Return relative scores of each model over all configurations, the short ones, and the medium and long ones.
 
     >>> naive = [{"dataset": "a/H/short", "mase": 2.0, "wql": 1.0}]
@@ -296,31 +296,27 @@ def relative(scores: Iterable[ScoreRow], naive: Iterable[ScoreRow]) -> list[Scor
     [('gift', 0.5), ('gift_short', 0.5)]
     """
     scale = {one["dataset"]: one for one in naive}
-    out = []
     for model, members in by_model(scores, scale).items():
         for group, terms in GROUPS.items():
             if chosen := [one for one in members if one["dataset"].rpartition("/")[2] in terms]:
-                out.append({"model": model, "dataset": group} | relative_means(chosen, scale))
-    return out
+                yield {"model": model, "dataset": group} | relative_means(chosen, scale)
 
 
 def rows(
     scores: Sequence[ScoreRow], naive: Sequence[ScoreRow], published: Sequence[ScoreRow], about: dict[str, Any]
-) -> list[Row]:
+) -> Iterator[Row]:
     """Return the rows of the study: means, each configuration of ours, and published means beside them."""
-    out = []
     for one in relative(scores, naive):
         keep = {"dataset": one["dataset"], "model": one["model"], "sets": one["sets"], **about}
-        out += [row(metric, one[metric], **keep) for metric in (*RELATIVE, *CALIBRATION)]
+        yield from (row(metric, one[metric], **keep) for metric in (*RELATIVE, *CALIBRATION))
     base = {one["dataset"]: one for one in naive}
     for one in scores:
         keep = {"dataset": one["dataset"], "model": one["model"], "status": one["status"], **about}
         for metric in ("mase", "wql", *CALIBRATION):
             other = base.get(one["dataset"], {}).get(metric)
             ratio = {"seasonal_naive": other, "relative": one[metric] / other} if other else {}
-            out.append(row(metric, one[metric], **keep, **ratio))
+            yield row(metric, one[metric], **keep, **ratio)
     models = [one for one in published if one["model"] != SEASONAL_NAIVE]
     for one in relative(models, naive):
         keep = {"dataset": one["dataset"], "head": one["model"], "model": one["model"], "protocol": "published"}
-        out += [row(metric, None, **keep, sets=one["sets"], published=one[metric]) for metric in RELATIVE]
-    return out
+        yield from (row(metric, None, **keep, sets=one["sets"], published=one[metric]) for metric in RELATIVE)
