@@ -90,20 +90,11 @@ def law_rows(results: Sequence[Mapping[str, Any]], arms: Mapping[str, Arm], naiv
                 mean, interval = t_interval(exponents)
                 low, high = interval or laws[0].interval or (None, None)
                 about = arms[next(iter(places))].about
-                yield row(
-                    f"{metric}_exponent",
-                    mean,
-                    std=float(exponents.std(ddof=1)) if len(seeds) > 1 else None,
-                    seeds=len(seeds),
-                    dataset="all",
-                    **{key: about[key] for key in ("head", "frequencies", "packets", "gamma")},
-                    protocol=f"over {kind}",
-                    model=head,
-                    factor=math.exp(float(np.mean([math.log(law.factor) for law in laws]))),
-                    points=len(places),
-                    low=low,
-                    high=high,
-                )
+                more = {"dataset": "all"} | {key: about[key] for key in ("head", "frequencies", "packets", "gamma")}
+                more |= {"std": float(exponents.std(ddof=1)) if len(seeds) > 1 else None, "seeds": len(seeds)}
+                more |= {"protocol": f"over {kind}", "model": head}
+                factor = math.exp(float(np.mean([math.log(law.factor) for law in laws])))
+                yield row(f"{metric}_exponent", mean, **more, factor=factor, points=len(places), low=low, high=high)
 
 
 def curve_charts(

@@ -160,15 +160,12 @@ def overview_chart(
         at = [one["relative_mase"] for one in members], [one["relative_wql"] for one in members]
         series.append(Series(f"{family}, published", *at, colour, dash="dot", dots=True, hollow=True))
     count = points[0]["sets"] if points else 0
-    return Chart(
-        "overview",
-        "Accuracy of forecasts",
-        [Panel(series, "", "relative MASE", "relative WQL")],
+    panel = Panel(series, "", "relative MASE", "relative WQL")
+    caption = (
         f"Geometric means over the {count} {'verified ' if verified else ''}sets of score over that of seasonal naive; "
-        "lower left is better. Filled points are ours, hollow ones the best published models, sizes of one joined.",
-        columns=1,
-        height=3.6,
+        "lower left is better. Filled points are ours, hollow ones the best published models, sizes of one joined."
     )
+    return Chart("overview", "Accuracy of forecasts", [panel], caption, columns=1, height=3.6)
 
 
 def calibration_chart(scores: Iterable[ScoreRow], *, heads: Mapping[str, str], verified: bool = True) -> Chart:
@@ -201,17 +198,11 @@ def calibration_chart(scores: Iterable[ScoreRow], *, heads: Mapping[str, str], v
             covered.append(Series(model, shares, seen, colours[model][0], "bars", legend=False))
     # From zero on: a histogram that is flat to a percent must look flat.
     highest = max((value for one in pits for value in one.y if value is not None), default=10.0)
+    flat: dict[str, Any] = {"marks": [Mark(10.0, axis="y")], "y_range": (0.0, 1.15 * highest)}
     panels = [
         Panel(curves, "Quantiles", "nominal level", "share of targets below"),
         Panel(covered, "Central intervals", y_label="targets inside, %"),
-        Panel(
-            pits,
-            "PIT",
-            "probability of the target",
-            "targets, %",
-            marks=[Mark(10.0, axis="y")],
-            y_range=(0.0, 1.15 * highest),
-        ),
+        Panel(pits, "PIT", "probability of the target", "targets, %", **flat),
     ]
     which = "verified sets" if verified else "sets"
     caption = f"Means over {which}, each counting alike. Grey is what calibrated forecasts have: the diagonal, the "

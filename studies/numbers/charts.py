@@ -43,25 +43,17 @@ def histograms(runs: Sequence[Mapping[str, Any]], table: Sequence[Row], context:
     panels = []
     for gaussian in TRAINED:
         for arm in arms:
-            scores = [
-                s
-                for run in runs
-                if (run["head"], *(run[key] for key in FOURIER_KEYS)) == arm and run["in_context"] == context
-                for s in run["scores"]
-                if s["gaussian"] == gaussian.name
-            ]
+            own = [run for run in runs if (run["head"], *(run[key] for key in FOURIER_KEYS)) == arm]
+            own = [run for run in own if run["in_context"] == context]
+            scores = [s for run in own for s in run["scores"] if s["gaussian"] == gaussian.name]
             if scores:
                 panels.append(_histogram(arm[0], gaussian, sorted(scores, key=lambda s: s["tvd"])[len(scores) // 2]))
     best_n = f" The Fourier head is the best of them, N = {top['frequencies']}." if top is not None else ""
-    return Chart(
-        "histograms",
-        "Answers against the true Gaussian",
-        panels,
-        f"{context} samples in the prompt; of all seeds the one with the median distance, its TVD above; share "
-        f"of valid answers in {SCORE_BINS} bins.{best_n}",
-        columns=len(arms),
-        height=1.9,
+    caption = (
+        f"{context} samples in the prompt; of all seeds the one with the median distance, its TVD above; share of "
+        f"valid answers in {SCORE_BINS} bins.{best_n}"
     )
+    return Chart("histograms", "Answers against the true Gaussian", panels, caption, columns=len(arms), height=1.9)
 
 
 def _histogram(head: str, gaussian: Gaussian, one: Mapping[str, Any]) -> Panel:
@@ -71,13 +63,9 @@ def _histogram(head: str, gaussian: Gaussian, one: Mapping[str, Any]) -> Panel:
         x += [LOW + j * WIDTH, LOW + (j + 1) * WIDTH]
         y += [count / total] * 2
     centres = [LOW + (j + 0.5) * WIDTH for j in range(SCORE_BINS)]
-    return Panel(
-        [
-            Series(LABELS[head], [*x, HIGH], [*y, 0.0], COLOURS[head], "area"),
-            Series("truth", centres, gaussian.mass(SCORE_BINS).tolist(), "ink", "points"),
-        ],
-        f"{gaussian.name}: {one['tvd']:.3f}",
-    )
+    answers = Series(LABELS[head], [*x, HIGH], [*y, 0.0], COLOURS[head], "area")
+    truth = Series("truth", centres, gaussian.mass(SCORE_BINS).tolist(), "ink", "points")
+    return Panel([answers, truth], f"{gaussian.name}: {one['tvd']:.3f}")
 
 
 def against_frequencies(table: Sequence[Row], context: int) -> Chart:

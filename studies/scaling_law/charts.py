@@ -24,21 +24,14 @@ def law_chart(measured: Sequence[dict[str, Any]]) -> Chart:
         n = n[far]
         slow, fast = narrow_exponent(t), 2 * t - 1
         anchor = int(np.searchsorted(n, 16))
-        panels.append(
-            Panel(
-                [
-                    Series("metric of Definition 3.2", n, metric, "curve-1", dots=True),
-                    Series("one wide kernel", n, wide, "curve-2", dots=True),
-                    Series("narrow-kernel slope", n, metric[anchor] * (n / n[anchor]) ** -slow, "muted", dash="dot"),
-                    Series("theorem's slope", n, wide[anchor] * (n / n[anchor]) ** -fast, "muted", dash="dash"),
-                ],
-                f"t = {t}: slope {slow:g}, theorem {fast}",
-                "frequencies N",
-                "(C1 − s(N)) / (C1 − s(1))",
-                x_log=True,
-                y_log=True,
-            )
-        )
+        series = [
+            Series("metric of Definition 3.2", n, metric, "curve-1", dots=True),
+            Series("one wide kernel", n, wide, "curve-2", dots=True),
+            Series("narrow-kernel slope", n, metric[anchor] * (n / n[anchor]) ** -slow, "muted", dash="dot"),
+            Series("theorem's slope", n, wide[anchor] * (n / n[anchor]) ** -fast, "muted", dash="dash"),
+        ]
+        title = f"t = {t}: slope {slow:g}, theorem {fast}"
+        panels.append(Panel(series, title, "frequencies N", "(C1 − s(N)) / (C1 − s(1))", x_log=True, y_log=True))
     bins = max(r["bins"] for r in measured[0]["regimes"])
     caption = (
         f"Distance to the smoothness at the last harmonic, {bins} bins, coefficients 1/k^t. A wide kernel follows the "
@@ -94,18 +87,12 @@ def negative_chart(negative: dict[str, Any]) -> Chart:
     panels = []
     for cut in negative["cuts"]:
         title = f"N = {cut['frequencies']}: lowest {cut['minimum']:.3f}".replace("-", "−")
-        panels.append(
-            Panel(
-                [
-                    Series("density", negative["z"], negative["truth"], "truth", "area"),
-                    Series("truncation", negative["z"], cut["plain"], "curve-2"),
-                    Series("Fejér mean", negative["z"], cut["fejer"], "curve-1", dash="dash"),
-                ],
-                title,
-                "z",
-                marks=[Mark(0.0, "", "y")],
-            )
-        )
+        series = [
+            Series("density", negative["z"], negative["truth"], "truth", "area"),
+            Series("truncation", negative["z"], cut["plain"], "curve-2"),
+            Series("Fejér mean", negative["z"], cut["fejer"], "curve-1", dash="dash"),
+        ]
+        panels.append(Panel(series, title, "z", marks=[Mark(0.0, "", "y")]))
     caption = (
         "The proof takes truncations of a density for densities. They need not be: this triangle has positive "
         "coefficients only, yet cutting them leaves negative values. Fejér's weights 1 − k/(N+1) do not."
@@ -117,23 +104,15 @@ def alias_chart(alias: dict[str, Any]) -> Chart:
     """Draw smoothness and the normaliser for N up to twice the number of bins."""
     n, m = alias["n"], alias["bins"]
     marks = [Mark(m / 2, "m/2"), Mark(m, "m")]
+    measured = [
+        Series("values at bin centres", n, alias["midpoint"], "curve-2"),
+        Series("exact bin masses", n, alias["exact"], "curve-1", dash="dash"),
+    ]
+    sums = [Series("values at bin centres", n, alias["sum"], "curve-2")]
+    title = f"Smoothness, {m} bins, triangle of half-width {alias['half_width']:g}"
     panels = [
-        Panel(
-            [
-                Series("values at bin centres", n, alias["midpoint"], "curve-2"),
-                Series("exact bin masses", n, alias["exact"], "curve-1", dash="dash"),
-            ],
-            f"Smoothness, {m} bins, triangle of half-width {alias['half_width']:g}",
-            "frequencies N",
-            "smoothness",
-            marks=marks,
-        ),
-        Panel(
-            [Series("values at bin centres", n, alias["sum"], "curve-2")],
-            "Sum over the bin centres, in units of m/2",
-            "frequencies N",
-            marks=marks,
-        ),
+        Panel(measured, title, "frequencies N", "smoothness", marks=marks),
+        Panel(sums, "Sum over the bin centres, in units of m/2", "frequencies N", marks=marks),
     ]
     caption = (
         "Harmonic m − k has the same values at the bin centres as harmonic k, up to its sign. Beyond N = m/2 it no "
@@ -172,12 +151,10 @@ def expressivity_chart(near: Mapping[str, Sequence[Mapping[str, Any]]]) -> Chart
     """Draw how near heads come to densities against their number of frequencies."""
     panels = []
     for metric, words in (("sup_error", "largest distance"), ("kl", "KL divergence")):
-        series = [
-            Series(
-                name, [one["frequencies"] for one in found], [one[metric] for one in found], f"curve-{i + 1}", dots=True
-            )
-            for i, (name, found) in enumerate(near.items())
-        ]
+        series = []
+        for i, (name, found) in enumerate(near.items()):
+            n, far = ([one[key] for one in found] for key in ("frequencies", metric))
+            series.append(Series(name, n, far, f"curve-{i + 1}", dots=True))
         panels.append(Panel(series, words.capitalize(), "frequencies N", words, x_log=True, y_log=True))
     caption = "The Fejér mean of each density as a head with N frequencies, by the density of this library."
     return Chart("expressivity", "Heads of more frequencies come nearer to a density", panels, caption, columns=2)

@@ -22,14 +22,9 @@ def shapes_chart() -> Chart:
         title = f"{count} sine wave{'s' if count > 1 else ''}: {score:.5f}"
         y = 1000 * waves[count - 1][::4]
         panels.append(Panel([Series("probability × 1000", x.tolist(), y.tolist(), kind="area")], title, "x"))
-    return Chart(
-        "square-waves",
-        "Truncated square waves framed as densities, and their smoothness",
-        panels,
-        "Negative parts set to zero, sum scaled to one; the number above each is its smoothness.",
-        columns=4,
-        height=1.9,
-    )
+    title = "Truncated square waves framed as densities, and their smoothness"
+    caption = "Negative parts set to zero, sum scaled to one; the number above each is its smoothness."
+    return Chart("square-waves", title, panels, caption, columns=4, height=1.9)
 
 
 def waves_chart(curves: dict[str, list[float]]) -> Chart:
@@ -39,18 +34,12 @@ def waves_chart(curves: dict[str, list[float]]) -> Chart:
         values = curves[norm]
         fall = first_fall(values)
         marks = [Mark(fall, f"first fall: {fall}")] if fall else []
-        count = list(range(1, len(values) + 1))
-        panels.append(
-            Panel([Series(norm.upper(), count, values, colour)], norm.upper(), "sine waves", "smoothness", marks=marks)
-        )
-    return Chart(
-        "smoothness-of-square-waves",
-        "Smoothness against the number of sine waves",
-        panels,
-        f"One wavelength on {SAMPLES} samples, {reach(curves['l2'])}. The metric should rise with every wave: L2 "
-        "does, L1 does not.",
-        columns=2,
-    )
+        series = [Series(norm.upper(), list(range(1, len(values) + 1)), values, colour)]
+        panels.append(Panel(series, norm.upper(), "sine waves", "smoothness", marks=marks))
+    caption = f"One wavelength on {SAMPLES} samples, {reach(curves['l2'])}. The metric should rise with every wave: "
+    caption += "L2 does, L1 does not."
+    title = "Smoothness against the number of sine waves"
+    return Chart("smoothness-of-square-waves", title, panels, caption, columns=2)
 
 
 def noise_chart(rows: Sequence[Row]) -> Chart:
