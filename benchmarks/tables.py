@@ -38,17 +38,7 @@ SCORES = ("nll", "crps", "rmse", "coverage_90", "sharpness", "seconds", "process
 COLUMNS = ("dataset", "method", "split", *SCORES, "hardware", "revision")
 MEANS = ("dataset", "method", "splits", *SCORES[:5], "crps_error", "processor_seconds", "revision")
 RANKS = ("method", "rank_crps", "rank_nll", "coverage_90", "off_90", "sets", "critical_difference", "revision")
-SETS = (
-    "yacht",
-    "bostonHousing",
-    "energy",
-    "concrete",
-    "wine-quality-red",
-    "kin8nm",
-    "power-plant",
-    "naval",
-    "protein",
-)
+SETS = ("yacht", "bostonHousing", "energy", "concrete", "wine-quality-red", "kin8nm", "power-plant", "naval", "protein")
 PUBLISHED = {
     "PBP": (1.63, 2.57, 2.04, 3.16, 0.97, -0.90, 2.84, -3.73, 2.97),
     "MC dropout": (1.25, 2.40, 1.21, 2.93, 0.93, -1.14, 2.80, -4.45, 2.87),

@@ -222,11 +222,7 @@ class Collection:
 
 
 def measure_quality(
-    about: About,
-    shards: Sequence[Shard],
-    episodes: Sequence[tuple[int, float, int]],
-    steps: int,
-    seconds: float,
+    about: About, shards: Sequence[Shard], episodes: Sequence[tuple[int, float, int]], steps: int, seconds: float
 ) -> dict[str, Any]:
     """Return the quality of a recording as plain numbers.
 

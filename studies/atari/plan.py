@@ -52,8 +52,7 @@ class Settings(options.Study):
     steps: int = option(5_000_000, "Of the recorded agent's training.", low=1)
     ablations: bool = option(True, "Train without regulariser, smaller models and on less data, too.")
     ablated: str = option(
-        "auto",
-        "N of smaller models and of those on less data, such as 20,32; auto for 14, and with gamma 0.",
+        "auto", "N of smaller models and of those on less data, such as 20,32; auto for 14, and with gamma 0."
     )
     reuse: Path | None = option(None, "runs.json of earlier results, whose runs of planned arms are not trained again.")
     packets: str = option("none", "N of Fourier heads with packets, which are not the paper's, or none.")

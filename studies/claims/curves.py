@@ -225,9 +225,7 @@ def regularised() -> Iterator[Claim]:
         "below 0",
         many,
         note=joined(
-            f"It makes KL worse here. {form}",
-            _theirs("12 to 20"),
-            f"{other}, {said(recommended[0], '+.1f')} %.",
+            f"It makes KL worse here. {form}", _theirs("12 to 20"), f"{other}, {said(recommended[0], '+.1f')} %."
         ),
     )
     yield Claim(

@@ -74,11 +74,7 @@ def pens(models: Sequence[str], heads: Mapping[str, str]) -> dict[str, tuple[str
 
 
 def relative_chart(
-    scores: Iterable[ScoreRow],
-    naive: Iterable[ScoreRow],
-    metric: str,
-    *,
-    heads: Mapping[str, str],
+    scores: Iterable[ScoreRow], naive: Iterable[ScoreRow], metric: str, *, heads: Mapping[str, str]
 ) -> Chart:
     """Draw each model's score on each set over that of seasonal naive: below 1 is better than repeating the season.
 

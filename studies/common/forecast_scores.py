@@ -16,9 +16,7 @@ RELATIVE = ("relative_mase", "relative_wql")
 
 
 def summary_rows(
-    scores: Iterable[ScoreRow],
-    naive: Sequence[ScoreRow],
-    about: Mapping[str, Mapping[str, Any]] | None = None,
+    scores: Iterable[ScoreRow], naive: Sequence[ScoreRow], about: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[Row]:
     """Return the rows of several models: relative scores over `verified` and `all` sets, then each set.
 

@@ -77,11 +77,7 @@ def run(settings: Settings, console: Console = SILENT) -> Summary:
             for kind, weight in zip(KINDS, usual_weights(past_errors), strict=True)
         ]
     return settings.write(
-        rows,
-        runs=runs,
-        gpu=device == "cuda",
-        notes=_notes(rows),
-        quick=f"{QUICK_SERIES} series of each set",
+        rows, runs=runs, gpu=device == "cuda", notes=_notes(rows), quick=f"{QUICK_SERIES} series of each set"
     )
 
 

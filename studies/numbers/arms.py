@@ -94,12 +94,7 @@ def ask_text(
 
 
 def train_text(
-    model: Any,
-    language: LanguageModel,
-    prompts: Sequence[str],
-    answers: Sequence[int],
-    seed: int,
-    recipe: Recipe,
+    model: Any, language: LanguageModel, prompts: Sequence[str], answers: Sequence[int], seed: int, recipe: Recipe
 ) -> list[float]:
     """Train on answers in hundredths, written with two decimals and the token that ends a text."""
     asked = language.tokenizer(list(prompts))["input_ids"]

@@ -269,11 +269,7 @@ def test_parquet_in_and_out_with_named_columns(run, tmp_path):
         ("date,y\n2024-01-01,1\nnever,2\n", [], "d.csv: the time column 'date' must hold dates, got 'never' in row 2."),
         ("date,y\n2024-01-01,1\n2024-01-01,2\n", [], "d.csv: series 'y' has several values at 2024-01-01"),
         ("date,y\n2024-01-01,1\n2024-01-02,2\n", ["--horizon", 0], "--horizon must be at least 1, got 0."),
-        (
-            "date,y\n2024-01-01,1\n2024-01-02,2\n",
-            ["--horizon", 10**8],
-            "--horizon must be at most 100,000, got",
-        ),
+        ("date,y\n2024-01-01,1\n2024-01-02,2\n", ["--horizon", 10**8], "--horizon must be at most 100,000, got"),
         ("date,y\n2024-01-01,1\n2024-01-02,2\n", ["--levels", "0.5,1"], "--levels must lie strictly between 0 and 1"),
         ("date,y\n2024-01-01,1\n2024-01-02,2\n", ["--levels", "half"], "--levels must be numbers"),
         ("date,y\n2024-01-01,1\n2024-01-02,2\n", ["--freq", "often"], "freq must be a pandas frequency"),

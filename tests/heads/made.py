@@ -1,16 +1,6 @@
 """The heads that all tests of heads go through."""
 
-from fourier_head import (
-    Bins,
-    Circle,
-    FourierHead,
-    HLGaussHead,
-    Interval,
-    Line,
-    LinearHead,
-    MixtureHead,
-    RegressionHead,
-)
+from fourier_head import Bins, Circle, FourierHead, HLGaussHead, Interval, Line, LinearHead, MixtureHead, RegressionHead
 
 MIXED = Bins.mixed(30, -15.0, 15.0, dense=(-1.0, 10.0), sparse_share=0.3)
 HEADS = {

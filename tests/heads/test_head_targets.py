@@ -6,15 +6,7 @@ import warnings
 import pytest
 import torch
 
-from fourier_head import (
-    Circle,
-    FourierHead,
-    Interval,
-    Line,
-    LinearHead,
-    MixtureHead,
-    RegressionHead,
-)
+from fourier_head import Circle, FourierHead, Interval, Line, LinearHead, MixtureHead, RegressionHead
 from tests.heads.made import ATOMS, HEADS, MIXED
 
 

@@ -130,10 +130,7 @@ def test_quantiles(frequencies, walls):
     q = spectrum.of_coefficients(a, 1e-3)
     exact = spectrum.of_coefficients(a.double(), 1e-3)
     levels = torch.cat([torch.tensor([[0.0, 1.0, 0.5, 1e-4]]).expand(tokens, -1), torch.rand(tokens, 5)], 1).to(DEVICE)
-    for z in (
-        kernels.quantile(q, levels, spectra=True),
-        kernels.quantile(a, levels, floor=1e-3),
-    ):
+    for z in (kernels.quantile(q, levels, spectra=True), kernels.quantile(a, levels, floor=1e-3)):
         assert (z[:, 0] == -1).all()
         assert (z[:, 1] == 1).all()
         reached = spectrum.cdf(exact, z.double(), walls).float()

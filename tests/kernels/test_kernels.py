@@ -188,8 +188,7 @@ def test_scale_of_the_coefficients_does_not_matter(dtype, scale):
 def test_nothing_counted_costs_nothing():
     x, weight, bias, target = problem(9, 20, 18, 7)
     loss, grads = gradients(
-        lambda *t: arms.kernel_nll(*t, torch.full_like(target, -100), num_bins=18, reduction="mean"),
-        (x, weight, bias),
+        lambda *t: arms.kernel_nll(*t, torch.full_like(target, -100), num_bins=18, reduction="mean"), (x, weight, bias)
     )
     assert loss == 0
     assert all(g.norm() == 0 for g in grads)
@@ -263,8 +262,7 @@ def test_bfloat16_is_as_exact_as_a_linear_head():
     tokens, width, num_bins, frequencies = 16384, 384, 4096, 550
     x, weight, _, target = problem(tokens, width, num_bins, frequencies, torch.bfloat16, bias=False)
     _, found = gradients(
-        lambda x, w: arms.kernel_nll(x, w, None, target, num_bins=num_bins, floor=1e-3, reduction="mean"),
-        (x, weight),
+        lambda x, w: arms.kernel_nll(x, w, None, target, num_bins=num_bins, floor=1e-3, reduction="mean"), (x, weight)
     )
     wide = [t.detach().double().requires_grad_() for t in (x, weight)]
     parts = []

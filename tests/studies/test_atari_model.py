@@ -69,8 +69,7 @@ def test_the_first_convolution_is_that_of_8_by_8():
 
 
 @pytest.mark.parametrize(
-    ("kind", "frequencies", "gamma"),
-    [("linear", None, 0.0), ("fourier", 4, 1e-6), ("fourier", 20, 0.0)],
+    ("kind", "frequencies", "gamma"), [("linear", None, 0.0), ("fourier", 4, 1e-6), ("fourier", 20, 0.0)]
 )
 def test_any_head_trains_every_parameter(recording, kind, frequencies, gamma):
     model = small(kind, frequencies, gamma)

@@ -46,10 +46,7 @@ def test_no_value_moves_further_than_half_its_bin(tokenizer):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=40),
-    st.sampled_from(KINDS),
-)
+@given(st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=40), st.sampled_from(KINDS))
 def test_the_bound_holds_for_any_series_under_its_own_scale(values, kind):
     tokenizer = TOKENIZERS[kind]
     x = torch.tensor([values], dtype=torch.float64)

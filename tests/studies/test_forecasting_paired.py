@@ -9,15 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies.chronos.paired import (
-    FILE,
-    Bootstrap,
-    Errors,
-    blocks,
-    groups_of_sets,
-    paired_charts,
-    paired_rows,
-)
+from studies.chronos.paired import FILE, Bootstrap, Errors, blocks, groups_of_sets, paired_charts, paired_rows
 from studies.chronos.study import Settings, run
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "forecasting-seeds"

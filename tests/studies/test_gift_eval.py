@@ -8,13 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from studies.zero_shot import gift_eval as gift
-from studies.zero_shot.gift_eval import (
-    COLUMNS,
-    evaluate_gift,
-    gift_configurations,
-    gift_naive,
-    write_all_results,
-)
+from studies.zero_shot.gift_eval import COLUMNS, evaluate_gift, gift_configurations, gift_naive, write_all_results
 
 from fourier_head.errors import UserError
 from fourier_head.forecasting.evaluation import evaluate, evaluate_seasonal_naive

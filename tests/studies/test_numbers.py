@@ -16,15 +16,7 @@ from studies.common.options import parse_counts
 from studies.numbers import choice, study
 from studies.numbers.arms import LanguageModel, Recipe, ask_fourier, ask_text, text_batch, text_loss
 from studies.numbers.charts import charts
-from studies.numbers.data import (
-    TRAINED,
-    UNSEEN,
-    Gaussian,
-    parse_answer,
-    score,
-    training_pairs,
-    write_prompt,
-)
+from studies.numbers.data import TRAINED, UNSEEN, Gaussian, parse_answer, score, training_pairs, write_prompt
 from studies.numbers.data import test_prompts as make_tests
 from studies.numbers.study import Settings, run
 from studies.numbers.tables import FOURIER_KEYS, PAPER_GAIN, rows

@@ -72,12 +72,7 @@ def folder(tmp_path_factory):
     lines = [row("exponent", 2.99, dataset="1/k^2", protocol="main term", paper=3)]
     lines += [row("exponent", -0.1, dataset="1/k^2", protocol="odd", paper=3), row("l1", 3.0, dataset="wave")]
     write_results(
-        path / "scaling-law",
-        lines,
-        command="python -m studies scaling-law",
-        seconds=3,
-        charts=[CHART],
-        notes=["A <b>"],
+        path / "scaling-law", lines, command="python -m studies scaling-law", seconds=3, charts=[CHART], notes=["A <b>"]
     )
     many = [row(m, i / 7, dataset=f"set {i}", head="quantile") for i in range(9) for m in ("mase", "wql")]
     write_results(path / "my-own_study", many, command="python -m studies mine <script>", seconds=1)

@@ -118,8 +118,7 @@ def test_steps_between_colours_have_their_signs_in_every_seed():
 
 
 @pytest.mark.parametrize(
-    ("power", "l2", "entropy"),
-    [(-2, 0.0003, 0.4516), (-1, 0.0017, 0.3878), (0, 0.0034, 0.4266), (1, 0.0038, 0.4191)],
+    ("power", "l2", "entropy"), [(-2, 0.0003, 0.4516), (-1, 0.0017, 0.3878), (0, 0.0034, 0.4266), (1, 0.0038, 0.4191)]
 )
 def test_noise_table_of_the_paper(power, l2, entropy):
     y = coloured_noise(power, 300, 4096, seed=1)

@@ -11,18 +11,7 @@ from typing import Any
 
 from fourier_head.errors import UserError
 
-COLUMNS = (
-    "dataset",
-    "head",
-    "frequencies",
-    "packets",
-    "protocol",
-    "metric",
-    "ours",
-    "std",
-    "seeds",
-    "paper",
-)
+COLUMNS = ("dataset", "head", "frequencies", "packets", "protocol", "metric", "ours", "std", "seeds", "paper")
 """The keys every row has, in this order; a study may add others, such as `paper_std`, `gamma` or `bins`.
 
 `paper` is the value of the paper that a study repeats. What others published goes into `published`: it is shown beside
