@@ -20,6 +20,12 @@ from torch.distributions import Distribution
 LEVELS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
 
 
+def every_function(d: Distribution, x: Tensor, levels: Tensor) -> dict[str, Tensor]:
+    """Return what a density says of values and of levels, and of itself."""
+    of_values = {"log_prob": d.log_prob(x), "cdf": d.cdf(x), "icdf": d.icdf(levels), "crps": d.crps(x)}
+    return of_values | {"mean": d.mean, "variance": d.variance, "entropy": d.entropy()}
+
+
 @dataclass
 class Contract:
     """One density and where to look at it.
@@ -278,15 +284,8 @@ class Contract:
         step = 1e-5
 
         def functions(d: Distribution) -> dict[str, Tensor]:
-            return {
-                "log_prob": d.log_prob(x).clamp_min(-50),
-                "cdf": d.cdf(x),
-                "icdf": d.icdf(u),
-                "crps": d.crps(x),
-                "mean": d.mean,
-                "variance": d.variance,
-                "entropy": d.entropy(),
-            }
+            found = every_function(d, x, u)
+            return found | {"log_prob": found["log_prob"].clamp_min(-50)}
 
         d, params = self.density(grad=True)
         plus = functions(self.make(*(p + step * v for p, v in zip(self.params, direction, strict=True))))
@@ -327,17 +326,8 @@ class Contract:
         d, params = self.density(torch.float32, grad=True)
         x = torch.cat([self.points(d), self.stack(d, self.low, self.high)]).float()
         levels = torch.tensor([0.0, 1e-6, *LEVELS, 1.0]) if self.support == "interval" else torch.tensor(LEVELS)
-        log_p = d.log_prob(x)
-        parts = {
-            "log_prob": torch.where(log_p > -math.inf, log_p, 0),
-            "cdf": d.cdf(x),
-            "icdf": d.icdf(self.column(d, levels)),
-            "rsample": d.rsample((100,)),
-            "mean": d.mean,
-            "variance": d.variance,
-            "entropy": d.entropy(),
-            "crps": d.crps(x),
-        }
+        parts = every_function(d, x, self.column(d, levels)) | {"rsample": d.rsample((100,))}
+        parts["log_prob"] = torch.where(parts["log_prob"] > -math.inf, parts["log_prob"], 0)
         for name, part in parts.items():
             assert part.isfinite().all(), name
             assert part.dtype == torch.float32, name

@@ -279,16 +279,9 @@ def over_time(episodes: Sequence[tuple[int, float, int]], steps: int) -> list[di
     place = np.minimum((table[:, 0] / width).astype(int), STRETCHES - 1)
     rows = []
     for number in np.unique(place):
-        own = table[place == number]
-        rows.append(
-            {
-                "step": round((number + 0.5) * width),
-                "mean": float(own[:, 1].mean()),
-                "std": float(own[:, 1].std()),
-                "episodes": len(own),
-                "length": float(own[:, 2].mean()),
-            }
-        )
+        _, returns, lengths = table[place == number].T
+        scores = {"mean": float(returns.mean()), "std": float(returns.std()), "episodes": len(returns)}
+        rows.append({"step": round((number + 0.5) * width), **scores, "length": float(lengths.mean())})
     return rows
 
 

@@ -81,15 +81,9 @@ def measure_expressivity(target: str, frequencies: Sequence[int]) -> list[dict[s
         head = FourierDensity(a).log_prob(z).exp()
         wider = FourierDensity(torch.nn.functional.pad(a, (0, 1))).log_prob(z).exp()
         kl = torch.where(truth > 0, truth * (truth / head).log(), 0.0).mean() * 2
-        out.append(
-            {
-                "frequencies": n,
-                "sup_error": float((head - truth).abs().max()),
-                "kl": float(kl),
-                "factoring_error": float((head - mean).abs().max()),
-                "embedding_error": float((wider - head).abs().max()),
-            }
-        )
+        pairs = {"sup_error": (head, truth), "factoring_error": (head, mean), "embedding_error": (wider, head)}
+        far = {name: float((a - b).abs().max()) for name, (a, b) in pairs.items()}
+        out.append({"frequencies": n, "kl": float(kl), **far})
     return out
 
 

@@ -17,30 +17,12 @@ Start = Literal["uniform", "paper"]
 
 # For clips of 398 frames. `small` has patches of 16 x 16 that overlap in time, as the published network has; `tiny` is
 # for a look on a processor, where GELU takes longer than the matrices.
-SIZES: dict[str, dict[str, Any]] = {
-    "small": {
-        "num_mel_bins": 128,
-        "hidden_size": 128,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "intermediate_size": 512,
-        "patch_size": 16,
-        "frequency_stride": 16,
-        "time_stride": 10,
-        "max_length": 398,
-    },
-    "tiny": {
-        "num_mel_bins": 16,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 1,
-        "intermediate_size": 64,
-        "hidden_act": "relu",
-        "patch_size": 16,
-        "frequency_stride": 16,
-        "time_stride": 16,
-        "max_length": 398,
-    },
+_BOTH: dict[str, Any] = {"max_length": 398, "patch_size": 16, "frequency_stride": 16}
+_SMALL = {"num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
+_TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 1, "intermediate_size": 64}
+SIZES = {
+    "small": _BOTH | _SMALL | {"num_mel_bins": 128, "time_stride": 10},
+    "tiny": _BOTH | _TINY | {"num_mel_bins": 16, "time_stride": 16, "hidden_act": "relu"},
 }
 HEADS: dict[str, type[Head]] = {"linear": LinearHead, "hl_gauss": HLGaussHead, "fourier": FourierHead}
 

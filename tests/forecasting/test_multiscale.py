@@ -333,20 +333,8 @@ def test_the_command_trains_and_scores_on_whole_sets(tmp_path):
         for name, period in sets.items()
     ]
     corpus = join(stores).save(tmp_path / "corpus.safetensors")
-    given = [
-        "--corpus",
-        str(corpus),
-        "--output",
-        str(tmp_path / "run"),
-        "--size",
-        "tiny",
-        "--layers",
-        "1",
-        "--choose",
-        "--score",
-        "--calibrate",
-    ]
-    assert main([*given, "--steps", "2", "--batch", "16", "--device", "cpu", "--most", "1"]) == 0
+    options = "--size tiny --layers 1 --choose --score --calibrate --steps 2 --batch 16 --device cpu --most 1"
+    assert main(["--corpus", str(corpus), "--output", str(tmp_path / "run"), *options.split()]) == 0
     found = json.loads((tmp_path / "run" / "score.json").read_text())
     assert list(found["sets"]) == ["aus_retail/12"]
     assert found["sets"]["aus_retail/12"]["wql"] == pytest.approx(found["all"]["wql"])

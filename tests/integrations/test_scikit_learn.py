@@ -22,15 +22,8 @@ from fourier_head.integrations.scikit_learn.predictive import PredictiveDistribu
 from fourier_head.integrations.scikit_learn.progress import Progress
 
 HEADS = ["fourier", "mixture", "hl-gauss", "linear"]
-QUICK = {
-    "max_epochs": 12,
-    "batch_size": 16,
-    "hidden_sizes": (24,),
-    "num_frequencies": 6,
-    "n_members": 3,
-    "body": "smooth",
-    "random_state": 0,
-}
+QUICK = {"max_epochs": 12, "batch_size": 16, "hidden_sizes": (24,), "num_frequencies": 6}
+QUICK |= {"n_members": 3, "body": "smooth", "random_state": 0}
 
 
 def quick(**options):

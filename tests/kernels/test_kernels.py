@@ -61,17 +61,22 @@ def compare(fused, exact, tensors, tolerance, loss_tolerance=1e-5):
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 
 
+def compare_with_reference(tensors, target, **options):
+    """Compare the loss of bin ids, and its gradients, at the tolerance of the type of the features."""
+    compare(
+        lambda *t: arms.kernel_nll(*t, target, **options),
+        lambda *t: reference.cross_entropy(*t, target, **options),
+        tensors,
+        TOLERANCE[tensors[0].dtype],
+    )
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cross_entropy_and_gradients_equal_the_reference(shape, dtype):
     x, weight, bias, target = problem(*shape, dtype)
     target[2::5] = -100
-    options = {"num_bins": shape[2], "floor": 1e-3, "reduction": "mean"}
-    compare(
-        lambda *t: arms.kernel_nll(*t, target, **options),
-        lambda *t: reference.cross_entropy(*t, target, **options),
-        (x, weight, bias), TOLERANCE[dtype],
-    )  # fmt: skip
+    compare_with_reference((x, weight, bias), target, num_bins=shape[2], floor=1e-3, reduction="mean")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -88,11 +93,7 @@ def test_options(dtype, walls, reduction, extra):
         options["class_weight"] = torch.rand(shape[2]).to(DEVICE)
     if extra == "rough":
         options |= {"penalty": 1e-3, "points": 2, "offsets": torch.rand(shape[0]).to(DEVICE)}
-    compare(
-        lambda *t: arms.kernel_nll(*t, target, **options),
-        lambda *t: reference.cross_entropy(*t, target, **options),
-        (x, weight, bias), TOLERANCE[dtype],
-    )  # fmt: skip
+    compare_with_reference((x, weight, bias), target, **options)
 
 
 @pytest.mark.parametrize("walls", [False, True])
@@ -109,11 +110,7 @@ def test_rows_that_stay_on_the_chip(shape, penalty, walls, monkeypatch):
     options = {"num_bins": shape[2], "floor": 0.02, "reduction": "sum", "walls": walls}
     if penalty:
         options |= {"penalty": penalty, "points": 1, "offsets": torch.rand(shape[0]).to(DEVICE)}
-    compare(
-        lambda *t: arms.kernel_nll(*t, target, **options),
-        lambda *t: reference.cross_entropy(*t, target, **options),
-        (x, weight, bias), TOLERANCE[torch.float16],
-    )  # fmt: skip
+    compare_with_reference((x, weight, bias), target, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

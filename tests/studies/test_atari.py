@@ -24,32 +24,14 @@ from fourier_head.tasks.engine import Task
 
 def made_up_run(arm, game, returns, smooth):
     """A run as training leaves it; its replay is short and real."""
-    epochs = [
-        {
-            "epoch": i + 1,
-            "return": value,
-            "returns": [value, value],
-            "length": 30.0,
-            "cut": 0,
-            "rollout_steps_per_second": 1000.0,
-            "rollout_seconds": 1.0,
-            "heldout_loss": 2.0,
-            "smoothness": smooth,
-            "examples": [{"pmf": [1 / 18] * 18, "action": a} for a in (1, 5)],
-            "replay": {"seed": 5, "actions": [3, 3, 12, 0, 5, 5]} if i + 1 == len(returns) else None,
-        }
-        for i, value in enumerate(returns)
-    ]
+    played = {"length": 30.0, "cut": 0, "rollout_steps_per_second": 1000.0, "rollout_seconds": 1.0}
+    played |= {"heldout_loss": 2.0, "smoothness": smooth, "replay": None}
+    played["examples"] = [{"pmf": [1 / 18] * 18, "action": a} for a in (1, 5)]
+    epochs = [{"epoch": i, "return": value, "returns": [value] * 2, **played} for i, value in enumerate(returns, 1)]
+    epochs[-1]["replay"] = {"seed": 5, "actions": [3, 3, 12, 0, 5, 5]}
     measured = {"contexts_per_second": 100.0, "seconds": 60.0, "transitions": 450_000, "target_return": 100.0}
-    measured |= {"parameters": 1000 * arm.width, "steps_per_epoch": 10}
-    return {
-        "label": arm.label,
-        "game": game,
-        "recording": "abc",
-        **dataclasses.asdict(arm),
-        **measured,
-        "evaluations": epochs,
-    }
+    measured |= {"parameters": 1000 * arm.width, "steps_per_epoch": 10, "evaluations": epochs}
+    return {"label": arm.label, "game": game, "recording": "abc", **dataclasses.asdict(arm), **measured}
 
 
 @pytest.fixture
@@ -86,20 +68,20 @@ def test_the_plan_goes_seed_by_seed_and_ends_with_ablations():
 
 def test_arms_of_all_games_go_seed_by_seed_before_what_only_adds_to_them():
     settings = Settings()
-    planned = [(game, arm) for game in settings.chosen_games for arm in arms(settings, game)]
-    planned.sort(key=lambda one: rank(one[1], settings))
+    ordered = [(game, arm) for game in settings.chosen_games for arm in arms(settings, game)]
+    ordered.sort(key=lambda one: rank(one[1], settings))
     kinds = [
         "ablation" if arm.width < 128 or arm.share < 1 else "gamma 0" if arm.frequencies and not arm.gamma else "main"
-        for _, arm in planned
+        for _, arm in ordered
     ]
     assert kinds == sorted(kinds, key=["main", "gamma 0", "ablation"].index)
     main = [
         (arm.seed, settings.chosen_games.index(game))
-        for (game, arm), kind in zip(planned, kinds, strict=True)
+        for (game, arm), kind in zip(ordered, kinds, strict=True)
         if kind == "main"
     ]
     assert main == sorted(main)
-    assert {game for (game, _), kind in zip(planned, kinds, strict=True) if kind != "main"} == {"seaquest"}
+    assert {game for (game, _), kind in zip(ordered, kinds, strict=True) if kind != "main"} == {"seaquest"}
 
 
 def test_options_choose_games_frequencies_and_seeds():
@@ -159,8 +141,7 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
     for run in runs:
         keep(store, settings, run)
     # A run of another length must not be averaged in.
-    other = {k: v for k, v in runs[0].items() if k in vars(settings.base) or k in ("game", "recording")}
-    store.put("other", other | {"epochs": 7}, {"parameters": 1})
+    store.put("other", planned(settings, runs[0]) | {"epochs": 7}, {"parameters": 1})
     quality = {"game": "seaquest", "transitions": 500_000, "steps": 5_000_000, "episodes": 400, "seconds": 300.0}
     quality |= {"steps_per_second": 15000.0, "returns": {"mean": 500.0, "q95": 900.0}, "settings": {}}
     quality |= {"first_third": [1 / 18] * 18, "last_third": [1 / 18] * 18}
@@ -190,21 +171,16 @@ def test_kept_runs_become_a_folder_with_figures_and_a_clip(settings, runs):
 
 
 def test_planned_runs_of_earlier_results_are_taken_over_and_say_so(settings, runs, tmp_path):
-    planned, others = runs[0], runs[1] | {"recording": "another"}
+    first, others = runs[0], runs[1] | {"recording": "another"}
     path = tmp_path / "runs.json"
-    path.write_text(json.dumps([planned, others, runs[2] | {"samples": 7}]))
+    path.write_text(json.dumps([first, others, runs[2] | {"samples": 7}]))
     store = KeptRuns(settings.data)
-
-    def task(run):
-        arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
-        return Task(study.run_arm, arm, run["label"])
-
-    tasks = [task(run) for run in runs[:3]]
+    tasks = [Task(study.run_arm, planned(settings, run), run["label"]) for run in runs[:3]]
     study.take_over(tasks, path, store)
     (taken,) = store.every()
-    assert taken == planned | {"taken_from": path.as_posix()}
-    assert store.get(tasks[0].label, tasks[0].settings)["evaluations"] == planned["evaluations"]
-    keep(store, settings, planned | {"seconds": 5.0})
+    assert taken == first | {"taken_from": path.as_posix()}
+    assert store.get(tasks[0].label, tasks[0].settings)["evaluations"] == first["evaluations"]
+    keep(store, settings, first | {"seconds": 5.0})
     study.take_over(tasks, path, store)
     assert [run["seconds"] for run in store.every()] == [5.0]  # what was trained here stays
     text = " ".join(notes([taken, *runs[1:]], 0, {}))
@@ -225,8 +201,13 @@ def test_every_number_of_frequencies_is_a_curve_of_the_ablations():
         assert len({series.colour for series in panel.series}) == 3
 
 
+def planned(settings, run):
+    """Return what is known of a run before it is made."""
+    return {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
+
+
 def keep(store, settings, run):
-    arm = {k: v for k, v in run.items() if k in vars(settings.base) or k in ("game", "recording")}
+    arm = planned(settings, run)
     store.put(run["label"], arm, {k: v for k, v in run.items() if k not in arm and k != "label"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -19,20 +20,12 @@ NAIVE = [{"model": "seasonal-naive", "dataset": "a", "status": "verified", "mase
 def made(seeds: int, noise: float = 0.0) -> list[dict]:
     """Return runs whose MASE falls by a power law of the number of parameters, and whose WQL does not change."""
     rng = np.random.default_rng(0)
-    return [
-        {
-            "model": f"{head}{end}",
-            "seed": seed,
-            "parameters": round(1e6 * size),
-            "share": 1.0,
-            "scores": [
-                NAIVE[0] | {"model": head, "mase": 1.6 * size**exponent * np.exp(noise * rng.standard_normal())}
-            ],
-        }
-        for head, exponent in EXPONENTS.items()
-        for end, size in SIZES.items()
-        for seed in range(seeds)
-    ]
+    found = []
+    for (head, exponent), (end, size), seed in itertools.product(EXPONENTS.items(), SIZES.items(), range(seeds)):
+        score = {"model": head, "mase": 1.6 * size**exponent * np.exp(noise * rng.standard_normal())}
+        about = {"model": f"{head}{end}", "seed": seed, "parameters": round(1e6 * size), "share": 1.0}
+        found.append({**about, "scores": [NAIVE[0] | score]})
+    return found
 
 
 @pytest.mark.parametrize(("factor", "exponent"), [(0.9, -0.03), (2.0, 0.5), (1.0, 0.0)])

@@ -187,12 +187,7 @@ def browse(page, tmp_path, *flags):
     """Return the page's elements after its script ran, and what the console and the network log say."""
     log = tmp_path / "network.json"
     command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-    command += [
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--disable-extensions",
-    ]
+    command += [f"--disable-{what}" for what in ("background-networking", "component-update", "sync", "extensions")]
     command += [f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", "--enable-logging=stderr", "--v=0"]
     command += ["--virtual-time-budget=4000", *flags, "--dump-dom", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -228,23 +228,16 @@ def test_the_study_runs_stops_at_its_limit_and_goes_on(nano, tmp_path):
 
 
 def test_ratios_are_of_the_same_seeds():
+    about = {"dataset": "generated", "protocol": "released", "accuracy": 0.3}
     runs = [
-        {
-            "dataset": "generated",
-            "protocol": "released",
-            "head": head,
-            "frequencies": n,
-            "seed": seed,
-            "accuracy": 0.3,
-            **scores,
-        }
-        for head, n, seed, scores in [
-            ("linear", None, 0, {"macro_f1": 0.2, "bpm_error": 10.0}),
-            ("linear", None, 1, {"macro_f1": 0.4, "bpm_error": 6.0}),
-            ("fourier", 1, 0, {"macro_f1": 0.5, "bpm_error": 4.0}),
-            ("fourier", 1, 1, {"macro_f1": 0.7, "bpm_error": 4.0}),
-            ("fourier", 1, 2, {"macro_f1": 0.9, "bpm_error": 1.0}),
-        ]
+        about | dict(zip(("head", "frequencies", "seed", "macro_f1", "bpm_error"), one, strict=True))
+        for one in (
+            ("linear", None, 0, 0.2, 10.0),
+            ("linear", None, 1, 0.4, 6.0),
+            ("fourier", 1, 0, 0.5, 4.0),
+            ("fourier", 1, 1, 0.7, 4.0),
+            ("fourier", 1, 2, 0.9, 1.0),
+        )
     ]
     better, closer = ratio_rows(runs)
     assert (better["ours"], better["seeds"], better["paper"]) == (pytest.approx(2.0), 2, 2.18)
