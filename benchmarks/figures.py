@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from benchmarks.files import RESULTS, read
 
@@ -13,13 +14,19 @@ OURS = "#0b6e99"
 THEIRS = "#b5651d"
 
 
-def head_figure(results: Path) -> None:
-    """Draw time against memory, both per token, at the first shape."""
+def pyplot() -> Any:
+    """Return what draws into files alone."""
     import matplotlib
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib import pyplot
 
+    return pyplot
+
+
+def head_figure(results: Path) -> None:
+    """Draw time against memory, both per token, at the first shape."""
+    plt = pyplot()
     rows = [
         r for r in read(results / "head.csv")
         if (r["n"], r["m"], r["N"]) == FIRST[1:] and r["bias"] == "False" and r["implementation"] not in HIDDEN
@@ -51,11 +58,7 @@ def head_figure(results: Path) -> None:
 
 def sweep_figure(results: Path) -> None:
     """Draw time along each axis of the sweep."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     rows = read(results / "sweep.csv")
     names = {"m": "bins m", "N": "frequencies N", "tokens": "tokens", "n": "width n"}
     figure, panels = plt.subplots(2, 2, figsize=(10, 7.5))

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.figures import pyplot
 from benchmarks.files import RESULTS, append, parser_of, read, write
 from benchmarks.table_methods import METHODS, OURS, REVISIONS, Floats
 
@@ -200,12 +201,7 @@ def summarise(path: Path) -> None:
 
 def draw(table: dict[str, dict[str, float]], difference: float, path: Path) -> None:
     """Draw mean ranks on a line for each score, and a bar under those that are not apart from the first."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(len(table), 1, figsize=(8, 2.8 * len(table)), squeeze=False)
+    figure, axes = pyplot().subplots(len(table), 1, figsize=(8, 2.8 * len(table)), squeeze=False)
     for axis, (metric, found) in zip(axes[:, 0], table.items(), strict=True):
         order = sorted(found, key=found.__getitem__)
         half = math.ceil(len(order) / 2)

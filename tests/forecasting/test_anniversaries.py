@@ -166,17 +166,21 @@ def test_looking_back_and_filling_in_go_on(forecaster):
     assert forecaster.impute(frame)["value"].notna().all()
 
 
+def worth(folder, forecaster, rows, *options):
+    """Return the table of the study of a rule on some series."""
+    pd.DataFrame(rows).to_parquet(folder / "shops.parquet")
+    model = forecaster.save_pretrained(folder / "tiny")
+    main([str(folder / "shops.parquet"), *options, "--model", str(model), "--output", str(folder / "out.csv")])
+    return pd.read_csv(folder / "out.csv")
+
+
 def test_the_study_tells_what_they_are_worth(tmp_path, forecaster):
     when = days()
     rows = [
         {"id": f"{number}", "start": when[0].astype("datetime64[ns]"), "freq": "D", "target": values}
         for number, values in enumerate([made_up(when), made_up(when, effect=0.0), made_up(when)[:500]])
     ]
-    pd.DataFrame(rows).to_parquet(tmp_path / "shops.parquet")
-    forecaster.save_pretrained(tmp_path / "tiny")
-    output = tmp_path / "out.csv"
-    main([str(tmp_path / "shops.parquet"), "--model", str(tmp_path / "tiny"), "--output", str(output)])
-    table = pd.read_csv(output)
+    table = worth(tmp_path, forecaster, rows)
     assert table["set"].tolist() == ["shops", "mean"]
     assert table["fired"].tolist() == [0.5, 0.5]
     assert table["windows"].tolist() == [26, 26]

@@ -506,56 +506,42 @@ def test_totals_and_remarks_at_the_end_are_left_out_and_named(last):
 
 WEEKS = pd.date_range("2021-01-04", periods=60, freq="W-MON")
 HOURS = pd.date_range("2024-01-13", periods=48, freq="h")
+WEEKLY, HOURLY = "weekly, 2021-01-04 to 2022-02-21", "hourly, 2024-01-13 to 2024-01-14 23:00"
+QUARTERLY, MONTHLY = "quarterly, 2020-01-01 to 2022-10-01", "monthly, 2020-01-01 to 2021-12-01"
 
 
 @pytest.mark.parametrize(
     ("name", "dates", "timing"),
     [
-        ("quarter", [f"{2020 + i // 4}-{i % 4 + 1}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
-        ("trimestre", [f"T{i % 4 + 1} {2020 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("quarter", [f"{2020 + i // 4}-{i % 4 + 1}" for i in range(12)], QUARTERLY),
+        ("trimestre", [f"T{i % 4 + 1} {2020 + i // 4}" for i in range(12)], QUARTERLY),
         ("season", [f"{2000 + i}/{i + 1:02d}" for i in range(11)], "yearly, 2000-01-01 to 2010-01-01"),
         ("season", [f"{1995 + i}-{(96 + i) % 100:02d}" for i in range(11)], "yearly, 1995-01-01 to 2005-01-01"),
-        ("Woche", WEEKS.strftime("KW %V/%G"), "weekly, 2021-01-04 to 2022-02-21"),
-        ("week", WEEKS.strftime("W%V-%G"), "weekly, 2021-01-04 to 2022-02-21"),
-        ("week", WEEKS.strftime("%G-%V"), "weekly, 2021-01-04 to 2022-02-21"),
-        ("week", [str(one) for one in WEEKS.to_period("W")], "weekly, 2021-01-04 to 2022-02-21"),
-        (
-            "MTU",
-            [f"{one:%d.%m.%Y %H:%M} - {one:%d.%m.%Y} 23:59" for one in HOURS],
-            "hourly, 2024-01-13 to 2024-01-14 23:00",
-        ),
+        ("Woche", WEEKS.strftime("KW %V/%G"), WEEKLY),
+        ("week", WEEKS.strftime("W%V-%G"), WEEKLY),
+        ("week", WEEKS.strftime("%G-%V"), WEEKLY),
+        ("week", [str(one) for one in WEEKS.to_period("W")], WEEKLY),
+        ("MTU", [f"{one:%d.%m.%Y %H:%M} - {one:%d.%m.%Y} 23:59" for one in HOURS], HOURLY),
         (
             "t",
             [f"2024-01-{d} {h:02d}:00" for d in (13, 14) for h in range(1, 25)],
             "hourly, 2024-01-13 01:00 to 2024-01-15",
         ),
-        (
-            "MTU (CET/CEST)",
-            [f"{one:%d/%m/%Y %H:%M:%S} (CET) - {one:%d/%m/%Y} 23:59:00 (CET)" for one in HOURS],
-            "hourly, 2024-01-13 to 2024-01-14 23:00",
-        ),
-        ("when", [f"{2020 + i // 12}年{i % 12 + 1}月" for i in range(24)], "monthly, 2020-01-01 to 2021-12-01"),
-        ("日付", list(WEEKS.strftime("%Y年%m月%d日")), "weekly, 2021-01-04 to 2022-02-21"),
-        ("날짜", list(WEEKS.strftime("%Y년 %m월 %d일")), "weekly, 2021-01-04 to 2022-02-21"),
-        ("week", [f"{one:%d %b %Y} - {one:%d %b %Y}" for one in WEEKS], "weekly, 2021-01-04 to 2022-02-21"),
-        ("when", [f"{i % 4 + 1}. Quartal {2020 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
-        (
-            "Trimestre",
-            [f"{2020 + i // 4}-{['I', 'II', 'III', 'IV'][i % 4]}" for i in range(12)],
-            "quarterly, 2020-01-01 to 2022-10-01",
-        ),
-        ("quarter", [f"FY{2020 + i // 4} Q{i % 4 + 1}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
-        ("when", [f"Q{i % 4 + 1} FY{20 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
-        ("when", [f"Q{i % 4 + 1}'{20 + i // 4}" for i in range(12)], "quarterly, 2020-01-01 to 2022-10-01"),
+        ("MTU (CET/CEST)", [f"{one:%d/%m/%Y %H:%M:%S} (CET) - {one:%d/%m/%Y} 23:59:00 (CET)" for one in HOURS], HOURLY),
+        ("when", [f"{2020 + i // 12}年{i % 12 + 1}月" for i in range(24)], MONTHLY),
+        ("日付", list(WEEKS.strftime("%Y年%m月%d日")), WEEKLY),
+        ("날짜", list(WEEKS.strftime("%Y년 %m월 %d일")), WEEKLY),
+        ("week", [f"{one:%d %b %Y} - {one:%d %b %Y}" for one in WEEKS], WEEKLY),
+        ("when", [f"{i % 4 + 1}. Quartal {2020 + i // 4}" for i in range(12)], QUARTERLY),
+        ("Trimestre", [f"{2020 + i // 4}-{['I', 'II', 'III', 'IV'][i % 4]}" for i in range(12)], QUARTERLY),
+        ("quarter", [f"FY{2020 + i // 4} Q{i % 4 + 1}" for i in range(12)], QUARTERLY),
+        ("when", [f"Q{i % 4 + 1} FY{20 + i // 4}" for i in range(12)], QUARTERLY),
+        ("when", [f"Q{i % 4 + 1}'{20 + i // 4}" for i in range(12)], QUARTERLY),
         ("year", [f"FY{(95 + i) % 100:02d}" for i in range(12)], "yearly, 1995-01-01 to 2006-01-01"),
         ("when", [f"H{i % 2 + 1} {2020 + i // 2}" for i in range(12)], "every 6 months, 2020-01-01 to 2025-07-01"),
         ("when", [f"{2020 + i // 2}-S{i % 2 + 1}" for i in range(12)], "every 6 months, 2020-01-01 to 2025-07-01"),
-        (
-            "Fiscal period",
-            [f"{i % 12 + 1:03d}/{2020 + i // 12}" for i in range(24)],
-            "monthly, 2020-01-01 to 2021-12-01",
-        ),
-        ("unix", [int(one.timestamp()) for one in HOURS], "hourly, 2024-01-13 to 2024-01-14 23:00"),
+        ("Fiscal period", [f"{i % 12 + 1:03d}/{2020 + i // 12}" for i in range(24)], MONTHLY),
+        ("unix", [int(one.timestamp()) for one in HOURS], HOURLY),
     ],
 )
 def test_weeks_quarters_seasons_and_intervals_are_read(name, dates, timing):

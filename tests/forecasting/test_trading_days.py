@@ -5,12 +5,12 @@ import calendar
 import numpy as np
 import pandas as pd
 import pytest
-from studies.zero_shot.anniversaries import main
 
 from fourier_head.forecasting import trading_days
 from fourier_head.forecasting.anniversaries import easter
 from fourier_head.forecasting.inputs import read_series
 from fourier_head.forecasting.trading_days import EASTER, EVERY, WORKING, coefficients, counts, without_trading_days
+from tests.forecasting.test_anniversaries import worth
 
 SOLD = np.array([1.0, 1.0, 1.0, 1.0, 1.2, 1.6, 0.3])
 """What is sold on a day of the week, from Monday on."""
@@ -157,11 +157,7 @@ def test_the_study_tells_what_they_are_worth(tmp_path, forecaster):
         {"id": "days", "start": days[0], "freq": "D", "target": SOLD[days.weekday] * random.normal(100, 5, len(days))},
         {"id": "weeks", "start": days[0], "freq": "W", "target": random.normal(100, 5, 500)},
     ]
-    pd.DataFrame(rows).to_parquet(tmp_path / "shops.parquet")
-    forecaster.save_pretrained(tmp_path / "tiny")
-    output = tmp_path / "out.csv"
-    main([str(tmp_path / "shops.parquet"), "--months", "--model", str(tmp_path / "tiny"), "--output", str(output)])
-    table = pd.read_csv(output)
+    table = worth(tmp_path, forecaster, rows, "--months")
     assert table["series"].tolist() == [2, 2]
     assert table["windows"].tolist() == [10, 10]
     assert table["fired"].tolist() == [1.0, 1.0]

@@ -182,20 +182,13 @@ def test_scale_of_the_coefficients_does_not_matter(dtype, scale):
     assert max(distance(found, exact)) < tolerance
 
 
-def test_nothing_counted_costs_nothing():
-    x, weight, bias, target = problem(9, 20, 18, 7)
-    loss, grads = gradients(
-        lambda *t: arms.kernel_nll(*t, torch.full_like(target, -100), num_bins=18, reduction="mean"), (x, weight, bias)
-    )
-    assert loss == 0
-    assert all(g.norm() == 0 for g in grads)
-
-
+@pytest.mark.parametrize(("tokens", "reduction"), [(9, "mean"), (0, "sum")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_no_tokens(dtype):
-    x, weight, bias, target = problem(1, 20, 18, 7, dtype)
+def test_nothing_counted_costs_nothing(dtype, tokens, reduction):
+    x, weight, bias, _ = problem(9, 20, 18, 7, dtype)
+    none = torch.full((tokens,), -100, device=DEVICE)
     loss, grads = gradients(
-        lambda x, w, b: arms.kernel_nll(x[:0], w, b, target[:0], num_bins=18, reduction="sum"), (x, weight, bias)
+        lambda x, w, b: arms.kernel_nll(x[:tokens], w, b, none, num_bins=18, reduction=reduction), (x, weight, bias)
     )
     assert loss == 0
     assert all(g.norm() == 0 for g in grads)
