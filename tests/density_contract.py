@@ -1,4 +1,4 @@
-"""What every density of one number promises, written once: call ``check_density`` on each of them.
+"""What every density of one number promises, written once: a ``Contract`` of each has the checks of ``NAMES``.
 
 Truth comes from Gauss-Legendre quadrature of ``exp(log_prob)`` on panels, from finite differences, or from scipy; never
 from the method under test. On a circle the interval is one period from ``low``.
@@ -373,16 +373,3 @@ class Contract:
 
 
 NAMES = [name.removeprefix("check_") for name in vars(Contract) if name.startswith("check_")]
-
-
-def check_density(
-    make: Callable[..., Distribution],
-    params: Sequence[Tensor],
-    checks: Sequence[str] = (),
-    skip: Sequence[str] = (),
-    **options,
-) -> None:
-    """Run the named checks (default: all but ``skip``) on ``make(*params)``; options are those of ``Contract``."""
-    contract = Contract(make, params, **options)
-    for name in checks or [n for n in NAMES if n not in skip]:
-        getattr(contract, f"check_{name}")()

@@ -1,5 +1,6 @@
 """HistogramDensity: the contract, and what is its own."""
 
+import functools
 import math
 
 import pytest
@@ -11,7 +12,7 @@ from torch.distributions import Uniform
 
 from fourier_head.bins import Bins
 from fourier_head.densities.histogram import HistogramDensity
-from tests.density_contract import NAMES, check_density
+from tests.density_contract import NAMES, Contract
 
 EDGES = torch.tensor([-2.0, -1.5, -1.4, 0.0, 1.0, 3.0], dtype=torch.float64)
 
@@ -20,56 +21,40 @@ def row(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+def even(bins):
+    return torch.linspace(-1, 1, bins + 1, dtype=torch.float64)
+
+
+# Densities jump from bin to bin.
+steps = functools.partial(Contract, smooth=False, samples=20_000)
+ON_EDGES = {"panels": EDGES, "low": -2.0, "high": 3.0}
+SCALES = torch.tensor([1.0, 0.5], dtype=torch.float64)
+EMPTY = torch.tensor([True, False, False, True, True, False])
 CASES = {
-    "uniform bins": {
-        "make": lambda logits: HistogramDensity(logits, low=-1.0, high=1.0),
-        "params": [row(3, 12)],
-        "panels": torch.linspace(-1, 1, 13, dtype=torch.float64),
-    },
-    "own edges, no batch": {
-        "make": lambda logits: HistogramDensity(logits, edges=EDGES),
-        "params": [2 * row(5)],
-        "panels": EDGES,
-        "low": -2.0,
-        "high": 3.0,
-    },
-    "probs": {
-        "make": lambda probs: HistogramDensity(probs=probs, edges=EDGES),
-        "params": [row(2, 2, 5).exp()],
-        "panels": EDGES,
-        "low": -2.0,
-        "high": 3.0,
-    },
-    "edges in a batch": {
-        "make": lambda logits: HistogramDensity(
-            logits, edges=EDGES.to(logits) * torch.tensor([[1.0], [0.5]]).to(logits)
-        ),
-        "params": [row(5)],
-        "panels": EDGES[:, None] * torch.tensor([1.0, 0.5], dtype=torch.float64),
-        "low": -2 * torch.tensor([1.0, 0.5], dtype=torch.float64),
-        "high": 3 * torch.tensor([1.0, 0.5], dtype=torch.float64),
-    },
-    "one bin": {"make": lambda logits: HistogramDensity(logits), "params": [row(2, 1)]},
-    "peaked": {
-        "make": lambda logits: HistogramDensity(20 * logits),
-        "params": [row(64)],
-        "panels": torch.linspace(-1, 1, 65, dtype=torch.float64),
-    },
-    "empty bins": {
-        "make": lambda logits: HistogramDensity(
-            torch.where(torch.tensor([True, False, False, True, True, False]), -math.inf, logits)
-        ),
-        "params": [row(2, 6)],
-        "panels": torch.linspace(-1, 1, 7, dtype=torch.float64),
-    },
+    "uniform bins": steps(lambda logits: HistogramDensity(logits, low=-1.0, high=1.0), [row(3, 12)], panels=even(12)),
+    "own edges, no batch": steps(
+        lambda logits: HistogramDensity(logits, edges=EDGES), [2 * row(5)], **ON_EDGES, samples=100_000
+    ),
+    "probs": steps(lambda probs: HistogramDensity(probs=probs, edges=EDGES), [row(2, 2, 5).exp()], **ON_EDGES),
+    "edges in a batch": steps(
+        lambda logits: HistogramDensity(logits, edges=EDGES.to(logits) * SCALES[:, None].to(logits)),
+        [row(5)],
+        panels=EDGES[:, None] * SCALES,
+        low=-2 * SCALES,
+        high=3 * SCALES,
+    ),
+    "one bin": steps(HistogramDensity, [row(2, 1)]),
+    "peaked": steps(lambda logits: HistogramDensity(20 * logits), [row(64)], panels=even(64)),
+    "empty bins": steps(
+        lambda logits: HistogramDensity(torch.where(EMPTY, -math.inf, logits)), [row(2, 6)], panels=even(6)
+    ),
 }
 
 
 @pytest.mark.parametrize("check", NAMES)
 @pytest.mark.parametrize("case", CASES)
 def test_contract(case, check):
-    samples = 100_000 if case == "own edges, no batch" else 20_000
-    check_density(**{"samples": samples, "smooth": False, **CASES[case]}, checks=[check])
+    getattr(CASES[case], f"check_{check}")()
 
 
 def test_one_bin_is_the_uniform_distribution():
