@@ -1,7 +1,9 @@
 """What all tests of forecasting start from."""
 
 import pytest
+from typer.testing import CliRunner
 
+from fourier_head.cli import app
 from fourier_head.forecasting.forecaster import Forecaster
 from fourier_head.pages import drawing
 from tests.drawn_once import once
@@ -34,3 +36,11 @@ def model(tmp_path_factory):
     from tests.forecasting.test_forecaster import tiny
 
     return str(tiny().save_pretrained(tmp_path_factory.mktemp("model") / "tiny"))
+
+
+@pytest.fixture
+def run(model, tmp_path, monkeypatch):
+    """Return the command ``fourier-head forecast`` of that forecaster, called in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    fixed = ["--model", model, "--device", "cpu"]
+    return lambda *words: CliRunner().invoke(app, ["forecast", *map(str, words), *fixed])

@@ -5,9 +5,7 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from fourier_head.cli import app
 from tests.forecasting.test_forecaster import tiny, walk
 
 
@@ -92,11 +90,9 @@ def test_what_only_predict_takes_and_pasts_without_a_value_are_named():
         tiny().backtest([np.nan] * 60, 3)
 
 
-def test_the_command_shows_a_backtest(tmp_path):
-    table(weeks(80)).to_csv(tmp_path / "sales.csv", index=False)
-    tiny().save_pretrained(tmp_path / "tiny")
-    words = ["forecast", str(tmp_path / "sales.csv"), "--horizon", "5", "--backtest", "3", "--model"]
-    out = CliRunner().invoke(app, [*words, str(tmp_path / "tiny"), "-o", str(tmp_path / "out")])
+def test_the_command_shows_a_backtest(run, tmp_path):
+    table(weeks(80)).to_csv("sales.csv", index=False)
+    out = run("sales.csv", "--horizon", 5, "--backtest", 3, "-o", "out")
     assert out.exit_code == 0, out.output
     assert "In 3 windows of 5 steps" in out.output
     page = (tmp_path / "out" / "index.html").read_text()

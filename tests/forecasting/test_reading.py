@@ -1,11 +1,11 @@
 """Tables as a first user has them: which columns name the series, days without a sale, rows that share a moment."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from fourier_head.cli import app
 from fourier_head.forecasting.inputs import read_series
 
 DAYS = pd.date_range("2024-01-01", periods=40)
@@ -266,10 +266,8 @@ def test_blank_rows_are_left_out_where_there_are_dates():
 
 
 @pytest.fixture
-def run(model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    fixed = ["--model", model, "--device", "cpu", "--horizon", "3", "--charts", "1"]
-    return lambda *words: CliRunner().invoke(app, ["forecast", *map(str, words), *fixed])
+def run(run):
+    return functools.partial(run, "--horizon", 3, "--charts", 1)
 
 
 def test_the_command_says_what_it_guessed_ignored_and_filled(run, tmp_path):

@@ -216,16 +216,6 @@ def test_the_page_draws_its_fans_and_fetches_nothing(tmp_path):
 # --- the command
 
 
-@pytest.fixture
-def run(model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        return CliRunner().invoke(app, ["forecast", *map(str, words), "--model", model, "--device", "cpu"])
-
-    return call
-
-
 def table(count=30, **more):
     return pd.DataFrame({"date": pd.date_range("2024-01-01", periods=count), "sold": walk(count)} | more)
 
