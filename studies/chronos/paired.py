@@ -162,7 +162,7 @@ def _percent(change: Any) -> Any:
 
 
 def comparisons(arms: Iterable[str]) -> list[tuple[str, str]]:
-    """Return which arms are compared: each with linear, plain Fourier heads with a tied one, variants with what they vary.
+    """Return which arms are compared: each with linear, Fourier heads with a tied one, variants with what they vary.
 
     >>> comparisons(["linear", "linear-tied", "fourier-550"])
     [('linear-tied', 'linear'), ('fourier-550', 'linear'), ('fourier-550', 'linear-tied')]
@@ -224,7 +224,7 @@ def paired_charts(rows: Sequence[Row]) -> list[Chart]:
             bars = {"error": above - means, "below": means - below}
             series.append(Series(dataset, names, means, f"curve-{place + 1}", "bars", **bars))
         panels.append(Panel(series, metric.upper(), "", "percent", marks=[Mark(0.0, "", "y")]))
-    caption = "Error against that of the linear head of the same seed, and 95 % intervals; below zero the arm is better."
+    caption = "Error against that of the linear head of the same seed, 95 % intervals; below zero the arm is better."
     if any(one["against"] == TIED for one in shown):
         caption += " The last ones are against the linear head tied to the embedding, the paper's by its configuration."
     return [Chart("paired", "Differences to the linear head", panels, caption, columns=1)]
