@@ -11,7 +11,7 @@ import typer
 
 from fourier_head._devices import chosen_device
 from fourier_head.commands import clear_errors, command
-from studies.atari import rollouts
+from studies.atari import rollouts, scripted
 from studies.atari.collection import QUALITY, Collection, CollectSettings
 from studies.atari.games import find_game
 from studies.atari.recording import rebuild as play_again
@@ -37,6 +37,18 @@ def collect(settings: CollectSettings) -> None:
 
 
 app.command("collect")(command(CollectSettings, collect))
+
+
+def script(settings: scripted.ScriptSettings) -> None:
+    """Record a script that plays DoubleDunk, which has not learned but gets less random: quality.json, recipe.npz."""
+    quality = scripted.record(settings, lambda fraction, words: typer.echo(f"{settings.game} {fraction:.0%}: {words}"))
+    draw_quality(settings.folder)
+    typer.echo(
+        f"{quality['transitions']} transitions in {settings.folder}, {quality['steps_per_second']:.0f} a second."
+    )
+
+
+app.command("script")(command(scripted.ScriptSettings, script))
 
 
 @app.command()
