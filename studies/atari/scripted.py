@@ -6,10 +6,11 @@ it improves over a recording only because its share of random play falls. Whoeve
 
 What it knows of the game:
 
-- **The count of frames (mod 256) decides about shots and steals.** Released at the end of the jump, a shot goes in
-  where the count is 8 to 62, whoever stands where; nothing is stolen while it is 128 or more. As the game waits until a
-  play is chosen, waiting for the right count and jumping at once is a shot that goes in. The count can be seen, up to
-  multiples of 64: OFF and DEF are dark in 16 of every 64 frames.
+- **The count of frames (mod 256) decides about shots and steals.** Let go at the end of the jump, nearly every shot
+  goes in where the count is 8 to 62, from wherever, and none from 160 to 255; men are robbed in the lower half. As the
+  game waits until a play is chosen, waiting for the right count and jumping at once is a shot that goes in. At step t
+  of a game the count is 22 + 4 t + idle frames (0 to 29), and the labels OFF and DEF are dark while it is 18 to 33, mod
+  64: who does not read memory can tell it from both together, and from neither alone.
 - On defence the same waiting lets the others shoot when their shots miss. A guard a little to the hoop's side of the
   man with the ball, who keeps pressing the button, wins it back.
 - Then the ball must be cleared: to the nearest side line. A man who keeps running is hardly ever robbed, so he runs
