@@ -144,7 +144,8 @@ def quality_chart(quality: Mapping[str, Any]) -> Chart:
     rows = quality["over_time"]
     steps = [row["step"] / 1e6 for row in rows]
     band = [row["std"] for row in rows]
-    returns = Series("agent", steps, [row["mean"] for row in rows], "curve-1", error=band, dots=True)
+    player = "script" if quality.get("source") == "script" else "agent"
+    returns = Series(player, steps, [row["mean"] for row in rows], "curve-1", error=band, dots=True)
     marks = [Mark(game.random, "random play", "y")]
     actions = [
         Series("first third", SHORT, quality["first_third"], "truth", "bars"),

@@ -18,7 +18,7 @@ What it knows of the game:
 
 How the bytes were found: all of them over random games against the signs of rewards (the bit of possession has a
 correlation of -1), against where the players are on the screen, and against shots, by playing thousands of possessions
-from saved states with one thing changed at a time.
+from saved states with moves drawn at random.
 """
 
 from __future__ import annotations
