@@ -32,6 +32,7 @@ class Played:
 
     Args:
         returns: (n,), raw scores.
+        made: (n,), their positive rewards alone; where the others score, too, this tells play from waiting.
         lengths: (n,), steps.
         cut: how many episodes were still going on when time was up; their scores so far count.
         seeds, actions: what replays the episodes: seeds (n,), actions (steps, n).
@@ -39,6 +40,7 @@ class Played:
     """
 
     returns: np.ndarray
+    made: np.ndarray
     lengths: np.ndarray
     cut: int
     seeds: np.ndarray
@@ -187,7 +189,7 @@ def play(
     begin = time.monotonic()
     reader = _Reader(model, torch.from_numpy(environments.reset()).to(device), target, bfloat16)
     look = Recorded(reader.look, device)
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)
+    returns, made, lengths = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes, dtype=np.int64)
     going = np.ones(episodes, dtype=bool)
     taken = []
     for _ in range(max_steps):
@@ -201,6 +203,7 @@ def play(
         result = environments.step(host, going)
         taken.append(host.astype(np.uint8))
         returns += np.where(going, result.reward, 0)
+        made += np.where(going, result.reward.clip(0), 0)
         lengths += going
         going &= ~result.ended
         if not going.any():
@@ -209,7 +212,7 @@ def play(
         reader.to_go -= torch.from_numpy(result.reward).to(device)
     model.train(was_training)
     seconds = time.monotonic() - begin
-    return Played(returns, lengths, int(going.sum()), seeds, np.stack(taken), seconds)
+    return Played(returns, made, lengths, int(going.sum()), seeds, np.stack(taken), seconds)
 
 
 ABOUT = "agent.json"

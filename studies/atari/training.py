@@ -292,6 +292,7 @@ def _scores(played: Played, epoch: int, epochs: int) -> dict[str, Any]:
         "epoch": epoch,
         "return": float(played.returns.mean()),
         "returns": [float(r) for r in played.returns],
+        "made": float(played.made.mean()),
         "length": float(played.lengths.mean()),
         "cut": played.cut,
         "rollout_steps_per_second": round(played.steps_per_second, 1),
