@@ -17,7 +17,7 @@ import torch
 
 from benchmarks import arms
 from benchmarks.arms import FLOOR, Problem
-from benchmarks.files import RESULTS, read, save
+from benchmarks.files import RESULTS, parser_of, read, save
 from fourier_head import Interval, losses
 from fourier_head.layout import Layout
 
@@ -54,6 +54,7 @@ def fourier(p: Problem) -> torch.Tensor:
 
 
 def main() -> None:
+    parser_of(__doc__).parse_args()
     rows: list[dict[str, object]] = []
     about: dict[str, object] = {"threads": torch.get_num_threads(), "machine": platform.machine()}
     for shape in SHAPES:
