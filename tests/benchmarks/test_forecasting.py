@@ -33,7 +33,8 @@ def test_a_row_says_what_was_measured(about, monkeypatch):
     monkeypatch.setattr(forecasting, "cases", lambda *_: [case])
     (row,) = forecasting.measured(SIZES, "cpu")
     assert about.items() <= row.items()
-    assert row["samples_per_s"] == pytest.approx(1e3 * case.samples / row["median_ms"], rel=0.01, abs=0.5)  # a whole number
+    rate = 1e3 * case.samples / row["median_ms"]
+    assert row["samples_per_s"] == pytest.approx(rate, rel=0.01, abs=0.5)  # a whole number
     assert row["runs"] == 1
     assert str(row["model"]) in forecasting.table([row])
 
