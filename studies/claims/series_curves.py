@@ -42,7 +42,8 @@ def ahead(words: str, kind: str, ends: tuple[str, ...], drawn: str) -> Claim:
         "Student's t over sizes",
         "below 0",
         Figure(mean, interval, seeds, pairs[0][0].file, rows),
-        note=f"Ahead in {below} of {len(ends)} pairs; {few}.",
+        note=f"Ahead in {below} of {len(ends)} pairs; {few}. The linear head has weights of its own here, not those of "
+        "the embedding as in the released configuration.",
         holds=seeds > 1 and below == len(ends) and interval is not None and interval[1] < 0,
     )
 
