@@ -45,7 +45,8 @@ class Figure:
 
 
 @lru_cache(maxsize=32)
-def _content(path: str) -> Any:
+def content(path: str) -> Any:
+    """Return what a committed file of JSON holds."""
     try:
         return json.loads((ROOT / path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -54,13 +55,13 @@ def _content(path: str) -> Any:
 
 def choices(study: str) -> list[dict[str, Any]]:
     """Return what was tried on seeds of their own, as the summary of a study has it."""
-    return list(_content(f"results/{study}/summary.json")["choices"])
+    return list(content(f"results/{study}/summary.json")["choices"])
 
 
 def objects(path: str) -> list[dict[str, Any]]:
     """Return the rows of a summary, or the runs of a list of runs."""
-    content = _content(path)
-    return list(content["rows"] if isinstance(content, dict) else content)
+    found = content(path)
+    return list(found["rows"] if isinstance(found, dict) else found)
 
 
 def find(path: str, selector: Selector) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from studies.atari.games import ACTIONS, GAMES
 from studies.atari.rows import BEST, best_fourier
 from studies.claims.claim import Claim, joined
-from studies.claims.evidence import Figure, Selector, find, objects, paired, said
+from studies.claims.evidence import Figure, Selector, content, find, objects, paired, said
 
 LONG, SHORT = "atari-heads", "atari"
 """Studies of heads: of the paper's length with 64 episodes, and a shorter one with 16."""
@@ -20,6 +20,8 @@ COMPARED = 14, 32
 """Frequencies that the plan compares to see whether more of them help."""
 RANDOM = ("gravitar", "double_dunk")
 """Games whose recorded agents play at random level in the shorter study."""
+SCRIPTED, SCRIPT = "double_dunk", "results/atari/recordings/double_dunk-script.json"
+"""The game that a script was recorded in for the longer study, and its figures."""
 RELEASED_EPISODES = 10
 """Episodes that the paper's released code plays after an epoch."""
 
@@ -86,6 +88,8 @@ def level(study: str, name: str) -> str:
     """Say how well the recorded agent of a game plays, where a recording of it is at random level."""
     if name not in RANDOM:
         return ""
+    if study == LONG and name == SCRIPTED:
+        return of_a_script(content(SCRIPT)["play"], find(f"results/{LONG}/runs.json", {"game": name}))
     random = GAMES[name].random
     if study == LONG:
         recordings = find("results/atari/recordings/recordings.json", {"game": name, "finished": True})
@@ -96,6 +100,17 @@ def level(study: str, name: str) -> str:
     return (
         f"The recorded agent plays at random level ({_recorded(name)}), so there is little to learn from. The mean of "
         f"{episodes} episodes has a standard error of {error:.1f} points, {normalised:.0f} of the normalised return."
+    )
+
+
+def of_a_script(play: Mapping[str, Mapping[str, float]], runs: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a script plays like, and what points agents make that learned from it: who waits scores 0."""
+    script, random = play["script"], play["random"]
+    made = np.mean([run["evaluations"][-1]["made"] for run in runs])
+    return (
+        f"Recorded of a script, which has not learned: alone it wins by {script['mean']:.1f}, random play loses by "
+        f"{-random['mean']:.1f} and becomes less over the recording. Agents that learned from it make {made:.1f} "
+        f"points a game themselves, random play {random['points_for']:.1f}."
     )
 
 

@@ -68,12 +68,12 @@ def test_pairs_are_matched_by_seed(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "runs.json").write_text(json.dumps(runs))
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
-    evidence._content.cache_clear()
+    evidence.content.cache_clear()
     difference = paired("x", "kl", {"head": "a"}, {"head": "b"})
     assert (difference.value, difference.seeds) == (-1.5, 2)
     ratio = paired("x", "kl", {"head": "a"}, {"head": "b"}, ratio=True)
     assert ratio.value == pytest.approx(-50)
-    evidence._content.cache_clear()
+    evidence.content.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_fourier_heads_are_those_chosen_on_other_seeds(tmp_path, monkeypatch):
     (folder / "summary.json").write_text(json.dumps({"rows": [], "choices": [{**row, "tvd": 0.2} for row in rows]}))
     monkeypatch.setattr(evidence, "ROOT", tmp_path)
     assert language.chosen("chosen") == rows[1:]
-    evidence._content.cache_clear()
+    evidence.content.cache_clear()
 
 
 def test_agents_are_compared_in_smoothness_at_the_n_of_their_returns():
@@ -146,6 +146,16 @@ def test_agents_are_compared_in_smoothness_at_the_n_of_their_returns():
                 heads.setdefault(title, []).append(re.search(r"Fourier-\d+", claim.measure)[0])
     assert {title: len(set(names)) for title, names in heads.items()} == {game.title: 1 for game in GAMES.values()}
     assert all(len(names) == 2 for names in heads.values())
+
+
+def test_of_a_game_played_by_a_script_the_points_of_agents_are_told():
+    from studies.claims.evidence import content
+    from studies.claims.games import SCRIPT, of_a_script
+
+    runs = [{"evaluations": [{"made": 0.0}, {"made": made}]} for made in (10.0, 13.0)]
+    text = of_a_script(content(SCRIPT)["play"], runs)
+    assert "which has not learned" in text
+    assert "make 11.5 points a game themselves, random play 6.2." in text
 
 
 def test_one_frequency_must_lead_all_others_to_be_the_best():
