@@ -1,5 +1,6 @@
 """Covariates: promotions, words and holidays, used where past windows gain by them and left alone elsewhere."""
 
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -77,6 +78,35 @@ def test_the_target_is_the_column_that_the_future_lacks_and_one_series_needs_no_
     forecasts = tiny().predict(past.drop(columns=["shop", "junk"]), 14, future=future.drop(columns=["shop", "junk"]))
     assert forecasts.series.target == "sold"
     assert forecasts.median.shape == truth.shape
+
+
+def test_an_empty_column_of_the_future_may_be_the_target():
+    past, future, _ = shops(count=1)
+    past, future = past.assign(visitors=1.0 * np.arange(200)), future.assign(sold=np.nan)
+    assert tiny().predict(past.drop(columns="shop"), 14, future=future.drop(columns="shop")).series.target == "sold"
+
+
+@pytest.mark.parametrize("kinds", [(bool, int), (int, bool), (object, int), ("boolean", float)])
+def test_true_and_one_are_the_same(kinds):
+    past, future, _ = shops(count=1)
+    both = past, future = [one.assign(promo=one["promo"] == "sale") for one in (past, future)]
+    series = read_series(past, id="shop", target="sold")
+    usual, mixed = (
+        read_covariates(series, 14, *(one.astype({"promo": kind}) for one, kind in zip(both, some, strict=True)))
+        for some in ((int, int), kinds)
+    )
+    assert mixed[0] == usual[0]
+    np.testing.assert_array_equal(mixed[1], usual[1])
+
+
+def test_words_that_the_past_never_had_are_told():
+    past, future, _ = shops()
+    series = read_series(past, id="shop", target="sold")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_covariates(series, 14, past, future)
+    with pytest.warns(UserWarning, match="the past never had 'Sale', which the future has in 'promo'"):
+        read_covariates(series, 14, past, future.replace({"promo": {"sale": "Sale"}}))
 
 
 def test_holidays_of_a_country():

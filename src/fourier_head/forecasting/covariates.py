@@ -30,7 +30,8 @@ def target_beside(data: Any, future: Any, covariates: Sequence[str] | None = Non
     columns = getattr(data, "columns", ())
     if not hasattr(future, "columns"):
         raise ValueError(f"future must be a DataFrame with times and covariates, got {type(future).__name__}.")
-    own = [column for column in columns if column not in future.columns and column not in (covariates or ())]
+    left = [column for column in columns if column not in (covariates or ())]
+    own = [column for column in left if column not in future.columns or bool(np.all(future[column].isna()))]
     return own[0] if len(own) == 1 else None
 
 
@@ -87,6 +88,7 @@ def _table_columns(
     rows = _checked(data[[*keys, *wanted]], data, "")
     if future is not None:
         ahead = _checked(future[[*keys, *(c for c in wanted if c in known)]], data, " of the future")
+        _check_kinds(rows, ahead, keys)
         rows = _joined(rows, ahead, keys)
         _check_reach(series, horizon, rows[keys])
     wanted = list(dict.fromkeys(wanted))
@@ -144,8 +146,11 @@ def _as_read(table: pd.DataFrame, series: SeriesSet) -> pd.DataFrame:
     table = table.copy(deep=False)
     respell(table)
     for column in table.columns[~table.columns.duplicated(keep=False)]:
-        if pd.api.types.infer_dtype(table[column], skipna=True) == "decimal":  # as data bases give them
+        kind = pd.api.types.infer_dtype(table[column], skipna=True)
+        if kind == "decimal":  # as data bases give them
             table[column] = table[column].astype(float)
+        elif kind == "boolean" and column not in columns.names:  # 0 and 1 in the other table, perhaps
+            table[column] = table[column].astype("boolean").astype(float)
     if columns.time not in table and index_dates(table.index) is not None:
         return table.set_axis(table.index.rename(columns.time)).reset_index()
     return join_dates(table, (*columns.names, *columns.values))
@@ -194,6 +199,19 @@ def _check_reach(series: SeriesSet, horizon: int, keys: pd.DataFrame) -> None:
             f"{len(series)} series; there, covariates count as what is usual.",
             stacklevel=4,
         )
+
+
+def _check_kinds(rows: pd.DataFrame, ahead: pd.DataFrame, keys: list[str]) -> None:
+    """Warn of words of the future, such as "Yes", that the past never had, and which therefore say nothing."""
+    for column in ahead.columns.difference(keys, sort=False):
+        if not pd.api.types.is_numeric_dtype(rows[column]):
+            kinds = ahead[column].dropna().astype(str)
+            if not (seen := kinds.isin(rows[column].dropna().astype(str))).all():
+                warnings.warn(
+                    f"the past never had {kinds[~seen].iloc[0]!r}, which the future has in {str(column)!r}; where the "
+                    "future has what was never there, it counts as what is usual.",
+                    stacklevel=5,
+                )
 
 
 def _as_numbers(column: pd.Series) -> list[tuple[str, pd.Series]]:
