@@ -26,6 +26,7 @@ CALENDAR = {*TIMES, "weekday", "dayofweek", "day_of_week", "dayofyear", "weekofy
 TARGETS = (
     *("target", "value", "obs_value", "y", "values", "sales", "demand", "quantity", "count", "amount", "load", "price"),
     *("units", "sold", "qty", "revenue", "rev", "turnover", "close", "volume", "consumption", "visitors"),
+    *("actual", "actuals", "observed"),
 )
 NAMES = (
     *("item_id", "unique_id", "series_id", "id", "series", "item", "key", "name", "sku", "store", "product", "symbol"),
