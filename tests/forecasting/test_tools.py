@@ -193,6 +193,17 @@ def test_charts_show_the_time_of_the_zone_across_a_change_of_clocks(first, named
         assert f"{midnight.day} {midnight:%b %Y, %H:%M}" in when, "a pointer finds the time of the zone"
 
 
+def test_charts_end_where_dates_do_and_this_is_told(run, tmp_path):
+    table = pd.DataFrame({"year": np.arange(2150, 2200), "v": walk(50)})
+    with pytest.warns(UserWarning, match="dates end in 2261, so that 8 of the 70 steps to come have none"):
+        forecasts = tiny().predict(table, 70)
+    (panel,) = panels(forecasts, 1)
+    assert len(panel.series[-2].x) == 1 + 62
+    assert (np.diff(panel.series[-2].x) > 0).all()
+    table.to_csv(tmp_path / "far.csv", index=False)
+    assert "dates end in 2261" in run("far.csv", "--horizon", 70).stderr
+
+
 def test_a_band_needs_both_edges():
     with pytest.raises(ValueError, match="if and only if it is a band"):
         Series("b", [1, 2], [1, 2], kind="band")
@@ -331,6 +342,13 @@ def test_whole_numbers_name_series_and_the_table_is_headed_by_dates(run, tmp_pat
     assert "<th>2024-01-31</th><th>2024-02-04</th>" in page
     assert "Read as daily, 2024-01-01 to 2024-01-30." in page
     assert pd.read_csv(tmp_path / "forecast-d" / "forecasts.csv")["store"].unique().tolist() == [1, 2, 3]
+
+
+def test_a_page_has_no_interval_of_what_is_closed(run, tmp_path):
+    days = pd.date_range("2024-01-01", periods=60)  # from a Monday to a Thursday
+    table(60).assign(date=days)[days.weekday < 3].to_csv(tmp_path / "shop.csv", index=False)
+    run("shop.csv", "--horizon", 1)
+    assert "– to –" not in (tmp_path / "forecast-shop" / "index.html").read_text()
 
 
 def test_what_was_read_in_doubt_or_not_at_all_is_said(run, tmp_path):

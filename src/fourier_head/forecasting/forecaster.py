@@ -209,6 +209,12 @@ class Forecaster:
                 f"{int(empty)} of {len(series)} series hold no value at all; what is forecast of them says nothing.",
                 stacklevel=2,
             )
+        if undated := series.undated_ahead(horizon):
+            warnings.warn(
+                f"dates end in 2261, so that {undated} of the {horizon} steps to come have none; a smaller horizon "
+                "does not reach that far.",
+                stacklevel=2,
+            )
         if natural and not as_given:
             for numbers, contexts, periods in self._batches(series, rolling):
                 support.read(numbers, contexts, periods)

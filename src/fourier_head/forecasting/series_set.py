@@ -216,6 +216,12 @@ class SeriesSet:
             return np.full(abs(horizon), NOWHERE)
         return calendar.after(self.last[number], horizon, self.month_days[number])
 
+    def undated_ahead(self, horizon: int) -> int:
+        """Return how many of the steps to come lie beyond the dates that there are, at most over the series."""
+        dated = (i for i, one in enumerate(self.calendars) if one is not None and not np.isnat(self.last[i]))
+        latest = {self.calendars[i]: i for i in sorted(dated, key=lambda i: self.last[i])}
+        return max((int(np.isnat(self.future(i, horizon)).sum()) for i in latest.values()), default=0)
+
     def closed_ahead(self, count: int, horizon: int) -> np.ndarray:
         """Return which of the steps to come (count, horizon) of the first series are closed."""
         out = np.zeros((count, horizon), dtype=bool)

@@ -62,11 +62,13 @@ def _fan(forecasts: Forecasts, number: int, title: str, quantiles: np.ndarray, l
     timed = not np.isnat(forecasts.series.last[number])
     then: Any = np.arange(1 - count, 1)
     soon: Any = np.arange(1, horizon + 1)
+    nowhere = np.zeros(horizon, dtype=bool)
     if timed:
         moments = forecasts.series.past(number, count), forecasts.series.future(number, horizon)
+        nowhere = np.isnat(moments[1])  # beyond the dates that there are
         then, soon = (times.astype("datetime64[ns]").astype(np.int64) / 1e9 for times in moments)
     # Lines go on over closed steps: between two of them, one step alone would not be seen.
-    there = ~np.isnan(quantiles[:, 0])
+    there = ~(np.isnan(quantiles[:, 0]) | nowhere)
     soon, quantiles = soon[there], quantiles[there]
     # The fan opens at the last value that is known.
     x, lines = soon, quantiles

@@ -160,7 +160,8 @@ def guesses_of_files(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _is_for_users(warning: warnings.WarningMessage) -> bool:
     said = str(warning.message)
-    return issubclass(warning.category, DateWarning) or "hold no value" in said or said.startswith("the network reads")
+    ours = "hold no value" in said or said.startswith(("the network reads", "dates end"))
+    return ours or issubclass(warning.category, DateWarning)
 
 
 def _table(path: Path | None) -> tuple[pd.DataFrame, str]:
