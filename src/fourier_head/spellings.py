@@ -134,8 +134,11 @@ def numbers(column: pd.Series, called: str, finite: bool = False) -> np.ndarray:
     out = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     wrong = np.flatnonzero(np.isnan(out) & column.notna().to_numpy())
     if len(wrong):
-        found = str(column.iloc[wrong[0]])[:40]
-        raise ValueError(f"{called} must hold numbers, got {found!r} in row {wrong[0] + 1}.")
+        # "n/a" and "$5" are right in a column of numbers; what makes it one of words is to be named.
+        text = column.iloc[wrong].astype("string").str.strip()
+        spelt = are_empty(text) | text.str.match(POINT) | text.str.match(COMMA)
+        row = [*wrong[~spelt.to_numpy(dtype=bool)], *wrong][0]
+        raise ValueError(f"{called} must hold numbers, got {str(column.iloc[row])[:40]!r} in row {row + 1}.")
     endless = np.flatnonzero(np.isinf(out))
     if finite and len(endless):
         found = f"{out[endless[0]]} in row {endless[0] + 1}"

@@ -65,6 +65,7 @@ def test_columns_are_guessed(columns, given, want):
         (pd.DataFrame({"time": ["2024-01-01"], "note": ["x"]}), {}, "no numeric column"),
         (long(), {"target": "targt"}, "there is no column 'targt'; did you mean target?"),
         (long(target=["x"] * 12), {"target": "target"}, "must hold numbers, got 'x' in row 1"),
+        (long(target=["n/a", "$1,005.5", "12 closed", *range(9)]), {"target": "target"}, "got '12 closed' in row 3"),
         (long(timestamp=["2024-01-01", "soon"] * 6), {}, "must hold dates, got 'soon' in row 2"),
         (long(timestamp=[DATES[0], *DATES[:5]] * 2), {}, "series 'a' has several values at 2023-01-31"),
         (long(other=1.0).rename(columns={"target": "p"}), {}, "several columns hold numbers"),
