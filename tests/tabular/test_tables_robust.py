@@ -103,6 +103,18 @@ def test_lognormal_targets_are_learned_as_logarithms():
     assert np.isfinite(density.std()).all()
 
 
+def test_tails_behind_a_logarithm_do_not_decide_means():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 1))
+    y = np.exp(2 * X[:, 0] + 0.6 * random.normal(size=1500))
+    at = np.linspace(-1.5, 1.5, 50)
+    density = quick(max_epochs=25).fit(X, y).predict_density(at[:, None])
+    truth = stats.lognorm(0.6, scale=np.exp(2 * at))
+    assert 0.85 < np.median(density.mean() / truth.mean()) < 1.15
+    assert 0.7 < np.median(density.std() / truth.std()) < 1.6
+    assert (density.logpdf(np.full(50, 1e9)) > -np.inf).all()  # which are there all the same
+
+
 @pytest.mark.parametrize("rows", [2, 10, 30])
 def test_few_rows_give_wide_intervals(rows):
     X, y, T, t = table_robustness.clean(rows)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fourier_head._devices import plain_blas
 from fourier_head.densities.tabulated import PIECES, TabulatedMixture
-from fourier_head.domains.maps import Affine
+from fourier_head.domains.maps import Affine, ValueMap
 from fourier_head.domains.placed import Placed
 from fourier_head.errors import whole_number
 from fourier_head.heads import Head
@@ -162,12 +162,12 @@ class PredictiveDistribution:
     # --- summaries
 
     def mean(self) -> Floats:
-        """Return the means."""
-        return self._to_targets(self._each(lambda d: d.mean))
+        """Return the means; behind a logarithm or asinh without the tails, as no row has taught how far these reach."""
+        return self._to_targets(self._each(lambda d: d.mean, tails=False))
 
     def std(self) -> Floats:
-        """Return the standard deviations."""
-        return self.frame.scale * np.sqrt(self._each(lambda d: d.variance))
+        """Return the standard deviations, without tails where the means are."""
+        return self.frame.scale * np.sqrt(self._each(lambda d: d.variance, tails=False))
 
     def entropy(self) -> Floats:
         """Return the differential entropies in nats."""
@@ -190,7 +190,7 @@ class PredictiveDistribution:
         place: Placed = members.domain
         # In units of the map, and without the tails: they are there for the few that lie far out.
         plain = copy.copy(members)
-        plain.domain = Placed(place.loc, place.width, torch.finfo(place.loc.dtype).tiny, Affine())
+        plain.domain = _without_tails(place, Affine())
         middle, spread = self.mixing.about(plain.mean, plain.variance, self.frame.spread)
         loc, width = middle + spread * (place.loc - middle), spread * place.width
         return Placed(loc, width, place.tails, place.map, place.bins)
@@ -205,8 +205,11 @@ class PredictiveDistribution:
             )
         return np.broadcast_to(t, (*t.shape[:-1], len(self)))
 
-    def _each(self, function: Callable[..., Tensor], values: Floats | None = None) -> Floats:
-        """Apply a function to the densities of all rows, and to values (..., n), in portions."""
+    def _each(self, function: Callable[..., Tensor], values: Floats | None = None, tails: bool = True) -> Floats:
+        """Apply a function to the densities of all rows, and to values (..., n), in portions.
+
+        Behind a curved map they may be taken without tails: the exponential of a hundredth moves a mean at will.
+        """
         points = 1 if values is None else max(1, values.size // max(1, len(self)))
         if self.outputs.device.type == "cpu":  # what fits into the caches of a processor takes half the time or less
             points = max(points, self._table)
@@ -215,10 +218,19 @@ class PredictiveDistribution:
         with torch.inference_mode(), quiet(self.outputs.device):
             for start in range(0, max(1, len(self)), size):
                 rows = slice(start, start + size)
-                mixture = self._mixture(self.head.density(self.outputs[:, rows]))
+                members: Any = self.head.density(self.outputs[:, rows])
+                place = getattr(members, "domain", None)
+                if not tails and isinstance(place, Placed) and any(place.map.curved):
+                    members.domain = _without_tails(place, place.map)
+                mixture = self._mixture(members)
                 given = [] if values is None else [torch.as_tensor(values[..., rows].copy()).to(self.outputs)]
                 parts.append(function(mixture, *given).double().cpu().numpy())
         return np.concatenate(parts, axis=-1)
+
+
+def _without_tails(place: Placed, map: ValueMap) -> Placed:
+    """Return the same place behind a map, with tails that weigh nothing."""
+    return Placed(place.loc, place.width, torch.finfo(place.loc.dtype).tiny, map, place.bins)
 
 
 class BinnedPrediction(NamedTuple):
