@@ -222,6 +222,19 @@ def test_csv_dialects_and_parquet_read_alike(tmp_path):
         torch.testing.assert_close(prepare(table, 20, 0).train.x, first.train.x)
 
 
+def test_a_target_may_be_written_with_its_unit(tmp_path):
+    weights = np.linspace(800, 4000, 40)
+    frame = pd.DataFrame({"size": weights / 7, "label": ["500 ml"] * 20 + ["250 ml"] * 20})
+    frame.assign(weight=[f"{weight:,.1f} kg" for weight in weights]).to_csv(tmp_path / "a.csv", index=False)
+    table = read_table(tmp_path / "a.csv", "weight")
+    np.testing.assert_allclose(table.target, weights, atol=0.06)
+    assert table.notes == ("The numbers of 'weight' are in kg.",)
+    assert table.features["label"][0] == "500 ml"  # which may be a name
+    frame.assign(weight=["1 kg", "900 g"] * 20).to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(UserError, match="must hold numbers, got '1 kg'"):
+        read_table(tmp_path / "b.csv", "weight")
+
+
 def test_row_numbers_are_no_feature(tmp_path):
     frame = pd.DataFrame({"y": np.arange(40.0) ** 2, "x": np.arange(40)[::-1], "index": np.arange(40) + 1})
     frame.to_csv(tmp_path / "a.csv")

@@ -12,7 +12,7 @@ import torch
 
 from fourier_head.densities.gaussian_mixture import GaussianMixture
 from fourier_head.errors import UserError, did_you_mean
-from fourier_head.spellings import is_index, numbers
+from fourier_head.spellings import is_index, numbers, read_units
 from fourier_head.table_files import read_frame
 
 LEAST_ROWS = 30
@@ -116,6 +116,11 @@ def read_table(path: Path, target: str) -> Table:
     for name in [name for name in frame.columns if name != target and _row_numbers(name, frame[name])]:
         notes.append(f"Column {name!r} is left out: row numbers.")
         frame = frame.drop(columns=name)
+    if not pd.api.types.is_numeric_dtype(frame[target]):
+        # Elsewhere "500 ml" may be a name; what is to be predicted is a number.
+        goal = frame[[target]].copy()
+        notes += [f"The numbers of {target!r} are in {unit}." for unit in read_units(goal).values()]
+        frame[target] = goal[target]
     try:
         values = numbers(frame[target], f"the target {target!r} of {path.name}")
     except ValueError as error:
@@ -125,7 +130,8 @@ def read_table(path: Path, target: str) -> Table:
         raise UserError(f"the target {target!r} of {path.name} must hold numbers, got none: every row is missing.")
     if not known.all():
         gone = int((~known).sum())
-        notes.append(f"{gone} of {len(values)} rows are left out: their target {target!r} is missing or infinite.")
+        rows = "row is" if gone == 1 else "rows are"
+        notes.append(f"{gone} of {len(values)} {rows} left out: the target {target!r} is missing or infinite there.")
     values, frame = values[known], frame[known].reset_index(drop=True).drop(columns=target)
     if len(values) < LEAST_ROWS:
         raise UserError(f"{path.name} must have at least {LEAST_ROWS} rows with a target, got {len(values)}.")
