@@ -8,8 +8,15 @@ import pytest
 import torch
 from scipy import integrate
 from sklearn.model_selection import cross_val_score
+from sklearn.multioutput import MultiOutputRegressor
 
-from fourier_head.integrations.scikit_learn import FourierRegressor, crps_scorer, log_likelihood_scorer
+from fourier_head.integrations.scikit_learn import (
+    FourierRegressor,
+    crps_scorer,
+    log_likelihood_scorer,
+    predict_density,
+    predict_quantiles,
+)
 from fourier_head.integrations.scikit_learn.calibration import HeldOut
 
 
@@ -82,6 +89,15 @@ def test_one_bound_is_enough_and_logarithms_keep_theirs():
 # --- several targets
 
 
+def test_models_of_their_own_for_several_targets_tell_their_distributions():
+    x, y, _ = rows()
+    model = MultiOutputRegressor(quick(max_epochs=2)).fit(x, y)
+    first, second = predict_density(model, x[:5])
+    np.testing.assert_allclose(np.column_stack([first.mean(), second.mean()]), model.predict(x[:5]))
+    assert predict_quantiles(model, x[:5], [0.1, 0.9]).shape == (5, 2, 2)
+    assert np.isfinite(log_likelihood_scorer(model, x, y))
+
+
 def test_several_targets_share_a_body():
     x, y, _ = rows()
     model = quick(max_epochs=60).fit(x, y)
@@ -89,6 +105,7 @@ def test_several_targets_share_a_body():
     assert model.predict_quantiles(x, [0.1, 0.5, 0.9]).shape == (300, 2, 3)
     assert model.predict_interval(x, 0.9).shape == model.predict_interval(x, 0.9, conformal=True).shape == (300, 2, 2)
     assert model.sample(x, 4).shape == (300, 2, 4)
+    np.testing.assert_array_equal(predict_quantiles(model, x, 0.5), model.predict_quantiles(x, 0.5))
     first, second = model.predict_density(x)
     np.testing.assert_allclose(np.column_stack([first.mean(), second.mean()]), model.predict(x))
     # Each is learned, and each has its own scale: the second is skewed.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 
 from fourier_head.integrations.scikit_learn.discrete import DiscreteDistribution
@@ -86,10 +87,11 @@ class TransformedDistribution(PredictiveDistribution):
         return 2 * np.maximum(LEVELS * beyond, (LEVELS - 1) * beyond).mean(-1)
 
 
-def predict_density(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
+def predict_density(estimator: Any, X: ArrayLike) -> Any:
     """Return the distributions that a model predicts: of the last step of a pipeline, the best model of a search.
 
-    Of ``TransformedTargetRegressor`` they are those of the target itself, with the same methods.
+    Of ``TransformedTargetRegressor`` they are those of the target itself, with the same methods; of several targets, or
+    of ``MultiOutputRegressor``, a list.
     """
     if isinstance(estimator, Pipeline):
         return predict_density(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
@@ -98,6 +100,8 @@ def predict_density(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
         if isinstance(density, list):
             raise TypeError("several transformed targets have no distributions one by one: take a model for each.")
         return TransformedDistribution(density, estimator.transformer_)
+    if isinstance(estimator, MultiOutputRegressor):
+        return [predict_density(own, X) for own in estimator.estimators_]
     if not hasattr(estimator, "predict_density") and hasattr(estimator, "best_estimator_"):
         return predict_density(estimator.best_estimator_, X)
     if not hasattr(estimator, "predict_density"):
@@ -106,8 +110,9 @@ def predict_density(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
 
 
 def predict_quantiles(estimator: Any, X: ArrayLike, levels: float | ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
-    """Return quantiles of what a model predicts, inside a pipeline or a search, too."""
-    return predict_density(estimator, X).quantile(levels)
+    """Return quantiles of what a model predicts, inside a pipeline or a search, too; (n, targets, ...) of several."""
+    found = predict_density(estimator, X)
+    return np.stack([own.quantile(levels) for own in found], 1) if isinstance(found, list) else found.quantile(levels)
 
 
 def _mean_score(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: Any, name: str) -> float:

@@ -13,7 +13,8 @@ MIXTURES = ("mixture", "gmm")
 """The second is what ``fourier-head compare`` calls it."""
 CHOICES = {"body": ("auto", "pieces", "smooth", "boosting"), "loss": ("both", "likelihood", "crps")}
 LEAST = {"n_members": 1, "num_frequencies": 1, "packets": 0, "num_components": 1, "num_bins": 2}
-LEAST_OR_AUTO = {"max_epochs": 1, "batch_size": 1}
+LEAST_OR_AUTO = {"max_epochs": 1, "batch_size": 1, "patience": 1}
+NUMBERS, NUMBERS_OR_AUTO = ("learning_rate", "tails"), ("weight_decay", "validation_fraction")
 
 
 def check(model: Any) -> None:
@@ -26,11 +27,16 @@ def check(model: Any) -> None:
             raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {getattr(model, name)!r}.")
     for name, smallest in {**LEAST, **LEAST_OR_AUTO}.items():
         value = getattr(model, name)
-        if name in LEAST_OR_AUTO and value == "auto":
+        if (name in LEAST_OR_AUTO and value == "auto") or (name == "patience" and value is None):
             continue
         if not is_whole(value, smallest):
             words = "'auto' or " if name in LEAST_OR_AUTO else ""
             raise ValueError(f"{name} must be {words}a whole number of at least {smallest}, got {value!r}.")
+    for name in (*NUMBERS, *NUMBERS_OR_AUTO):
+        value = getattr(model, name)
+        if not isinstance(value, numbers.Real) and (name in NUMBERS or value != "auto"):
+            words = "'auto' or " if name in NUMBERS_OR_AUTO else ""
+            raise ValueError(f"{name} must be {words}a number, got {value!r}.")
     sizes = list(model.hidden_sizes) if isinstance(model.hidden_sizes, Iterable) else []
     if model.hidden_sizes != "auto" and not (sizes and all(is_whole(size, 1) for size in sizes)):
         raise ValueError(f"hidden_sizes must be 'auto' or a list of whole numbers above 0, got {model.hidden_sizes!r}.")
