@@ -75,6 +75,14 @@ def test_bounded_densities_agree_with_quadrature(bounded):
         np.testing.assert_allclose(density.crps(value), expected, atol=1e-4)
 
 
+def test_targets_at_a_bound_do_not_widen_distributions(bounded):
+    x, _, model, free = bounded
+    assert model.spread_ == free.spread_
+    rain = np.maximum(x[:, 0] + 0.3 * np.random.default_rng(1).normal(size=len(x)), 0)  # half of the days are dry
+    dry, both = (quick(bounds=ends).fit(x[:200], rain[:200]) for ends in ((0, None), None))
+    assert crps_scorer(dry, x[200:], rain[200:]) > 1.1 * crps_scorer(both, x[200:], rain[200:])
+
+
 def test_one_bound_is_enough_and_logarithms_keep_theirs():
     x, y, random = rows()
     above = quick(bounds=(-2, None)).fit(x, y[:, 0])

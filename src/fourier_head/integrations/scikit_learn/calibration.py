@@ -85,7 +85,8 @@ class HeldOut:
 
         Then the levels P(Y <= y) are as far from 1/2 as equally likely ones are, by their mean square: most rows decide
         that, where the likelihood would go by the few that lie far out. Of discrete targets there are too few levels
-        for that, and the likelihood is taken.
+        for that, and the likelihood is taken. Bounds, which networks know nothing of, are left out: targets that lie
+        at one would all be as far out as can be.
         """
 
         def loss(log_spread: float, target: Target, k: int) -> float:
@@ -98,7 +99,7 @@ class HeldOut:
             return prior + len(y) * (square - 1 / 3) ** 2 * 45 / 8
 
         options: dict[str, Any] = {"bounds": (-MOST_SPREAD, MOST_SPREAD), "options": {"xatol": 0.01}}
-        pairs = [(target, k) for k, target in enumerate(targets)]
+        pairs = [(target.unbounded(), k) for k, target in enumerate(targets)]
         found = [minimize_scalar(loss, args=pair, method="bounded", **options) for pair in pairs]
         return [float(np.exp(best.x)) for best in found]
 

@@ -152,8 +152,15 @@ class Target:
 
     def spread(self, spread: float) -> Target:
         """Return the same target with distributions so many times as wide as the networks say."""
+        return self._with(spread=spread)
+
+    def unbounded(self) -> Target:
+        """Return the same target with distributions that reach as far as the networks say."""
+        return self._with(bounds=None)
+
+    def _with(self, **changes: Any) -> Target:
         other = object.__new__(Target)
-        other.__dict__ = {**self.__dict__, "frame": replace(self.frame, spread=spread)}
+        other.__dict__ = {**self.__dict__, "frame": replace(self.frame, **changes)}
         return other
 
 
