@@ -80,6 +80,11 @@ def test_targets_at_a_bound_do_not_widen_distributions(bounded):
     assert model.spread_ == free.spread_
     rain = np.maximum(x[:, 0] + 0.3 * np.random.default_rng(1).normal(size=len(x)), 0)  # half of the days are dry
     dry, both = (quick(bounds=ends).fit(x[:200], rain[:200]) for ends in ((0, None), None))
+    low, high = dry.predict_interval(x[200:], 0.8, conformal=True).T
+    assert low.min() == 0
+    assert 0.65 < np.mean((low <= rain[200:]) & (rain[200:] <= high)) < 0.95
+    low, wide = dry.calibrate(x[:200], rain[:200]).predict_interval(x[200:], 0.8, conformal=True).T
+    assert np.median(wide) < 1.5 * np.median(high)
     assert crps_scorer(dry, x[200:], rain[200:]) > 1.1 * crps_scorer(both, x[200:], rain[200:])
 
 

@@ -93,7 +93,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         best_epoch_, n_iter_: the last epoch whose weights were kept, and the last one.
         validation_scores_: pairs of epoch and loss on the held-out rows, target standardised.
         calibration_levels_: for each target, P(Y <= y) of rows under the networks that left them out, or of those
-            given to ``calibrate``.
+            given to ``calibrate``; bounds left out.
 
     Example:
         >>> import numpy as np
@@ -258,7 +258,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             left_out = seen.left_out
             self.spread_ = seen.spreads(self._targets, shares)
             self._targets = [t.spread(spread) for t, spread in zip(self._targets, self.spread_, strict=True)]
-            self.calibration_levels_ = [d.cdf(own) for d, own in seen.mixtures(self._targets, shares)]
+            unbounded = [target.unbounded() for target in self._targets]
+            self.calibration_levels_ = [d.cdf(own) for d, own in seen.mixtures(unbounded, shares)]
         self._inputs.keep(names)
         self.body_ = dict(zip(names, shares.tolist(), strict=True))
         each = [np.full(count, share / count) for count, share in zip(network.members, shares, strict=True)]
@@ -288,8 +289,8 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
 
     # --- prediction
 
-    def _distributions(self, X: Any) -> list[PredictiveDistribution]:
-        """Return the distributions of each target."""
+    def _distributions(self, X: Any, bounded: bool = True) -> list[PredictiveDistribution]:
+        """Return the distributions of each target, within bounds or as far as the networks say."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         network = self.network_
@@ -297,7 +298,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         with torch.inference_mode(), quiet(inputs.device):
             outputs = network.per_head(network.of_rows(inputs))
         return [
-            target.distribution(head, own, self._mixing)
+            (target if bounded else target.unbounded()).distribution(head, own, self._mixing)
             for target, head, own in zip(self._targets, network.heads, outputs, strict=True)
         ]
 
@@ -356,7 +357,10 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         if self.calibration_levels_ is None:
             raise ValueError("there are no held-out rows to go by: call calibrate(X, y), or fit with some left out.")
         at = [conformal_levels(levels, coverage) for levels in self.calibration_levels_]
-        return self._of_targets(X, lambda density, levels: density.quantile(levels), at)
+        # Bounds cut intervals, not levels: targets that lie at one would all have the farthest.
+        each = zip(self._targets, self._distributions(X, bounded=False), at, strict=True)
+        found = [target.within(density.quantile(levels)) for target, density, levels in each]
+        return found[0] if self._single else np.stack(found, axis=1)
 
     def calibrate(self, X: Any, y: Any) -> FourierRegressor:
         """Take rows that were not used in ``fit`` to calibrate ``predict_interval(conformal=True)`` by."""
@@ -365,5 +369,7 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
         y = y.reshape(len(y), -1)
         if y.shape[1] != len(self._targets):
             raise ValueError(f"y must hold {len(self._targets)} targets as in fit, got {y.shape[1]}.")
-        self.calibration_levels_ = [d.cdf(own) for d, own in zip(self._distributions(X), y.T, strict=True)]
+        self.calibration_levels_ = [
+            d.cdf(own) for d, own in zip(self._distributions(X, bounded=False), y.T, strict=True)
+        ]
         return self

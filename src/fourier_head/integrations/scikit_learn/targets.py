@@ -158,6 +158,11 @@ class Target:
         """Return the same target with distributions that reach as far as the networks say."""
         return self._with(bounds=None)
 
+    def within(self, y: Floats) -> Floats:
+        """Return values of the target moved to the nearer bound where they lie beyond."""
+        low, high = self.frame.bounds or (-np.inf, np.inf)
+        return y.clip(self.frame.center + self.frame.scale * low, self.frame.center + self.frame.scale * high)
+
     def _with(self, **changes: Any) -> Target:
         other = object.__new__(Target)
         other.__dict__ = {**self.__dict__, "frame": replace(self.frame, **changes)}
