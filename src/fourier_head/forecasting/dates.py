@@ -39,7 +39,7 @@ _CHANGES_APART = 4 * 7 * 86400
 
 
 class DateWarning(UserWarning):
-    """Say that dates could be read in two ways."""
+    """Say what whoever gave the dates should know: that they could be read in two ways, or do not reach far enough."""
 
 
 def _first_day(form: str) -> Callable[[re.Match[str]], str]:

@@ -17,6 +17,7 @@ import torch
 from fourier_head._devices import best_device, chosen_device
 from fourier_head.forecasting.backtest import Backtest, backtest
 from fourier_head.forecasting.covariates import read_covariates, target_beside
+from fourier_head.forecasting.dates import DateWarning
 from fourier_head.forecasting.dependence import Dependence
 from fourier_head.forecasting.effects import find_effects
 from fourier_head.forecasting.export import write_onnx
@@ -213,6 +214,7 @@ class Forecaster:
             warnings.warn(
                 f"dates end in 2261, so that {undated} of the {horizon} steps to come have none; a smaller horizon "
                 "does not reach that far.",
+                DateWarning,
                 stacklevel=2,
             )
         if natural and not as_given:

@@ -302,12 +302,14 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             for target, head, own in zip(self._targets, network.heads, outputs, strict=True)
         ]
 
-    def _of_targets(self, X: Any, function: Callable[..., Floats], *more: Sequence[Any]) -> Floats:
+    def _of_targets(
+        self, X: Any, function: Callable[..., Floats], *more: Sequence[Any], bounded: bool = True
+    ) -> Floats:
         """Return what a function says of the distributions, (n, ...), or (n, targets, ...) of several targets.
 
-        ``more`` holds further arguments of the function, one for each target.
+        ``more`` holds further arguments of the function, one for each target; ``bounded`` as for the distributions.
         """
-        found = [function(*each) for each in zip(self._distributions(X), *more, strict=True)]
+        found = [function(*each) for each in zip(self._distributions(X, bounded), *more, strict=True)]
         return found[0] if self._single else np.stack(found, axis=1)
 
     def predict_density(self, X: Any) -> Any:
@@ -358,9 +360,9 @@ class FourierRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("there are no held-out rows to go by: call calibrate(X, y), or fit with some left out.")
         at = [conformal_levels(levels, coverage) for levels in self.calibration_levels_]
         # Bounds cut intervals, not levels: targets that lie at one would all have the farthest.
-        each = zip(self._targets, self._distributions(X, bounded=False), at, strict=True)
-        found = [target.within(density.quantile(levels)) for target, density, levels in each]
-        return found[0] if self._single else np.stack(found, axis=1)
+        return self._of_targets(
+            X, lambda density, target, levels: target.within(density.quantile(levels)), self._targets, at, bounded=False
+        )
 
     def calibrate(self, X: Any, y: Any) -> FourierRegressor:
         """Take rows that were not used in ``fit`` to calibrate ``predict_interval(conformal=True)`` by."""
